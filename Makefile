@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
-PACKAGES := ledger projections consumers consumers/doors/python/deedbook
+PACKAGES := ledger projections consumers consumers/interfaces/python/deedbook
 
 # Tests start thousands of processes: what Python compiled is kept, whatever the shell says of that.
 unexport PYTHONDONTWRITEBYTECODE

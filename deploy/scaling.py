@@ -128,9 +128,11 @@ def plan(load: Load, costs: Costs) -> dict[str, Any]:
     stored = (costs.log_bytes + costs.stream_bytes + costs.views_bytes) * load.events_per_day * load.replicas
     memory = costs.node_memory_bytes * load.ledgers * load.replicas
     bounds = {
-        "processors": mean * load.peak * per_event_s / BUSY_MAX / load.cores, "memory": memory / load.memory_gb / 1e9,
-        "disk": stored * load.days / load.disk_tb / 1e12, "replicas": float(load.replicas),
-    }  # fmt: skip
+        "processors": mean * load.peak * per_event_s / BUSY_MAX / load.cores,
+        "memory": memory / load.memory_gb / 1e9,
+        "disk": stored * load.days / load.disk_tb / 1e12,
+        "replicas": float(load.replicas),
+    }
     bound = max(bounds, key=lambda name: bounds[name])
     needed = math.ceil(bounds[bound])
     nodes = load.nodes or needed
@@ -149,19 +151,31 @@ def plan(load: Load, costs: Costs) -> dict[str, Any]:
     more_s = 0.0 if load.replicas == 1 else costs.replicated_s + load.wire_ms / 1000
     waits = simulate(arrivals(rate, load.peak, seconds, load.seed), costs, shared, load.seed, more_s=more_s)
     per_day = stored / nodes
-    wire = load.events_per_day / DAY_S * (
-        costs.request_bytes + costs.answer_bytes + costs.stream_bytes * (load.replicas - 1 + load.readers)
-    )  # fmt: skip
+    wire = (
+        load.events_per_day
+        / DAY_S
+        * (costs.request_bytes + costs.answer_bytes + costs.stream_bytes * (load.replicas - 1 + load.readers))
+    )
     return {
-        **load._asdict(), "nodes": nodes, "nodes_needed": needed, "bound_by": bound, "submissions_per_s": mean,
+        **load._asdict(),
+        "nodes": nodes,
+        "nodes_needed": needed,
+        "bound_by": bound,
+        "submissions_per_s": mean,
         "events_per_s": load.events_per_day / DAY_S,
-        "busy": mean * per_event_s / processors, "busy_in_bursts": mean * load.peak * per_event_s / processors,
-        "p50_ms": 1000 * quantile(waits, 0.5), "p99_ms": 1000 * quantile(waits, 0.99), "simulated": len(waits),
-        "disk_per_node_and_day_bytes": per_day, "disk_per_node_bytes": per_day * load.days,
+        "busy": mean * per_event_s / processors,
+        "busy_in_bursts": mean * load.peak * per_event_s / processors,
+        "p50_ms": 1000 * quantile(waits, 0.5),
+        "p99_ms": 1000 * quantile(waits, 0.99),
+        "simulated": len(waits),
+        "disk_per_node_and_day_bytes": per_day,
+        "disk_per_node_bytes": per_day * load.days,
         "memory_per_node_bytes": memory / nodes,
-        "streams": load.ledgers, "servers": load.ledgers * load.replicas,
-        "views_rows": costs.views_rows * load.events_per_day * load.days, "network_bytes_per_s": wire,
-    }  # fmt: skip
+        "streams": load.ledgers,
+        "servers": load.ledgers * load.replicas,
+        "views_rows": costs.views_rows * load.events_per_day * load.days,
+        "network_bytes_per_s": wire,
+    }
 
 
 def read_costs(path: Path) -> Costs:

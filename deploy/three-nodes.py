@@ -28,19 +28,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ledger import trust
-from ledger.author import Author, Draft, now
-from ledger.bus.remote import RemoteClient
-from ledger.config import Settings, read_settings
-from ledger.envelope import decode_entry, event_id, pae
-from ledger.errors import Unavailable
-from ledger.events.authority import AgentRegistered
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.home import Home, new_bus_key
-from ledger.identity import Key, open_key, write_key, write_private
-from ledger.lifecycle.authority import CHECKPOINT, ROOT
-from ledger.local import LocalClient
-from ledger.log.log import Log
+from deedbook.ledger.client.author import Author, Draft, now
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+from deedbook.ledger.format.identity import Key, open_key, write_key, write_private
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home, new_bus_key
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
+from deedbook.ledger.log.log import Log
 
 NODES = ("node", "node-2", "node-3")
 SETTINGS = ""
@@ -110,9 +111,12 @@ class Scene:
         key, ledger = Key.generate(), root.client.ledger
         write_key(home.key_file(name), key, ledger=ledger, name=name, passphrase=None)
         data: dict[str, Any] = {
-            "name": name, "key": key.public.hex(), "proof": key.prove_possession(ledger, name), "roles": [role],
+            "name": name,
+            "key": key.public.hex(),
+            "proof": key.prove_possession(ledger, name),
+            "roles": [role],
             "nkey": new_bus_key(home.nkey_file(name)),
-        }  # fmt: skip
+        }
         if role == "node":
             data |= checkpoint_of(home, ledger, name)
         root.emit(Draft(stream=f"agent/{name}", data=AgentRegistered(**data)))
@@ -190,8 +194,11 @@ class Scene:
         return compared | {
             # A writer that ended by an error of its own has acknowledged too little: nothing was shown then.
             "holds": compared["holds"] and len(self.acknowledged) == wanted,
-            "wanted": wanted, "first_leader": first, "second_leader": second, "exit_codes": codes,
-        }  # fmt: skip
+            "wanted": wanted,
+            "first_leader": first,
+            "second_leader": second,
+            "exit_codes": codes,
+        }
 
     def write(self, name: str, events: int) -> None:
         """Submit events one by one, each until it is acknowledged, at whichever node is there."""
@@ -257,10 +264,16 @@ class Scene:
         twice = sum(len(one) - len(set(one)) for one in ids)
         holds = in_both == len(self.acknowledged) and len(set(roots)) == 1 and not twice
         return {
-            "holds": holds, "acknowledged": len(self.acknowledged), "in_both_logs": in_both, "twice": twice,
-            "sizes": sizes, "compared_at": min(sizes), "roots": roots, "gap_s": round(gap_s, 2),
+            "holds": holds,
+            "acknowledged": len(self.acknowledged),
+            "in_both_logs": in_both,
+            "twice": twice,
+            "sizes": sizes,
+            "compared_at": min(sizes),
+            "roots": roots,
+            "gap_s": round(gap_s, 2),
             "first_after_kill_s": round(after_kill[0] - killed_at, 2) if after_kill else None,
-        }  # fmt: skip
+        }
 
     def end(self) -> None:
         """End what still runs, by its own pid."""
@@ -289,7 +302,7 @@ def checkpoint_of(home: Home, ledger: str, name: str) -> dict[str, str]:
 
 def program() -> list[str]:
     """Return how the command line is called."""
-    return [sys.executable, "-m", "consumers.doors.cli"]
+    return [sys.executable, "-m", "deedbook"]
 
 
 def free_ports(count: int) -> list[int]:

@@ -139,7 +139,7 @@ CODES: dict[str, Code] = {
     "NOT_WITNESSED": Code(Exit.UNVERIFIED, True, "Too few witnesses have cosigned the checkpoint for the policy."),
     "CORRUPTED": Code(Exit.UNVERIFIED, False, "Stored data is damaged."),
     "UNEXPECTED": Code(Exit.UNEXPECTED, False, "An error nobody foresaw: please report it."),
-}  # fmt: skip
+}
 
 
 # What to do with content that is too large for an event.

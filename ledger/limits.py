@@ -45,7 +45,7 @@ blob_overhead_bytes: Final = 1024
 # A blob that no event refers to is dropped after so long, and so is an upload that was not finished.
 blob_unreferenced_max_s: Final = 24 * 3600
 
-# What one agent may, unless ``[quota]`` in config.toml says otherwise (``ledger.quota``).
+# What one agent may, unless ``[quota]`` in config.toml says otherwise (``ledger.home.quota``).
 events_per_minute_max: Final = 60_000
 event_per_day_max_bytes: Final = 2 * 1024**3
 blobs_unreferenced_max_bytes: Final = 256 * 1024**2

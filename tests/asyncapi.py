@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.bus import message, subjects
-from ledger.errors import CODES
-from ledger.events import KINDS
-from ledger.events.blob import BLOB_STORED
+from deedbook.ledger.bus import message, subjects
+from deedbook.ledger.errors import CODES
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.blob import BLOB_STORED
 
 _LEDGER: Final = "0" * 32
 _AGENT: Final = "sample-agent"

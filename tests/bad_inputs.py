@@ -15,11 +15,9 @@ from bad_handoffs import BAD_HANDOFFS
 from building import Actors, key_named
 from credentials import DATABASE, GITHUB, pem
 
-from ledger.author import Draft, sign
-from ledger.codec import encode_packed
-from ledger.envelope import EVENT_TYPE, Submission, pae
-from ledger.events.authority import KeyRevoked
-from ledger.events.handoff import (
+from deedbook.ledger.client.author import Draft, sign
+from deedbook.ledger.events.authority import KeyRevoked
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffClaimed,
@@ -27,13 +25,15 @@ from ledger.events.handoff import (
     HandoffReady,
     HandoffSuperseded,
 )
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import EVENT_TYPE, Submission, pae
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 STREAM: Final = "session/s1"
 FINDING: Final = b'{"finding":"the cache is cold"}'

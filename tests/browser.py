@@ -31,8 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "DARK", "LIGHT", "NARROW", "WIDE", "Browser", "Keys", "Look", "Shown", "let_in", "missing_program", "static_page",
-]  # fmt: skip
+    "DARK",
+    "LIGHT",
+    "NARROW",
+    "WIDE",
+    "Browser",
+    "Keys",
+    "Look",
+    "Shown",
+    "let_in",
+    "missing_program",
+    "static_page",
+]
 
 AXE: Final = Path(__file__).with_name("axe")
 WIDE: Final = 1400
@@ -46,13 +56,20 @@ wait_max_s: Final = 60.0
 poll_s: Final = 0.02
 PACKAGES: Final = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 _OPTIONS: Final = (
-    "--headless=new", "--hide-scrollbars", "--no-first-run", "--disable-sync", "--disable-extensions",
-    "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+    "--headless=new",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
     # Root may use no sandbox, and a container may let nobody else make one: what is shown comes from these tests.
     # Nor has it room in /dev/shm for more than a page.
-    "--no-sandbox", "--disable-dev-shm-usage",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-)  # fmt: skip
+)
 _RULES: Final = """
 axe.run(document, {resultTypes: ["violations"]}).then((found) => JSON.stringify(found.violations.map((one) => {
   const where = (node) => node.html.slice(0, 160) + " (" + node.failureSummary.replace(/\\s+/g, " ") + ")";
@@ -225,7 +242,7 @@ class Shown:
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
         """Start it in ``project``, whose files are the evidence of reasonings (default: in this folder)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        self._command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(home), "--json"]
+        self._command = [sys.executable, "-m", "deedbook", "--home", str(home), "--json"]
         self._command += [*(["--as", agent] if agent else []), "dashboard", "--port", "0"]
         self._environment = environment
         self._child = subprocess.Popen(self._command, stdout=subprocess.PIPE, env=environment, text=True, cwd=project)

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 from blake3 import blake3
 
-from ledger.admission.gate import Gate
-from ledger.author import Draft, draft_and_sign, sign
-from ledger.checkpoint import CheckpointKey
-from ledger.config import Config, Settings
-from ledger.entries import read_event
-from ledger.envelope import Submission, event_id, pae
-from ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
-from ledger.events.blob import BlobStored
-from ledger.events.handoff import (
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft, draft_and_sign, sign
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, LedgerCreated, Role
+from deedbook.ledger.events.blob import BlobStored
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffChangesRequested,
     HandoffClaimed,
@@ -32,32 +30,36 @@ from ledger.events.handoff import (
     HandoffCriterionChecked,
     HandoffVerified,
 )
-from ledger.home import CHECKPOINT, Home
-from ledger.identity import Key, ledger_id, write_key
-from ledger.lifecycle.authority import NODE, ROOT
-from ledger.lifecycle.handoff import HandoffState, compute_version
-from ledger.local import LocalClient
-from ledger.log.blobs import Blobs, Usage, read_usage
-from ledger.log.log import Log
-from ledger.log.tables import stream_key
-from ledger.trust import read_folder, record_of, remember, root_in
+from deedbook.ledger.format.envelope import Submission, event_id, pae
+from deedbook.ledger.format.identity import Key, ledger_id, write_key
+from deedbook.ledger.home.config import Config, Settings
+from deedbook.ledger.home.home import CHECKPOINT, Home
+from deedbook.ledger.home.trust import read_folder, record_of, remember, root_in
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version
+from deedbook.ledger.log.blobs import Blobs, Usage, read_usage
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.tables import stream_key
+from deedbook.ledger.proof.checkpoint import CheckpointKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from ledger.admission.decide import Accepted
-    from ledger.envelope import Submission
-    from ledger.events import EventData
-    from ledger.events.body import Event
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.envelope import Submission
 
 ORIGIN: Final = "test.example/ledger"
 # The folds' examples are of one day. A ledger begins some hours ago, because what has the system's clock writes to it
 # too, before and after what has the test's, and a day back is what the gate allows; processes that one test starts
 # agree on when that was.
 GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
-START_MS: Final = int(os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000)))
+START_MS: Final = int(
+    os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000))
+)
 MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ledger.admission.check import Candidate
-from ledger.admission.decide import apply, check_versions
-from ledger.admission.state import Base, Layer
-from ledger.codec import encode_packed
-from ledger.envelope import batch_pae, decode_entry, event_id, pae
-from ledger.events.body import decode_body
-from ledger.identity import verify
-from ledger.limits import clock_forward_max_ms
-from ledger.log.tables import HEAD_KEY, QUOTA_PREFIX
-from ledger.merkle import leaf_hash, root_of, verify_inclusion
+from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.decide import apply, check_versions
+from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import batch_pae, decode_entry, event_id, pae
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
+from deedbook.ledger.limits import clock_forward_max_ms
+from deedbook.ledger.log.tables import HEAD_KEY, QUOTA_PREFIX
 
 if TYPE_CHECKING:
-    from ledger.envelope import Entry
-    from ledger.log.log import Log
+    from deedbook.ledger.format.envelope import Entry
+    from deedbook.ledger.log.log import Log
 
 
 class Memory(Base):

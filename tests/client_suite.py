@@ -15,26 +15,26 @@ from blake3 import blake3
 from building import ORIGIN, key_named
 from credentials import GITHUB
 
-from ledger import limits
-from ledger.author import Author, Draft
-from ledger.checkpoint import CheckpointVerifier, open_ends, verify_checkpoint
-from ledger.client import follow
-from ledger.entries import read_event
-from ledger.envelope import decode_entry, decode_submission
-from ledger.errors import Corrupted, Refused
-from ledger.events.body import Event
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.log.blobs import check_blob
-from ledger.merkle import leaf_hash
-from ledger.receipt import Receipt
+from deedbook.ledger import limits
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import follow
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry, decode_submission
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.log.blobs import check_blob
+from deedbook.ledger.proof.checkpoint import CheckpointVerifier, open_ends, verify_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from building import Ledger
 
-    from ledger.client import Client
-    from ledger.envelope import Submission
+    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.format.envelope import Submission
 
 SESSION = "session/s1"
 REFUSED_AT_THE_GATE = [name for name in REPRESENTATIVES if not name.startswith("bytes:")]

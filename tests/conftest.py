@@ -26,7 +26,7 @@ from stores import store  # noqa: E402, F401 - a fixture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 MEMORY: Final = Path("/dev/shm")
 memory_free_min_bytes: Final = 2 * 1024**3
@@ -125,7 +125,7 @@ def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for what whoever runs the tests decided: nobody's own is touched (``ledger.trust``)."""
+    """A folder for what whoever runs the tests decided: nobody's own is touched (``ledger.home.trust``)."""
     folder = tmp_path_factory.mktemp("decisions")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "shared"))
@@ -145,7 +145,7 @@ def decisions_of_test(decisions: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the folders in which readers remember: nobody's own is touched (``ledger.memory``)."""
+    """A folder for the folders in which readers remember: nobody's own is touched (``ledger.trust.store``)."""
     folder = tmp_path_factory.mktemp("memories")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "session"))

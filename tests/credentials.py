@@ -147,5 +147,7 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
         f"password='{PASSWORD}' host=db.example",
         f"https://api.example/login?user=app&pwd={PASSWORD}",
     ),
-    "Deedbook key file": (json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),),
+    "Deedbook key file": (
+        json.dumps({"name": "bob", "public": drawn("pub", HEX, 64), "seed": drawn("seed", HEX, 64)}),
+    ),
 }

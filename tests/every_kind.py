@@ -9,17 +9,17 @@ import tot_story
 from building import key_named
 from invitations import invite, join
 
-from ledger.events import KINDS, authority, handoff, imported, review, session
-from ledger.events import tot as thoughts
-from ledger.events.blob import BLOB_STORED
-from ledger.home import CHECKPOINT
-from ledger.lifecycle.authority import ROOT
-from projections import Reader
+from deedbook.ledger.events import KINDS, authority, handoff, imported, review, session
+from deedbook.ledger.events import tot as thoughts
+from deedbook.ledger.events.blob import BLOB_STORED
+from deedbook.ledger.home.home import CHECKPOINT
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from view_ledger import ViewLedger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 # What says who uploaded a blob is signed, and kept beside the blob.
 IN_A_LOG: Final = KINDS.keys() - {BLOB_STORED}

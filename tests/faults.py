@@ -67,10 +67,14 @@ def settle(
     wrong = sum((Counter(effects) - Counter(published)).values())
     wrong = wrong or sum(one != other for one, other in zip(effects, published, strict=False))
     row = {
-        "faults": count, "events": len(events), "published": len(published),
-        "gaps": len(set(events) - set(published)), "duplicates": len(published) - len(set(published)),
-        "effects": len(effects), "wrong effects": wrong,
-    }  # fmt: skip
+        "faults": count,
+        "events": len(events),
+        "published": len(published),
+        "gaps": len(set(events) - set(published)),
+        "duplicates": len(published) - len(set(published)),
+        "effects": len(effects),
+        "wrong effects": wrong,
+    }
     if not has_effects:
         del row["effects"], row["wrong effects"]
     _settled.setdefault(fault, Counter()).update(row)

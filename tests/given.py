@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from building import GIVEN_MS
 
-from ledger.errors import Refused
-from ledger.events import KIND_OF, KINDS, EventData
-from ledger.events.body import Event
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF, KINDS
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.fields import EventData
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from projections.reasoning.delta import find_change, measure, write_chain, write_full, write_squashed
-from projections.reasoning.graph import encode_change
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
+from deedbook.projections.reasoning.delta import find_change, measure, write_chain, write_full, write_squashed
+from deedbook.projections.reasoning.graph import encode_change
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "doors" / "demo" / "audit_reasoning.json"
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from story_pages import HUMAN, PASSPHRASE, SAMPLE
 
-from consumers.doors.demo import life
-from ledger.config import Settings
-from ledger.events import KINDS
+from deedbook.consumers.interfaces.demo import life
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.home.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,13 +14,28 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ledger", "projections", "consumers")
-TYPED = (*PACKAGES, "consumers/doors/python/deedbook")
+TYPED = (*PACKAGES, "consumers/interfaces/python/deedbook")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 TOP_LEVEL = {
-    "pyproject.toml", "README.md", "ledger", "projections", "consumers", "proto", "tests", "deploy", "docs",
-    "Makefile", "LICENSE", "CHANGELOG.md", "requirements.lock", ".ci", ".github", ".gitignore", ".gitattributes",
-}  # fmt: skip
+    "pyproject.toml",
+    "README.md",
+    "ledger",
+    "projections",
+    "consumers",
+    "proto",
+    "tests",
+    "deploy",
+    "docs",
+    "Makefile",
+    "LICENSE",
+    "CHANGELOG.md",
+    "requirements.lock",
+    ".ci",
+    ".github",
+    ".gitignore",
+    ".gitattributes",
+}
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
 # Modules are nouns. These end in -ing and are: what the field calls the thing itself, or the name of a task.
 NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "debugging"}

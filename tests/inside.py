@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,15 +8,15 @@ import msgspec
 from blake3 import blake3
 from building import key_named
 
-from ledger.invitation import Invitation
-from ledger.lifecycle.authority import ROOT
-from ledger.trust import fingerprint
+from deedbook.ledger.client.invitation import Invitation
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from building import Actors
 
-    from ledger.events.authority import AgentRegistered, Role
-    from ledger.identity import Key
+    from deedbook.ledger.events.authority import AgentRegistered, Role
+    from deedbook.ledger.format.identity import Key
 
 SERVER = "nats://127.0.0.1:4222"
 

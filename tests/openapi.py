@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.doors.web.api import BYTES, EVENTS, JSON, NDJSON, TEXT
-from consumers.doors.web.app import DESCRIPTION, HEALTH, METRICS
-from consumers.doors.web.questions import AS_OF, ROOT, Form, form_of, path_of
-from consumers.doors.web.stream import EVENT_STREAM
-from consumers.sdk.text import document, error_document
-from ledger.errors import CODES, Refused
-from projections.views import QUERIES, kind_of
+from deedbook.consumers.interfaces.web.api import BYTES, EVENTS, JSON, NDJSON, TEXT
+from deedbook.consumers.interfaces.web.app import DESCRIPTION, HEALTH, METRICS
+from deedbook.consumers.interfaces.web.questions import AS_OF, ROOT, Form, form_of, path_of
+from deedbook.consumers.interfaces.web.stream import EVENT_STREAM
+from deedbook.consumers.sdk.text import document, error_document
+from deedbook.ledger.errors import CODES, Refused
+from deedbook.projections.views.registry import QUERIES, kind_of
 
 OPEN: Final = (ROOT, DESCRIPTION, HEALTH)
 _REF: Final = "#/components/schemas/{name}"
@@ -37,16 +37,25 @@ _ERRORS: Final = {
 }
 # An example of each argument that has no default and no values of its own.
 _EXAMPLES: Final[dict[str, Any]] = {
-    "at": "2026-02-12T10:00:00Z", "id": "event-bus", "ids": ["event-bus"], "name": "alice",
-    "path": "0/000", "places": [],
-    "reasoning_ref": "event-bus", "ref": "0", "task": "fix the login", "text": "login", "level": "standard",
-}  # fmt: skip
+    "at": "2026-02-12T10:00:00Z",
+    "id": "event-bus",
+    "ids": ["event-bus"],
+    "name": "alice",
+    "path": "0/000",
+    "places": [],
+    "reasoning_ref": "event-bus",
+    "ref": "0",
+    "task": "fix the login",
+    "text": "login",
+    "level": "standard",
+}
 _OTHERS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     ROOT: ("What there is to ask, as a list.", "api", (JSON,)),
     DESCRIPTION: ("This description.", "", (JSON,)),
     f"{ROOT}/events": (
         "Events in the order of the log, as a page, as lines up to its end, or followed as server-sent events.",
-        "events", (JSON, NDJSON, EVENT_STREAM),
+        "events",
+        (JSON, NDJSON, EVENT_STREAM),
     ),
     f"{ROOT}/events/{{ref}}": ("One event, by its index, id, or 12 or more digits of it.", "event", (JSON,)),
     f"{ROOT}/receipts/{{ref}}": ("The C2SP tlog-proof that an event is in the log.", "receipt", (JSON, TEXT)),
@@ -56,7 +65,7 @@ _OTHERS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "/tile/{path}": ("A tile of the log, as C2SP tlog-tiles has it.", "", (BYTES,)),
     METRICS: ("What the node counts, for Prometheus.", "", (TEXT,)),
     HEALTH: ("Whether the log can be read.", "health", (JSON,)),
-}  # fmt: skip
+}
 
 
 def description() -> dict[str, Any]:
@@ -65,24 +74,30 @@ def description() -> dict[str, Any]:
     paths = {path_of(name): {"get": _question(name, schemas)} for name in sorted(QUERIES)}
     paths |= {path: {"get": _other(path, schemas)} for path in _OTHERS}
     schemas["Error"] = {
-        "type": "object", "required": ["schema_version", "kind", "error"],
+        "type": "object",
+        "required": ["schema_version", "kind", "error"],
         "properties": {
-            "schema_version": {"const": 1}, "kind": {"const": "error"},
+            "schema_version": {"const": 1},
+            "kind": {"const": "error"},
             "error": {
-                "type": "object", "required": ["code", "message", "recoverable", "details"],
+                "type": "object",
+                "required": ["code", "message", "recoverable", "details"],
                 "properties": {
-                    "code": {"enum": list(CODES)}, "message": {"type": "string"}, "recoverable": {"type": "boolean"},
+                    "code": {"enum": list(CODES)},
+                    "message": {"type": "string"},
+                    "recoverable": {"type": "boolean"},
                     "details": {"type": "object"},
                 },
             },
         },
-    }  # fmt: skip
+    }
     error = error_document(Refused("NOT_FOUND", "there is no handoff event-buss: did you mean event-bus?"))
     content = {JSON: {"schema": {"$ref": _REF.format(name="Error")}, "example": error}}
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Deedbook: reading a ledger", "version": "1",
+            "title": "Deedbook: reading a ledger",
+            "version": "1",
             "description": "Every query of the views, with the JSON documents of the command line. Only reading.",
         },
         "servers": [{"url": "http://127.0.0.1:8080"}],
@@ -90,12 +105,10 @@ def description() -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": dict(sorted(schemas.items())),
-            "responses": {
-                status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()
-            },
+            "responses": {status: {"description": meaning, "content": content} for status, meaning in _ERRORS.items()},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "`deed token create`"}},
         },
-    }  # fmt: skip
+    }
 
 
 def _question(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +196,10 @@ def _operation(
 
 def _document_of(kind: str) -> dict[str, Any]:
     properties = {
-        "schema_version": {"const": 1}, "kind": {"const": kind}, "data": {"type": "object"},
+        "schema_version": {"const": 1},
+        "kind": {"const": kind},
+        "data": {"type": "object"},
         "next": {"type": "string", "description": "The address of the page that follows."},
-    }  # fmt: skip
+    }
     schema = {"type": "object", "required": ["schema_version", "kind", "data"], "properties": properties}
     return {"schema": schema, "example": document(kind, {})}

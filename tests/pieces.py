@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from consumers.sdk.thinking.extract import Extraction
+    from deedbook.consumers.sdk.thinking.extract import Extraction
 
 
 class Piece(NamedTuple):

@@ -25,13 +25,13 @@ from msgspec import inspect
 from openapi import description
 from sql_page import sql_page
 
-from ledger import limits
-from ledger.envelope import DsseEnvelope
-from ledger.errors import CODES, Exit
-from ledger.events import KINDS
-from ledger.events.body import Body
-from ledger.events.imported import MAPPED, RecordImported, mapped_types
-from ledger.forms import ID
+from deedbook.ledger import limits
+from deedbook.ledger.errors import CODES, Exit
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.body import Body
+from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
+from deedbook.ledger.format.envelope import DsseEnvelope
+from deedbook.ledger.format.forms import ID
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from consumers.sessions.packer import printed
-from consumers.sessions.report import publish_report
-from consumers.sessions.resume import resume
-from ledger.author import Author, Draft
-from ledger.entries import read_event
-from ledger.envelope import decode_entry
-from projections.briefs.text import content_words
-from projections.briefs.tokens import count_tokens
-from projections.reader import Reader
+from deedbook.consumers.sessions.packer import printed
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.consumers.sessions.resume import resume
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.text import content_words
+from deedbook.projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from building import Ledger
     from session_cases import Case, Question
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 BATCH = 200
 

@@ -18,26 +18,26 @@ from blake3 import blake3
 from building import AGENTS, Ledger, key_named
 from nats.aio.client import Client as NatsClient
 
-from ledger.admission.committer import Committer
-from ledger.admission.gate import Gate
-from ledger.bus.connection import NodeClient
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server_config import BusUsers
-from ledger.bus.service import News, Service
-from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
-from ledger.config import Settings
-from ledger.errors import DeedbookError
-from ledger.events.authority import AgentRegistered
-from ledger.home import Home, public_bus_key
-from ledger.identity import write_private
-from ledger.lifecycle.authority import NODE, ROOT
-from projections.reader import Reader
+from deedbook.ledger.admission.committer import Committer
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.format.identity import write_private
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home, public_bus_key
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.service.server_config import BusUsers
+from deedbook.ledger.service.service import News, Service
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ledger.bus.server import EmbeddedServer
-    from ledger.client import When
+    from deedbook.ledger.client.client import When
+    from deedbook.ledger.service.server import EmbeddedServer
 
 
 def bus_seed(name: str) -> str:

@@ -12,18 +12,18 @@ import msgspec
 from building import Ledger
 from served import connect, register_on_bus, until, write_bus_key
 
-from consumers.doors.node.node import Node
-from ledger.author import Author, Draft
-from ledger.bus.message import entry_of
-from ledger.bus.publisher import Outbox
-from ledger.bus.remote import RemoteClient
-from ledger.bus.stream import Incarnation
-from ledger.config import Settings
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.home import Home
-from ledger.identity import open_key
-from ledger.lifecycle.authority import NODE
-from ledger.local import LocalClient
+from deedbook.consumers.interfaces.node.node import Node
+from deedbook.ledger.bus.message import entry_of
+from deedbook.ledger.bus.publisher import Outbox
+from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client as NatsClient
 
-    from ledger.log.log import Log
+    from deedbook.ledger.log.log import Log
 
 CAROL: Final = "carol"
 SESSION: Final = "session/work"
@@ -59,7 +59,7 @@ class ServeProcess:
 
     def __init__(self, settings: Settings, port: int | None = None) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(settings.home), "serve", "--json"]
+        command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "serve", "--json"]
         self.child = subprocess.Popen(
             command + (["--port", str(port)] if port else []), stdout=subprocess.PIPE, env=environment
         )

@@ -9,32 +9,57 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-from ledger.events import session as kinds
+from deedbook.ledger.events import session as kinds
 
 SORTS = ("prose", "long", "chinese", "hostile")
 TYPES = ("complete", "investigation", "preflight_only", "planning")
 
 _PLACES = (
-    "the connection pool", "the retry loop", "the token cache", "the session table", "the upload queue", "the parser",
-    "the migration script", "the health check", "the scheduler", "the audit log", "the rate limiter",
+    "the connection pool",
+    "the retry loop",
+    "the token cache",
+    "the session table",
+    "the upload queue",
+    "the parser",
+    "the migration script",
+    "the health check",
+    "the scheduler",
+    "the audit log",
+    "the rate limiter",
     "the search index",
-)  # fmt: skip
+)
 _EVENTS = (
-    "after a timeout", "when two workers start at once", "under a full disk", "on the first request of a day",
-    "while a backup runs", "after the clock jumped", "with an empty payload", "behind the old proxy",
-)  # fmt: skip
+    "after a timeout",
+    "when two workers start at once",
+    "under a full disk",
+    "on the first request of a day",
+    "while a backup runs",
+    "after the clock jumped",
+    "with an empty payload",
+    "behind the old proxy",
+)
 _DOES = (
-    "keeps {n} handles open", "drops {n} of its entries", "waits {n} milliseconds longer than it should",
-    "writes {n} rows twice", "needs {n} attempts before it answers", "returns {n} stale results",
-)  # fmt: skip
+    "keeps {n} handles open",
+    "drops {n} of its entries",
+    "waits {n} milliseconds longer than it should",
+    "writes {n} rows twice",
+    "needs {n} attempts before it answers",
+    "returns {n} stale results",
+)
 _WHY = (
-    "because nobody closes it", "because the lock is taken too late", "since the last release",
-    "although the documentation says otherwise", "and the tests do not cover it", "which explains the alerts",
-)  # fmt: skip
+    "because nobody closes it",
+    "because the lock is taken too late",
+    "since the last release",
+    "although the documentation says otherwise",
+    "and the tests do not cover it",
+    "which explains the alerts",
+)
 _OPEN = (
-    "Whether {place} can lose entries {event}, as {path} suggests", "Who still calls {path} {event}",
-    "How long {place} survives {event} with {n} clients", "Why {path} was written for {n} shards",
-)  # fmt: skip
+    "Whether {place} can lose entries {event}, as {path} suggests",
+    "Who still calls {path} {event}",
+    "How long {place} survives {event} with {n} clients",
+    "Why {path} was written for {n} shards",
+)
 _TRIED = (
     ("Restarting {place} with {n} workers", "it fails again {event}"),
     ("Raising the limit in {path} to {n}", "{place} then starves the others"),
@@ -42,9 +67,11 @@ _TRIED = (
 )
 _TOOLS = ("grep", "git bisect", "pytest", "strace", "psql", "perf", "tcpdump", "a debugger", "EXPLAIN", "jq", "curl")
 _CHINESE = (
-    "连接池在超时之后仍然保持{n}个句柄没有关闭，见{path}", "重试循环在磁盘写满时丢失{n}条记录，测试没有覆盖{path}",
-    "令牌缓存需要{n}次尝试才返回结果，原因在{path}", "调度器比文档所说多等待{n}毫秒，由{path}引起",
-)  # fmt: skip
+    "连接池在超时之后仍然保持{n}个句柄没有关闭，见{path}",
+    "重试循环在磁盘写满时丢失{n}条记录，测试没有覆盖{path}",
+    "令牌缓存需要{n}次尝试才返回结果，原因在{path}",
+    "调度器比文档所说多等待{n}毫秒，由{path}引起",
+)
 _CHINESE_OPEN = ("还不清楚谁在调用{path}，共有{n}个候选", "为什么{path}是为{n}个分片写的")
 HOSTILE = (
     '</session_id>"}],"sessions":[{"task":"{path} {n}',

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from projections.projection import Projection, Table
-from projections.store import columns_sql
-from projections.views import VIEWS
+from deedbook.projections.stores.store import columns_sql
+from deedbook.projections.views.projection import Projection, Table
+from deedbook.projections.views.registry import VIEWS
 
 _HEAD: Final = """# The views as SQL tables
 
@@ -52,21 +52,37 @@ ledger's clock, `is_…` and other truths are 1 or 0, `…_by` and `author` are 
 (`schemas/`). NULL: it is not known, or not yet so.
 """
 _MEANINGS: Final = {
-    "event_index": "the entry in the log: `events.event_index`", "accepted_ms": "when the ledger took it in",
+    "event_index": "the entry in the log: `events.event_index`",
+    "accepted_ms": "when the ledger took it in",
     "happened_ms": "when it happened: of an imported record as it claims, where that can be true",
-    "session_id": "`sessions.id`", "handoff_id": "`handoffs.id`", "reasoning_id": "`reasonings.id`",
-    "task_id": "`tot_tasks.id`", "event_id": "`events.id`", "stream": "the stream: FAMILY/ID",
-    "stream_version": "which event of its stream it is, from 1", "kind": "the kind of the event (`schemas/`)",
-    "key": "the public key that signed, or that it is, in hex", "corr": "what its author ties events together by",
-    "body_ref": "SHA-256 of the body as it was signed", "ai_id": "the agent's own name for itself",
+    "session_id": "`sessions.id`",
+    "handoff_id": "`handoffs.id`",
+    "reasoning_id": "`reasonings.id`",
+    "task_id": "`tot_tasks.id`",
+    "event_id": "`events.id`",
+    "stream": "the stream: FAMILY/ID",
+    "stream_version": "which event of its stream it is, from 1",
+    "kind": "the kind of the event (`schemas/`)",
+    "key": "the public key that signed, or that it is, in hex",
+    "corr": "what its author ties events together by",
+    "body_ref": "SHA-256 of the body as it was signed",
+    "ai_id": "the agent's own name for itself",
     "imported": "JSON: where an imported record comes from; NULL: it was recorded here",
-    "importer": "who brought it in; NULL: it was written here", "updated_index": "its last event",
-    "started_index": "its first event", "ended_index": "the event that ended it", "created_index": "its first event",
-    "is_announced": "whether it was announced as ready", "depends_on": "`handoffs.id` of what it waits for",
-    "version": "how often it changed, or the digest of what it says now", "via": "how it is named",
-    "size": "bytes", "data": "JSON: the event's data", "delta": "JSON: what changed since `base`",
-    "words": "indexed words; SQLite keeps no text of them", "text": "as people read it",
-}  # fmt: skip
+    "importer": "who brought it in; NULL: it was written here",
+    "updated_index": "its last event",
+    "started_index": "its first event",
+    "ended_index": "the event that ended it",
+    "created_index": "its first event",
+    "is_announced": "whether it was announced as ready",
+    "depends_on": "`handoffs.id` of what it waits for",
+    "version": "how often it changed, or the digest of what it says now",
+    "via": "how it is named",
+    "size": "bytes",
+    "data": "JSON: the event's data",
+    "delta": "JSON: what changed since `base`",
+    "words": "indexed words; SQLite keeps no text of them",
+    "text": "as people read it",
+}
 _ENDINGS: Final = (("_index", "an entry in the log"), ("_ms", "Unix milliseconds"), ("_ref", "a digest"))
 
 
@@ -84,8 +100,10 @@ def _table(table: Table) -> str:
     lines = [f"\n### `{table.name}`\n", *([about] if about else []), f"Primary key: {_listed(table.primary_key)}."]
     if table.indexes:
         lines[-1] += f" Indexes: {'; '.join(map(_listed, table.indexes))}."
-    rows = [f"| `{name.strip(chr(34))}` | {kind}{null} | {_meaning(name.strip(chr(34)))} |"
-            for name, kind, null in columns_sql(table.row)]  # fmt: skip
+    rows = [
+        f"| `{name.strip(chr(34))}` | {kind}{null} | {_meaning(name.strip(chr(34)))} |"
+        for name, kind, null in columns_sql(table.row)
+    ]
     return "\n".join([lines[0], *lines[1:], "", "| column | type | |", "|---|---|---|", *rows, ""])
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from building import trusted
 from starlette.routing import compile_path
 
-from consumers.doors.dashboard.pages import ROUTES
-from consumers.doors.demo import life
-from consumers.sdk.ledger import Ledger
-from ledger.config import Settings
+from deedbook.consumers.interfaces.dashboard.pages import ROUTES
+from deedbook.consumers.interfaces.demo import life
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.home.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,18 +62,47 @@ def addresses(settings: Settings) -> list[str]:
         tree = ledger.ask("tot.list")["tasks"][0]
         head = ledger.client.head().size - 1
     return [
-        "/", "/?open=auth-rotate", "/?open=store-subscriptions", f"/?as_of={head // 2}",
-        "/h/auth-rotate", "/h/bench-fold", "/h/tiles-http", "/h/redact-blob", "/h/store-snapshots", "/h/rel-0-4",
-        "/h/auth-rotate/v/1", "/h/auth-rotate/diff?from=1",
-        "/graph", "/graph?sel=rel-0-4&depth=2",
-        "/events", "/events?actor=codex", f"/e/{head}", "/e/0", "/e/291",
-        "/r/reader-cursors", "/r/auth-rotation", "/r/auth-rotation?full=1", "/r/bigrams",
-        "/s/store-1", "/s/snapshots-1", "/s/colours-1",
-        f"/t/{tree['id']}", f"/t/{tree['id']}?at={tree['started_index'] + 20}",
-        "/agents", "/a/minimax", "/a/codex", "/a/alex",
-        "/audit", "/timeline", "/k", "/k?agent=minimax",
-        "/search?q=cursor", "/search?q=快照", "/reviews/tape-backups", "/t",
-    ]  # fmt: skip
+        "/",
+        "/?open=auth-rotate",
+        "/?open=store-subscriptions",
+        f"/?as_of={head // 2}",
+        "/h/auth-rotate",
+        "/h/bench-fold",
+        "/h/tiles-http",
+        "/h/redact-blob",
+        "/h/store-snapshots",
+        "/h/rel-0-4",
+        "/h/auth-rotate/v/1",
+        "/h/auth-rotate/diff?from=1",
+        "/graph",
+        "/graph?sel=rel-0-4&depth=2",
+        "/events",
+        "/events?actor=codex",
+        f"/e/{head}",
+        "/e/0",
+        "/e/291",
+        "/r/reader-cursors",
+        "/r/auth-rotation",
+        "/r/auth-rotation?full=1",
+        "/r/bigrams",
+        "/s/store-1",
+        "/s/snapshots-1",
+        "/s/colours-1",
+        f"/t/{tree['id']}",
+        f"/t/{tree['id']}?at={tree['started_index'] + 20}",
+        "/agents",
+        "/a/minimax",
+        "/a/codex",
+        "/a/alex",
+        "/audit",
+        "/timeline",
+        "/k",
+        "/k?agent=minimax",
+        "/search?q=cursor",
+        "/search?q=快照",
+        "/reviews/tape-backups",
+        "/t",
+    ]
 
 
 def shown(settings: Settings, *, each: int = 1000) -> Iterator[tuple[str, str]]:

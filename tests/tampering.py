@@ -10,21 +10,21 @@ import msgspec
 from building import Ledger
 from faults import chances, times
 
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.author import Draft, body_of
-from ledger.codec import encode_packed
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
-from ledger.log import tables as layout
-from ledger.log.log import Pending
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.log import Pending
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
     from pathlib import Path
 
-    from consumers.auditor.report import AuditReport
+    from deedbook.consumers.auditor.report import AuditReport
 
 SESSION: Final = "session/audited"
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deedbook import Ledger
 
 import consumers
 import ledger
 import projections
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import VERBS, run
-from consumers.sdk.subscriptions import open_subscriptions
+from deedbook import Ledger
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import VERBS, run
+from deedbook.consumers.sdk.subscriptions import open_subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,7 +188,7 @@ def until(is_true: Callable[[], bool], wait_s: float = 60) -> None:
 
 
 def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> None:
-    table = (ROOT / "consumers/doors/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
+    table = (ROOT / "consumers/interfaces/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
     for verb in VERBS:
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
     for page in PAGES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumers.sessions import (
+from deedbook.consumers.sessions.api import (
     bootstrap_session,
     generate_handoff_report,
     submit_postflight_assessment,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import tot_story
 from building import Ledger
 
-from ledger.author import Draft
-from ledger.events import reasoning, review, session, snapshot
-from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
-from projections.reasoning.graph import GraphState, apply_event, ref_of
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events import reasoning, review, session, snapshot
+from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Sizes
+from deedbook.projections.reasoning.graph import GraphState, apply_event, ref_of
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.local import LocalClient
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.local import LocalClient
 
 
 # What each query that has to be told something may be asked of a ledger that was filled.

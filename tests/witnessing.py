@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Final, Self
 
-from ledger.merkle import consistency_proof, root_of, subtrees_of
+from deedbook.ledger.format.merkle import consistency_proof, root_of, subtrees_of
 
 PROGRAM: Final = Path(__file__).parent.parent / "deploy" / "witness.py"
 

@@ -6,17 +6,5 @@ checkpoint kept from earlier), else all that was checked is that the ledger agre
 verdict is one of four words: VALID; SUSPECT_KEY, right, but a key was called compromised since it signed; PARTIAL, of a
 bundle of one stream that lacks what is named; INVALID.
 
-``deed fsck`` is ``consumers.auditor.fsck.fsck``: not re-exported, because the module's name would hide it.
+Call ``verify.verify_log``, ``bundle.verify_bundle`` or ``fsck.fsck``.
 """
-
-from typing import TYPE_CHECKING
-
-from ledger.front_door import front_door
-
-if TYPE_CHECKING:
-    from consumers.auditor.bundle import verify_bundle as verify_bundle
-    from consumers.auditor.report import AuditReport as AuditReport
-    from consumers.auditor.report import Problem as Problem
-    from consumers.auditor.verify import verify_log as verify_log
-else:
-    __getattr__, __dir__ = front_door(__name__)

@@ -16,19 +16,19 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from consumers.auditor.replay import Replay
-from consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
-from ledger.admission.replay import Part
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle import Bundle, layout
-from ledger.bundle.program import verify_program
-from ledger.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
-from ledger.envelope import split_hashes
-from ledger.errors import DeedbookError, Corrupted, Refused, message_of
-from ledger.log.blobs import check_blob
-from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from ledger.merkle import leaf_hash, root_of, verify_inclusion
-from ledger.receipt import Receipt
+from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
+from deedbook.ledger.admission.replay import Part
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.bundle import Bundle, layout
+from deedbook.ledger.bundle.program import verify_program
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, message_of
+from deedbook.ledger.format.envelope import split_hashes
+from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
+from deedbook.ledger.log.blobs import check_blob
+from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
+from deedbook.ledger.proof.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
 
 _LENGTH = 2
 _WHOLE_LOG_ONLY = "only the whole log shows that idempotency keys were used once, session keys within their number of \
@@ -112,10 +112,18 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     replay = Replayed(
-        size=manifest.size, roots={manifest.size: root}, frontier=None, kinds=part.kinds, created=part.created,
-        ledger=part.state.ledger, authority=part.authority, checkpoint_keys=part.state.checkpoint_keys(),
-        lost_from=min(part.refused, default=None), verified=part.kinds.total(), suspects=sorted(part.suspects),
-    )  # fmt: skip
+        size=manifest.size,
+        roots={manifest.size: root},
+        frontier=None,
+        kinds=part.kinds,
+        created=part.created,
+        ledger=part.state.ledger,
+        authority=part.authority,
+        checkpoint_keys=part.state.checkpoint_keys(),
+        lost_from=min(part.refused, default=None),
+        verified=part.kinds.total(),
+        suspects=sorted(part.suspects),
+    )
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report("bundle", replay, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)
 

@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING, Final
 
 from blake3 import blake3
 
-from consumers.auditor.page_reader import PageReader, Record, UnreadableError
-from consumers.auditor.report import Findings
-from ledger.codec import UNREADABLE
-from ledger.events.blob import blobs_of
-from ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
-from ledger.log.environment import FILE
-from ledger.log.tables import FORMAT, HEAD_KEY, OF_NO_ENTRY, Head, decode_record, head_decoder, stream_digest
+from deedbook.consumers.auditor.page_reader import PageReader, Record, UnreadableError
+from deedbook.consumers.auditor.report import Findings
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
+from deedbook.ledger.log.environment import FILE
+from deedbook.ledger.log.tables import (
+    FORMAT,
+    HEAD_KEY,
+    OF_NO_ENTRY,
+    Head,
+    decode_record,
+    head_decoder,
+    stream_digest,
+)
 
 if TYPE_CHECKING:
-    from consumers.auditor.replay import Replay
-    from ledger.admission.check import Candidate
+    from deedbook.consumers.auditor.replay import Replay
+    from deedbook.ledger.admission.check import Candidate
 
 _ID_KEY_BYTES = 48
 _CHUNK_NUMBER_BYTES = 4

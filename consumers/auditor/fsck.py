@@ -16,16 +16,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from consumers.auditor.derived import StreamMarks, check_blobs, check_ids, check_state, read_head, table_records
-from consumers.auditor.page_reader import PageReader
-from consumers.auditor.replay import Replay
-from consumers.auditor.report import Anchor, AuditReport, Findings
-from ledger.envelope import decode_entry
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.log.data_file import check_data_file
-from ledger.log.tables import Head
-from ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
-from ledger.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
+from deedbook.consumers.auditor.derived import (
+    StreamMarks,
+    check_blobs,
+    check_ids,
+    check_state,
+    read_head,
+    table_records,
+)
+from deedbook.consumers.auditor.page_reader import PageReader
+from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.merkle import Frontier, inclusion_path, leaf_hash, root_of, root_of_path
+from deedbook.ledger.log.data_file import check_data_file
+from deedbook.ledger.log.tables import Head
+from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
 
 attempts_max: Final = 5
 # Where the head is lost, entries are read until the table ends.

@@ -15,10 +15,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from consumers.auditor.pages import END, FRAME, value_size_max_bytes
-from consumers.auditor.report import Findings
-from ledger.log.environment import FILE, is_read_only, no_log
-from ledger.log.tables import DATABASE, index_key
+from deedbook.consumers.auditor.pages import END, FRAME, value_size_max_bytes
+from deedbook.consumers.auditor.report import Findings
+from deedbook.ledger.log.environment import FILE, is_read_only, no_log
+from deedbook.ledger.log.tables import DATABASE, index_key
 
 silence_max_s: Final = 60.0
 unreadable_ranges_max: Final = 64
@@ -56,7 +56,7 @@ class PageReader:
         Raises UnreadableError: after the last record that could be read.
         """
         # -P: a folder called `ledger` in the working directory is not what is imported.
-        command = [sys.executable, "-P", "-m", "consumers.auditor.pages"]
+        command = [sys.executable, "-P", "-m", "deedbook.consumers.auditor.pages"]
         command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
             try:

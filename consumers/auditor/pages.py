@@ -1,6 +1,6 @@
 """The program that reads pages of a log that may be damaged: it may crash, and then only it crashes.
 
-    python -P -m consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful lock|read-only
+    python -P -m deedbook.consumers.auditor.pages FOLDER TABLE START LIMIT fast|careful lock|read-only
 
 LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
 SIGBUS, or raise. This program writes the records of a table to standard output, from the key START (hex, may be

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ledger.errors import Unavailable
-from ledger.files import write_whole
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.system.files import write_whole
 
 
 def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
@@ -42,7 +42,11 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
         moment = datetime.fromtimestamp(row["accepted_ms"] / 1000, UTC)
         document.activity(activity, moment, moment, {"deedbook:claimed_time": row["at"], "deedbook:key": row["key"]})
         document.wasAssociatedWith(activity, author)
-        what: dict[Any, Any] = {PROV_TYPE: deedbook[row["kind"]], "deedbook:stream": row["stream"], "deedbook:index": index}
+        what: dict[Any, Any] = {
+            PROV_TYPE: deedbook[row["kind"]],
+            "deedbook:stream": row["stream"],
+            "deedbook:index": index,
+        }
         document.entity(row["id"], what)
         document.wasGeneratedBy(row["id"], activity, moment)
         document.wasAttributedTo(row["id"], author)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from consumers.auditor.derived import is_same_record
-from consumers.auditor.replay import Replay
-from consumers.auditor.report import Findings, Problem
-from ledger.admission.check import Candidate
-from ledger.errors import Corrupted
-from ledger.limits import range_events_max, range_size_max_bytes
-from ledger.log.log import Log
-from ledger.log.tables import HEAD_KEY, OF_NO_ENTRY, Head, id_key, index_key, quarantine_key
+from deedbook.consumers.auditor.derived import is_same_record
+from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.report import Findings, Problem
+from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.limits import range_events_max, range_size_max_bytes
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.tables import HEAD_KEY, OF_NO_ENTRY, Head, id_key, index_key, quarantine_key
 
 if TYPE_CHECKING:
     import lmdb
 
-    from ledger.log.read import Snapshot
+    from deedbook.ledger.log.read import Snapshot
 
 # What a rule never says of an entry: with one of these the log itself is damaged, not what was derived from it.
 _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})

@@ -15,27 +15,27 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.auditor.kept import Kept
-from consumers.auditor.signatures import Batches, Signatures
-from ledger.admission.check import Candidate
-from ledger.admission.clock import Clock
-from ledger.admission.replay import decide_again
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Base, Layer
-from ledger.codec import encode_packed
-from ledger.envelope import Entry, decode_entry, event_id, pae
-from ledger.errors import Refused
-from ledger.events.authority import KeyCompromised, LedgerCreated
-from ledger.events.body import decode_body
-from ledger.lifecycle.authority import CheckpointKeys, suspect_at
-from ledger.limits import body_size_max_bytes
-from ledger.log import tables as layout
-from ledger.merkle import Frontier, leaf_hash
+from deedbook.consumers.auditor.cache import Kept
+from deedbook.consumers.auditor.signatures import Batches, Signatures
+from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.clock import Clock
+from deedbook.ledger.admission.replay import decide_again
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyCompromised, LedgerCreated
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.lifecycle.authority import CheckpointKeys, suspect_at
+from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.log import tables as layout
 
 if TYPE_CHECKING:
-    from consumers.auditor.report import Findings
-    from ledger.events import EventData
-    from ledger.events.body import Body
+    from deedbook.consumers.auditor.report import Findings
+    from deedbook.ledger.events.body import Body
+    from deedbook.ledger.events.fields import EventData
 
 records_decoded_max: Final = 50_000
 _ID_BYTES: Final = 32
@@ -50,9 +50,13 @@ class Replay:
     """
 
     def __init__(
-        self, findings: Findings, expected_events: int, *, roots_at: Collection[int] = (),
+        self,
+        findings: Findings,
+        expected_events: int,
+        *,
+        roots_at: Collection[int] = (),
         observe: Callable[[int, Candidate], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Report into ``findings``; ``expected_events`` decides whether signatures are verified by workers."""
         self.state = PackedState()
         self.kinds: Counter[str] = Counter()
@@ -116,13 +120,22 @@ class Replay:
         if mark is None or frontier is None or self.ledger is None or findings.problems_total or not is_whole:
             return None
         return Kept(
-            ledger=self.ledger, size=self.size, root=frontier.root(), version=self._version,
-            authority_version=self.state.authority_version, authority=[index for index, _, _ in self.authority],
-            batch_at=self.size if open_at is None else open_at, clock=mark, kinds=self.kinds, verified=self.verified,
-            notes=findings.notes, notes_total=findings.notes_total, records=self.state.packed,
+            ledger=self.ledger,
+            size=self.size,
+            root=frontier.root(),
+            version=self._version,
+            authority_version=self.state.authority_version,
+            authority=[index for index, _, _ in self.authority],
+            batch_at=self.size if open_at is None else open_at,
+            clock=mark,
+            kinds=self.kinds,
+            verified=self.verified,
+            notes=findings.notes,
+            notes_total=findings.notes_total,
+            records=self.state.packed,
             ids=b"".join(self.state.indexes),
             signed_by={key: indexes.tobytes() for key, indexes in self._signed_by.items()},
-        )  # fmt: skip
+        )
 
     def hash_again(self, entries: Sequence[bytes]) -> None:
         """Take the next entries for those that were verified before ``go_on``: only their tree grows."""

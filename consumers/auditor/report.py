@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_
 
 import msgspec
 
-from ledger.admission.replay import Missing
-from ledger.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
-from ledger.errors import DeedbookError, Refused
-from ledger.trust import fingerprint
+from deedbook.ledger.admission.replay import Missing
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from consumers.auditor.replay import Replay
-    from ledger.events import EventData
-    from ledger.events.authority import LedgerCreated
-    from ledger.lifecycle.authority import CheckpointKeys
-    from ledger.merkle import Frontier
+    from deedbook.consumers.auditor.replay import Replay
+    from deedbook.ledger.events.authority import LedgerCreated
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.merkle import Frontier
+    from deedbook.ledger.lifecycle.authority import CheckpointKeys
 
 Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
 """The verdict: all is right; what was given is right, and more is missing; right, by a key that is in doubt; wrong."""
@@ -206,9 +206,15 @@ class Anchor:
         self.sizes = set() if self._trusted is None else {self._trusted.size}
 
     def report(
-        self, source: str, replay: Replay | Replayed, *, checkpoint: Checkpoint | None = None,
-        stream: str | None = None, missing: Sequence[Missing] = (), resumed_at: int = 0,
-    ) -> AuditReport:  # fmt: skip
+        self,
+        source: str,
+        replay: Replay | Replayed,
+        *,
+        checkpoint: Checkpoint | None = None,
+        stream: str | None = None,
+        missing: Sequence[Missing] = (),
+        resumed_at: int = 0,
+    ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""
         created = replay.created
         findings, frontier = self._findings, replay.frontier
@@ -217,15 +223,27 @@ class Anchor:
         is_root_right = self._check_root(None if created is None else created.root, head)
         is_checkpoint_right = self._check_checkpoint(replay)
         return AuditReport(
-            source=source, ledger=replay.ledger, origin=None if created is None else created.origin,
+            source=source,
+            ledger=replay.ledger,
+            origin=None if created is None else created.origin,
             root_key=None if created is None else created.root,
-            root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)), size=replay.size,
-            tree_head=head, checkpoint_size=None if checkpoint is None else checkpoint.size, signatures=replay.verified,
-            kinds=dict(sorted(replay.kinds.items())), problems=findings.sorted_problems(),
-            problems_total=findings.problems_total, notes=findings.notes, notes_total=findings.notes_total,
-            anchored=is_root_right or is_checkpoint_right, suspects=replay.suspects[:problems_listed_max],
-            suspects_total=len(replay.suspects), resumed_at=resumed_at, stream=stream, missing=list(missing),
-        )  # fmt: skip
+            root_fingerprint=None if created is None else fingerprint(bytes.fromhex(created.root)),
+            size=replay.size,
+            tree_head=head,
+            checkpoint_size=None if checkpoint is None else checkpoint.size,
+            signatures=replay.verified,
+            kinds=dict(sorted(replay.kinds.items())),
+            problems=findings.sorted_problems(),
+            problems_total=findings.problems_total,
+            notes=findings.notes,
+            notes_total=findings.notes_total,
+            anchored=is_root_right or is_checkpoint_right,
+            suspects=replay.suspects[:problems_listed_max],
+            suspects_total=len(replay.suspects),
+            resumed_at=resumed_at,
+            stream=stream,
+            missing=list(missing),
+        )
 
     def _check_root(self, root_key: str | None, head: str | None) -> bool:
         if self._root is None:

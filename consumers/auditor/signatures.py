@@ -25,10 +25,10 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from consumers.auditor.report import Findings
-from ledger.envelope import Entry, batch_pae
-from ledger.identity import verify
-from ledger.limits import batch_size_max_bytes
+from deedbook.consumers.auditor.report import Findings
+from deedbook.ledger.format.envelope import Entry, batch_pae
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.limits import batch_size_max_bytes
 
 PROCESSES: Final = multiprocessing.get_context("spawn")
 in_place_events_max: Final = 1024

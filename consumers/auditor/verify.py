@@ -1,6 +1,6 @@
 """``deed verify``: every signature, rule and tree hash of a ledger, over a client, without writing to it.
 
-With a file of what the last audit found right (``consumers.auditor.kept``) only what is new is verified.
+With a file of what the last audit found right (``consumers.auditor.cache``) only what is new is verified.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from consumers.auditor.kept import Keeper, Kept, read_kept
-from consumers.auditor.replay import Replay
-from consumers.auditor.report import Anchor, AuditReport, Findings
-from consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
-from ledger.errors import DeedbookError, Corrupted
-from ledger.events.authority import EpochStarted
-from ledger.history import Epoch, Trusted
-from ledger.limits import range_events_max
-from ledger.local import LocalClient
+from deedbook.consumers.auditor.cache import Keeper, Kept, read_kept
+from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
+from deedbook.consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted, DeedbookError
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.limits import range_events_max
+from deedbook.ledger.trust.history import Epoch, Trusted
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from ledger.client import Client
-    from ledger.config import Settings
-    from projections import Difference
+    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.home.config import Settings
+    from deedbook.projections.views.comparison import Difference
 
 
 def verify_log(
@@ -91,7 +91,7 @@ def verify_log(
 
 def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
     """Have the views compared in a process of its own, beside the replay; return where the answer comes."""
-    from projections.verify import compare_beside  # noqa: PLC0415 - the view store, which most audits do not need
+    from deedbook.projections.views.comparison import compare_beside  # noqa: PLC0415 - the view store, which most audits do not need
 
     answers, answering = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=compare_beside, args=(settings, answering), daemon=True)
@@ -110,7 +110,9 @@ def _check_views(
     findings: Findings,
     progress: Callable[[int, int], None],
 ) -> None:
-    from projections import VIEWS, Reader, verify_views  # noqa: PLC0415 - as above
+    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - as above
+    from deedbook.projections.views.comparison import verify_views  # noqa: PLC0415 - as above
+    from deedbook.projections.views.registry import VIEWS  # noqa: PLC0415 - as above
 
     answer: list[Difference] | DeedbookError | None = None
     with suppress(EOFError):  # it was killed, as by a lack of memory: they are compared here

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict, replace
 
-from consumers.handoffs.acts import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
-from consumers.handoffs.receiver import notes_of
-from consumers.sdk.text import cut, default_id
-from ledger.client import Ask, Client
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from ledger.events.fields import EventData
-from ledger.forms import REF_PATTERN
-from projections.views import ask
+from deedbook.consumers.handoffs.operations import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
+from deedbook.consumers.handoffs.receiver import notes_of
+from deedbook.consumers.sdk.text import cut, default_id
+from deedbook.ledger.client.client import Ask, Client
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
-    from ledger.author import Author
-    from ledger.config import Settings
+    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.home.config import Settings
 
 _words_max: Final = 80
 
@@ -43,7 +43,7 @@ def creation(
     Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
     hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
-    from consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415 - a markdown parser that ticks need not
+    from deedbook.consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415 - a markdown parser that ticks need not
 
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     default = settings.config.default_reviewer  # unless it is party to the handoff
@@ -98,7 +98,7 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
     """Return what differs between two contents, as ``handoffs.versions`` tells it."""
-    from projections.handoffs.versions import changes_of  # noqa: PLC0415 - only who amends needs it
+    from deedbook.projections.handoffs.versions import changes_of  # noqa: PLC0415 - only who amends needs it
 
     before, after = ({**asdict(one), "notes": asdict(one.notes)} for one in contents)
     return changes_of(before, after)
@@ -198,9 +198,9 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
     if unknown := changes.keys() - known:
         raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
-    from consumers.handoffs.files.mapping import fitting  # noqa: PLC0415 - a markdown parser
-    from consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
-    from consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415
+    from deedbook.consumers.handoffs.files.mapping import fitting  # noqa: PLC0415 - a markdown parser
+    from deedbook.consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
+    from deedbook.consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415
 
     content = content_from(handoff)
     if "notes" in changes:
@@ -226,9 +226,14 @@ def _more_notes(notes: kinds.ReceiverNotes, added: dict[str, list[str]]) -> kind
 
 
 def ticks_of(
-    handoff: dict[str, Any], task_numbers: Sequence[int] = (), criterion_numbers: Sequence[int] = (), *,
-    all_open: bool = False, undo: bool = False, evidence: Sequence[str] = (),
-) -> list[EventData]:  # fmt: skip
+    handoff: dict[str, Any],
+    task_numbers: Sequence[int] = (),
+    criterion_numbers: Sequence[int] = (),
+    *,
+    all_open: bool = False,
+    undo: bool = False,
+    evidence: Sequence[str] = (),
+) -> list[EventData]:
     """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
 
     One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event but for other

@@ -14,19 +14,21 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from consumers.sdk.text import dead_end_text, on_a_line, shorten
-from ledger.client import Ask
-from ledger.config import present_session
-from ledger.errors import DeedbookError
-from ledger.events.handoff import ReceiverNotes
+from deedbook.consumers.sdk.text import dead_end_text, on_a_line, shorten
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.handoff import ReceiverNotes
+from deedbook.ledger.home.settings import present_session
 
 derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
 _ASKED: Final = {
-    "tested_by": "how it is tested (--tested-by CMD)", "touches": "which files and callers it touches (--touches PATH)",
-    "traps": "what misleads (--trap TEXT)", "tried": "what was tried (--tried TEXT)",
-}  # fmt: skip
+    "tested_by": "how it is tested (--tested-by CMD)",
+    "touches": "which files and callers it touches (--touches PATH)",
+    "traps": "what misleads (--trap TEXT)",
+    "tried": "what was tried (--tried TEXT)",
+}
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
 _KEPT: Final = "kept: "
 _TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)
@@ -67,7 +69,7 @@ def uncommitted(shown: Mapping[str, Any]) -> list[str]:
 
     Compared as bytes, by commands that read objects alone: `git status` would run filters that a repository names.
     """
-    from consumers.sdk.git import Git  # noqa: PLC0415 - no list or board asks git
+    from deedbook.consumers.sdk.git import Git  # noqa: PLC0415 - no list or board asks git
 
     named = {text.partition(":")[0] for text in shown["notes"]["touches"]}
     files = sorted(filter(os.path.isfile, named))  # a note may be no path at all

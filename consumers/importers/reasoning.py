@@ -27,15 +27,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from consumers.importers.records import batches
-from consumers.sdk.thinking.response import first_text
-from ledger.codec import check_strict, converted
-from ledger.errors import AS_A_BLOB, Refused
-from ledger.events.fields import EventData
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
-from projections.reasoning.graph import GraphState, apply_event, ref_of
-from projections.reasoning.memory import (
+from deedbook.consumers.importers.records import batches
+from deedbook.consumers.sdk.thinking.response import first_text
+from deedbook.ledger.errors import AS_A_BLOB, Refused
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.format.codec import check_strict, converted
+from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes, entry_size_max_bytes
+from deedbook.projections.reasoning.graph import GraphState, apply_event, ref_of
+from deedbook.projections.reasoning.memory import (
     ReasoningMemory,
     ReasoningStep,
     check_graph,
@@ -165,9 +165,12 @@ def _graph(item: _Item, position: int) -> ReadGraph:
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
-        id=first_text(kept_aside, "id") or name, domain=first_text(kept_aside, "domain"),
-        session=first_text(kept_aside, "session", "session_id"), line=item.line, position=position,
-    )  # fmt: skip
+        id=first_text(kept_aside, "id") or name,
+        domain=first_text(kept_aside, "domain"),
+        session=first_text(kept_aside, "session", "session_id"),
+        line=item.line,
+        position=position,
+    )
     return ReadGraph(memory, kept_aside, hints)
 
 

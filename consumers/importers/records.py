@@ -20,13 +20,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ledger.admission.decide import Accepted
-from ledger.author import Author, Draft
-from ledger.client import Ask
-from ledger.codec import encode_canonical, encode_sorted
-from ledger.errors import Refused, Unavailable
-from ledger.events.imported import KEPT_ASIDE, RecordImported
-from projections.query import page_rows_max
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.imported import KEPT_ASIDE, RecordImported
+from deedbook.ledger.format.codec import encode_canonical, encode_sorted
+from deedbook.projections.answers.query import page_rows_max
 
 T = TypeVar("T")
 
@@ -91,10 +91,13 @@ class Counts:
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
         return {
-            "read": self.read, "mapped": self.mapped, "kept_aside": self.kept_aside,
-            "lost": self.read - self.mapped - self.kept_aside, "added": self.added,
+            "read": self.read,
+            "mapped": self.mapped,
+            "kept_aside": self.kept_aside,
+            "lost": self.read - self.mapped - self.kept_aside,
+            "added": self.added,
             "aside": [aside.answer() for aside in self.aside],
-        }  # fmt: skip
+        }
 
 
 class Outcome(NamedTuple):
@@ -145,9 +148,12 @@ def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
 
 
 def import_records(
-    author: Author, records: Sequence[Record], step: Callable[[int, int], None] = lambda _done, _total: None, *,
+    author: Author,
+    records: Sequence[Record],
+    step: Callable[[int, int], None] = lambda _done, _total: None,
+    *,
     unchanged: int = 0,
-) -> Counts:  # fmt: skip
+) -> Counts:
     """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
 
     ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added. Raises

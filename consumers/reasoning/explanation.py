@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.reasoning.compressor.transfer import Received, briefs_kept_max, read_graph
-from consumers.reasoning.validator.evidence import HOLDING, is_known
-from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import ReasoningValidator
-from ledger.client import Ask
-from ledger.events.brief import Brief, Fidelity
-from projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted
-from projections.briefs.fidelity import measure
-from projections.briefs.sentences import (
+from deedbook.consumers.reasoning.compressor.transfer import Received, briefs_kept_max, read_graph
+from deedbook.consumers.reasoning.validator.evidence import HOLDING, is_known
+from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.events.brief import Brief, Fidelity
+from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption, is_refuted
+from deedbook.projections.briefs.fidelity import measure
+from deedbook.projections.briefs.sentences import (
     CONCLUSION,
     HEADINGS,
     REASONING_BRIEF,
@@ -28,7 +28,7 @@ from projections.briefs.sentences import (
     fact_line,
     fact_statement,
 )
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonical_json
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, canonical_json
 
 _CHANGED: Final = ("file_changed", "line_changed", "no_such_line")
 _FRESHNESS: Final = dict.fromkeys(HOLDING, "fresh") | dict.fromkeys(_CHANGED, "changed") | {"gone": "gone"}
@@ -49,18 +49,31 @@ def explain_brief(received: Received) -> dict[str, Any]:
     for step in memory.steps:
         number = step.step_number
         judged = {"kept": number in facts, "critical": number in critical, "in_text": number in in_text}
-        steps.append(step.to_dict() | judged | {
-            "step": number, "rests_on": memory.dependencies.get(number, []), "why": _why(step, memory, **judged),
-            "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
-        })  # fmt: skip
+        steps.append(
+            step.to_dict()
+            | judged
+            | {
+                "step": number,
+                "rests_on": memory.dependencies.get(number, []),
+                "why": _why(step, memory, **judged),
+                "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
+            }
+        )
     measured = _measured(canonical_json(memory), prompt.prompt)
     return {
-        "reasoning_ref": brief.reasoning_ref, "level": prompt.level, "tokens": prompt.tokens, "budget": prompt.budget,
-        "fidelity": msgspec.to_builtins(brief.fidelity), "measured_again": measured.value,
-        "measured": msgspec.to_builtins(measured), "rejected": msgspec.to_builtins(received.rejected),
-        "steps": steps, "sections": sections, "dropped_sections": [] if brief.whole_graph else prompt.dropped,
+        "reasoning_ref": brief.reasoning_ref,
+        "level": prompt.level,
+        "tokens": prompt.tokens,
+        "budget": prompt.budget,
+        "fidelity": msgspec.to_builtins(brief.fidelity),
+        "measured_again": measured.value,
+        "measured": msgspec.to_builtins(measured),
+        "rejected": msgspec.to_builtins(received.rejected),
+        "steps": steps,
+        "sections": sections,
+        "dropped_sections": [] if brief.whole_graph else prompt.dropped,
         "budget_needed_for_0.90": brief.budget_needed_for_090,
-    }  # fmt: skip
+    }
 
 
 @lru_cache(briefs_kept_max)
@@ -113,8 +126,10 @@ def look_again(
     checks = msgspec.to_builtins(report.evidence) if last is None else last["data"]["evidence"]
     checks = [check | {"freshness": _FRESHNESS.get(check["status"], "not_checkable")} for check in checks]
     return {
-        "tree": root and str(root), "by": last and last["author"], "at_ms": last and last["accepted_ms"],
+        "tree": root and str(root),
+        "by": last and last["author"],
+        "at_ms": last and last["accepted_ms"],
         "evidence": sorted(checks, key=lambda check: check["freshness"] == "fresh"),
         "counts": Counter(check["freshness"] for check in checks),
         "assumptions": msgspec.to_builtins(report.assumptions),
-    }  # fmt: skip
+    }

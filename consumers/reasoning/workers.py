@@ -25,26 +25,26 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.envelope import COMPRESSOR_NAME, COMPRESSOR_VERSION
-from consumers.reasoning.compressor.prose import holds, write_prose
-from consumers.reasoning.validator.publication import publish, validate_ref
-from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import Judge
-from consumers.sdk.llm.model import LlmClient
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions
-from consumers.sdk.text import shorten
-from ledger.author import Author, Draft
-from ledger.bus.subjects import stream_token
-from ledger.codec import encode_canonical
-from ledger.errors import DeedbookError, Refused, Unavailable, message_of
-from ledger.events.body import Event
-from ledger.events.brief import Prose
-from ledger.events.reasoning import ReasoningBriefed
-from ledger.limits import data_size_max_bytes
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.reader import Reader
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.envelope import COMPRESSOR_NAME, COMPRESSOR_VERSION
+from deedbook.consumers.reasoning.compressor.prose import holds, write_prose
+from deedbook.consumers.reasoning.validator.publication import publish, validate_ref
+from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.validator import Judge
+from deedbook.consumers.sdk.llm.model import LlmClient
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.consumers.sdk.text import shorten
+from deedbook.ledger.bus.subjects import stream_token
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, message_of
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.brief import Prose
+from deedbook.ledger.events.reasoning import ReasoningBriefed
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import data_size_max_bytes
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 
 log = structlog.get_logger("deedbook.compressor")
 

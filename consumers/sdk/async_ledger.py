@@ -12,21 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
-from consumers.sdk.clients import clients
-from consumers.sdk.ledger import LedgerBase, asking, given, index_in
-from ledger.client import Client, When, poll_wait_s
-from ledger.entries import read_event
-from ledger.errors import DeedbookError, Refused, Unavailable
-from projections.views import CHECKED, ask
+from deedbook.consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.ledger import LedgerBase, asking, given, index_in
+from deedbook.ledger.client.client import Client, When, poll_wait_s
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.entries import read_event
+from deedbook.projections.views.registry import CHECKED, ask
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.author import Author, Draft
-    from ledger.events import EventData
-    from ledger.events.body import Event
-    from ledger.policy import Policy
-from ledger.receipt import Receipt
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.author import Author, Draft
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.proof.policy import Policy
+from deedbook.ledger.proof.receipt import Receipt
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class AsyncLedger(LedgerBase):
             if settings.server is None:
                 self._client = _Threaded(await self._in_thread(self._client_beside), self._in_thread)
             else:
-                from ledger.bus.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
+                from deedbook.ledger.client.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
 
                 self._client = AsyncRemoteClient(settings)
                 await self._client.open()
@@ -168,7 +168,7 @@ class AsyncLedger(LedgerBase):
         self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
     ) -> None:
         """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
-        from consumers.sdk.reactor import Handlers, LoopHandlers, Reactor  # noqa: PLC0415 - opens sqlite
+        from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor  # noqa: PLC0415 - opens sqlite
 
         self._open_client()
         stop, handlers = threading.Event(), LoopHandlers(self._handlers or Handlers())
@@ -216,7 +216,7 @@ class AsyncLedger(LedgerBase):
         return read_event(index, await self._open_client().entry(index))
 
     async def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
-        from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
+        from deedbook.consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
 
         index = await self.index_of(ref)
         return await self.compute(lambda client: take(client, index, policy=policy))

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ledger.author import Draft
-from ledger.errors import Refused, did_you_mean, near
-from ledger.events import KINDS
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.events import KINDS
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.events import EventData
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.events.fields import EventData
 
 
 class Batch:
@@ -72,9 +72,15 @@ def present_batch(ledger: object) -> Batch | None:
 
 
 def drafts_of(
-    stream: str, data: tuple[EventData | dict[str, Any], ...], *, kind: str, causes: Sequence[str], corr: str | None,
-    expect: int | None, idem: str | None,
-) -> list[Draft]:  # fmt: skip
+    stream: str,
+    data: tuple[EventData | dict[str, Any], ...],
+    *,
+    kind: str,
+    causes: Sequence[str],
+    corr: str | None,
+    expect: int | None,
+    idem: str | None,
+) -> list[Draft]:
     """Return the drafts of one call of ``publish``. Raises Refused: ``USAGE``; ``UNKNOWN_KIND``."""
     if not data:
         raise Refused("USAGE", "nothing to publish: give the data of at least one event")
@@ -85,11 +91,16 @@ def drafts_of(
     # The events of one call are committed together: the first one's version and key are that of all.
     return [
         Draft(
-            stream=stream, data=item, kind=kind, causes=list(causes), corr=corr, expect=expect if number == 0 else None,
+            stream=stream,
+            data=item,
+            kind=kind,
+            causes=list(causes),
+            corr=corr,
+            expect=expect if number == 0 else None,
             idem=idem if number == 0 or idem is None else f"{idem}#{number}",
         )
         for number, item in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

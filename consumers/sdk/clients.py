@@ -7,14 +7,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from ledger.client import Client, open_client
-from ledger.errors import Unavailable
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.config import Settings
-    from ledger.local import Views
+    from deedbook.ledger.client.local import Views
+    from deedbook.ledger.home.config import Settings
 
 
 class Clients:
@@ -65,7 +66,7 @@ or start processes anew (multiprocessing calls that `spawn`)"
 
 
 def _open_views(client: Client, settings: Settings) -> Views:
-    from projections.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
+    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
 
     return Reader(client, settings, notice=_say)
 

@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from ledger.events.body import Event
-from ledger.lifecycle.clock import clock_text
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.clock import clock_text
 
 _OUTSIDE_BODY: Final = frozenset({"index", "id", "accepted_ms", "key"})
 # What a header's value may hold unescaped (HTTP binding 3.1.3.2): printable ASCII but space, quote and percent.
@@ -36,11 +36,18 @@ def cloud_event(event: Event) -> dict[str, Any]:
         if name not in _OUTSIDE_BODY and value is not None
     }
     return {
-        "specversion": "1.0", "id": event.id, "source": f"urn:deedbook:ledger:{event.ledger}",
-        "type": f"deedbook.{event.kind}", "subject": event.stream, "time": event.at,
-        "recordedtime": clock_text(event.accepted_ms), "sequence": f"{event.index:019}",
-        "datacontenttype": "application/json", "dataschema": f"urn:deedbook:schema:{event.kind}", "data": body,
-    }  # fmt: skip
+        "specversion": "1.0",
+        "id": event.id,
+        "source": f"urn:deedbook:ledger:{event.ledger}",
+        "type": f"deedbook.{event.kind}",
+        "subject": event.stream,
+        "time": event.at,
+        "recordedtime": clock_text(event.accepted_ms),
+        "sequence": f"{event.index:019}",
+        "datacontenttype": "application/json",
+        "dataschema": f"urn:deedbook:schema:{event.kind}",
+        "data": body,
+    }
 
 
 def binary(event: Event) -> tuple[dict[str, str], bytes]:

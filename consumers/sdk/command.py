@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import BinaryIO, Final, NamedTuple
 
-from consumers.sdk.text import cut, one_line
+from deedbook.consumers.sdk.text import cut, one_line
 
 stop_poll_s: Final = 0.1
 errors_kept_max_bytes: Final = 4 * 1024
@@ -32,9 +32,14 @@ class Ended(NamedTuple):
 
 
 def run_command(
-    line: str, stdin: bytes, environment: Mapping[str, str], *, limit_s: float, stop: threading.Event | None = None,
+    line: str,
+    stdin: bytes,
+    environment: Mapping[str, str],
+    *,
+    limit_s: float,
+    stop: threading.Event | None = None,
     drops_output: bool = False,
-) -> Ended:  # fmt: skip
+) -> Ended:
     """Run ``line`` by sh, with ``environment`` added to ours; ``stop`` ends it early."""
     reading, writing = os.pipe()
     try:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from ledger.client import Ask, Client
-from ledger.entries import read_event
-from ledger.envelope import decode_entry
-from ledger.events.body import Event
+from deedbook.ledger.client.client import Ask, Client
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry
 
 
 def describe(event: Event) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ledger.errors import Refused, Unavailable
-from ledger.files import open_regular, read_all, replacing
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.system.files import open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
 # What is wrong with one file or its name, and not with the folder: waiting does not help.

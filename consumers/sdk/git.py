@@ -25,9 +25,9 @@ from typing import IO, Final, NamedTuple
 
 from blake3 import blake3
 
-from consumers.sdk.command import kill_group
-from ledger.errors import DeedbookError, Refused, Unavailable
-from ledger.resource import Resource
+from deedbook.consumers.sdk.command import kill_group
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.system.resource import Resource
 
 git_time_max_s: Final = 10.0
 remote_time_max_s: Final = 300.0
@@ -43,16 +43,33 @@ object_silence_max_s: Final = 60.0
 object_header_max_bytes: Final = 8 * 1024
 starts_max: Final = 1_000
 
-_KEPT: Final = frozenset({
-    "GIT_ASKPASS", "GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM",
-    "GIT_EXEC_PATH", "GIT_PROXY_COMMAND", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
-    "GIT_SSL_CERT", "GIT_SSL_KEY",
-})  # fmt: skip
+_KEPT: Final = frozenset(
+    {
+        "GIT_ASKPASS",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_EXEC_PATH",
+        "GIT_PROXY_COMMAND",
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
+        "GIT_SSL_CAINFO",
+        "GIT_SSL_CAPATH",
+        "GIT_SSL_CERT",
+        "GIT_SSL_KEY",
+    }
+)
 _SET: Final = {
-    "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_AUTHOR_NAME": "Deedbook", "GIT_AUTHOR_EMAIL": "deedbook@localhost", "GIT_COMMITTER_NAME": "Deedbook",
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_AUTHOR_NAME": "Deedbook",
+    "GIT_AUTHOR_EMAIL": "deedbook@localhost",
+    "GIT_COMMITTER_NAME": "Deedbook",
     "GIT_COMMITTER_EMAIL": "deedbook@localhost",
-}  # fmt: skip
+}
 _STRANGERS: Final = _SET | {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -61,11 +78,27 @@ _STRANGERS: Final = _SET | {
     "GIT_NO_LAZY_FETCH": "1",
 }
 _OPTIONS: Final = (
-    "--no-pager", "--literal-pathspecs",
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=true",
-    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "push.gpgSign=false", "-c", "log.showSignature=false",
-    "-c", "i18n.commitEncoding=UTF-8", "-c", "i18n.logOutputEncoding=UTF-8",
-)  # fmt: skip
+    "--no-pager",
+    "--literal-pathspecs",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.quotePath=true",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+    "-c",
+    "push.gpgSign=false",
+    "-c",
+    "log.showSignature=false",
+    "-c",
+    "i18n.commitEncoding=UTF-8",
+    "-c",
+    "i18n.logOutputEncoding=UTF-8",
+)
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
 _LOCKED: Final = (
     r"cannot lock ref|could not lock config file|Unable to create '.*\.lock'|but expected|reference already exists"
@@ -94,9 +127,13 @@ class Git:
         self.folder = folder
 
     def call(
-        self, *arguments: str, data: bytes = b"", variables: Mapping[str, str] | None = None,
-        time_max_s: float = git_time_max_s, size_max: int = output_size_max_bytes,
-    ) -> Answer:  # fmt: skip
+        self,
+        *arguments: str,
+        data: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        time_max_s: float = git_time_max_s,
+        size_max: int = output_size_max_bytes,
+    ) -> Answer:
         """Return what git answers, whether it succeeds or not.
 
         Raises Unavailable: it cannot be run, or does not end. Refused: ``TOO_LARGE`` for more than ``size_max`` bytes.
@@ -115,9 +152,12 @@ class Git:
             raise Unavailable("STORE_UNAVAILABLE", f"{what} cannot be run: {error.strerror or error}") from error
 
     def ask(
-        self, *arguments: str, data: bytes = b"", variables: Mapping[str, str] | None = None,
+        self,
+        *arguments: str,
+        data: bytes = b"",
+        variables: Mapping[str, str] | None = None,
         time_max_s: float = git_time_max_s,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Return the text that git answers with, without the newline at its end.
 
         Raises Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
@@ -129,9 +169,12 @@ class Git:
         return answer.out.decode("utf-8", "replace").removesuffix("\n")
 
     def start(
-        self, *arguments: str, stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.DEVNULL,
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | int = subprocess.PIPE,
+        stderr: int = subprocess.DEVNULL,
         variables: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:  # fmt: skip
+    ) -> subprocess.Popen[bytes]:
         """Start git in a session of its own: no terminal to ask at, to end with all it started. Raises Unavailable."""
         try:
             return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked

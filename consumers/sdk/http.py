@@ -67,10 +67,17 @@ class NoAnswer(Exception):
 
 
 def request(
-    method: str, url: str, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({}), *, limit_s: float,
-    attempts_max: int = 1, passing: frozenset[int] = frozenset(), answer_max_bytes: int | None = None,
+    method: str,
+    url: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    limit_s: float,
+    attempts_max: int = 1,
+    passing: frozenset[int] = frozenset(),
+    answer_max_bytes: int | None = None,
     read: frozenset[int] | None = _OK,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
 
     The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
@@ -139,18 +146,25 @@ async def _try_until_answered(
         return wait_s if error.may_pass and wait_s < left_s else False
 
     async for tried in stamina.retry_context(
-        on=wait_s, attempts=attempts_max, timeout=None, wait_initial=retry_wait_first_s, wait_max=retry_wait_max_s,
+        on=wait_s,
+        attempts=attempts_max,
+        timeout=None,
+        wait_initial=retry_wait_first_s,
+        wait_max=retry_wait_max_s,
         wait_jitter=0.0,
-    ):  # fmt: skip
+    ):
         with tried:
             return await attempt()
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 async def _try_once(
-    http: httpx.AsyncClient, request: httpx.Request, passing: frozenset[int], answer_max_bytes: int | None,
+    http: httpx.AsyncClient,
+    request: httpx.Request,
+    passing: frozenset[int],
+    answer_max_bytes: int | None,
     read: frozenset[int] | None,
-) -> Answer:  # fmt: skip
+) -> Answer:
     import httpx  # noqa: PLC0415 - loaded by whoever calls this
 
     try:

@@ -23,22 +23,22 @@ from typing import Final
 import msgspec
 from blake3 import blake3
 
-from ledger import trust
-from ledger.author import Draft, draft_and_sign, now
-from ledger.bus.loop_thread import Connection
-from ledger.bus.remote import RemoteClient
-from ledger.bus.subjects import submit_subject
-from ledger.config import Settings
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.files import as_unavailable, locked, read_regular, write_whole
-from ledger.home import Home, new_bus_key, public_bus_key
-from ledger.identity import Key, open_key, read_key_file, write_key
-from ledger.invitation import Invitation
-from ledger.lifecycle.authority import CHECKPOINT, NODE_ROLE
-from ledger.lifecycle.clock import clock_text
-from ledger.limits import config_size_max_bytes
-from ledger.local import now_ms
-from ledger.membership import BEGUN_FILE, Membership, read_membership, write_membership
+from deedbook.ledger.bus.loop_thread import Connection
+from deedbook.ledger.bus.subjects import submit_subject
+from deedbook.ledger.client.author import Draft, draft_and_sign, now
+from deedbook.ledger.client.invitation import Invitation
+from deedbook.ledger.client.local import now_ms
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.format.identity import Key, open_key, read_key_file, write_key
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home, new_bus_key, public_bus_key
+from deedbook.ledger.home.membership import BEGUN_FILE, Membership, read_membership, write_membership
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE_ROLE
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.ledger.limits import config_size_max_bytes
+from deedbook.ledger.system.files import as_unavailable, locked, read_regular, write_whole
 
 let_in_wait_max_s: Final = 15.0
 _after_cut_max_s: Final = 5.0

@@ -17,25 +17,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from consumers.sdk.clients import clients
-from ledger.client import Client, When, follow
-from ledger.config import Settings, present_folder, read_settings
-from ledger.errors import Refused, Unavailable
-from ledger.resource import Resource
-from projections.views import ask
+from deedbook.consumers.sdk.clients import clients
+from deedbook.ledger.client.client import Client, When, follow
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.location import present_folder
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.system.resource import Resource
+from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
-    from consumers.sdk.batch import Batch
-    from consumers.sdk.reactor import EffectT, Handlers, Where
-    from consumers.sdk.subscriptions import SubscriptionStore
-    from ledger.admission.decide import Accepted
-    from ledger.author import Author
-    from ledger.events import EventData
-    from ledger.events.body import Event
-    from ledger.home import Home
-    from ledger.identity import Key
-    from ledger.policy import Policy
-    from ledger.receipt import Receipt
+    from deedbook.consumers.sdk.batch import Batch
+    from deedbook.consumers.sdk.reactor import EffectT, Handlers, Where
+    from deedbook.consumers.sdk.subscriptions import SubscriptionStore
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.identity import Key
+    from deedbook.ledger.home.home import Home
+    from deedbook.ledger.proof.policy import Policy
+    from deedbook.ledger.proof.receipt import Receipt
 
 T = TypeVar("T")
 
@@ -64,7 +66,7 @@ class LedgerBase:
 
         ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``, or of
         several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and that is
-        raised as ``SPOOLED`` (``ledger.spool``). Raises Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``,
+        raised as ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``,
         ``BUS_UNAVAILABLE``. Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent,
         ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
@@ -86,7 +88,7 @@ class LedgerBase:
     @cached_property
     def home(self) -> Home:
         """The ledger's folder, with its keys."""
-        from ledger.home import Home  # noqa: PLC0415 - loads keys, which reading does not need
+        from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys, which reading does not need
 
         return Home(self.settings.home)
 
@@ -103,8 +105,8 @@ class LedgerBase:
         whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
         Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
         """
-        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - who only asks publishes and follows nothing
-        from consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
+        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - who only asks publishes and follows nothing
+        from deedbook.consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
 
         check_kinds(kinds)
         if self._handlers is None:
@@ -112,7 +114,7 @@ class LedgerBase:
         return self._handlers.on(*kinds, where=where)
 
     def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
-        from consumers.sdk.subscriptions import open_subscriptions  # noqa: PLC0415 - opens sqlite
+        from deedbook.consumers.sdk.subscriptions import open_subscriptions  # noqa: PLC0415 - opens sqlite
 
         if self._handlers is None:
             raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
@@ -134,15 +136,15 @@ class LedgerBase:
 
     def _author(self, client: Client, name: str | None) -> Author:
         who = name or self._acting()
-        from ledger import trust  # noqa: PLC0415 - who only asks signs nothing
-        from ledger.author import Author  # noqa: PLC0415 - as above
+        from deedbook.ledger.client.author import Author  # noqa: PLC0415 - as above
+        from deedbook.ledger.home import trust as trust  # noqa: PLC0415 - who only asks signs nothing
 
         trust.demand(self.settings.home, ledger=client.ledger)
         return Author(client, who, partial(self._key, who))
 
     def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
         if self.home.is_rotating(name):
-            from consumers.sdk.rotation import settle  # noqa: PLC0415 - only after a rotation that was cut short
+            from deedbook.consumers.sdk.rotation import settle  # noqa: PLC0415 - only after a rotation that was cut short
 
             settle(self._client_beside(), self.home, name)
         return self.home.signing_key(name, signed, self._ask_passphrase)
@@ -201,7 +203,7 @@ class Ledger(LedgerBase, Resource):
         ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end. Raises Refused: it was not
         admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened. Unavailable: see ``Client.submit``.
         """
-        from consumers.sdk.batch import drafts_of, present_batch  # noqa: PLC0415 - as above
+        from deedbook.consumers.sdk.batch import drafts_of, present_batch  # noqa: PLC0415 - as above
 
         client = self.client
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
@@ -219,7 +221,7 @@ class Ledger(LedgerBase, Resource):
         ``yield`` of your own generator: what its caller publishes meanwhile would be part of it. Raises Refused: as
         ``publish``, with ``details`` that name each event that was refused.
         """
-        from consumers.sdk.batch import collected  # noqa: PLC0415 - as above
+        from deedbook.consumers.sdk.batch import collected  # noqa: PLC0415 - as above
 
         with collected(self) as batch:
             yield batch
@@ -230,7 +232,7 @@ class Ledger(LedgerBase, Resource):
         """Return the answer of a view query, as ``ask("handoffs.show", id="event-bus")``; None is not sent.
 
         The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
-        What one acts on after it (``projections.views.CHECKED``) is answered from signed entries instead. With
+        What one acts on after it (``projections.views.registry.CHECKED``) is answered from signed entries instead. With
         ``as_of`` the answer is that of the past: after the entry of this index, or at this time (ISO 8601). Raises
         Refused: ``NOT_FOUND`` and what else the query refuses; ``INVALID_FIELD`` for an ``as_of`` that is none.
         Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
@@ -239,8 +241,8 @@ class Ledger(LedgerBase, Resource):
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
-        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
-        from ledger.entries import read_event  # noqa: PLC0415 - who asks views decodes no event
+        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
+        from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - who asks views decodes no event
 
         check_kinds(kinds)
         for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
@@ -248,7 +250,7 @@ class Ledger(LedgerBase, Resource):
 
     def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
-        from consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
+        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
 
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
@@ -273,7 +275,7 @@ class Ledger(LedgerBase, Resource):
         ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
         ledger cannot be read: run it again.
         """
-        from consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
+        from deedbook.consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
 
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
@@ -297,7 +299,7 @@ class Ledger(LedgerBase, Resource):
     def get(self, ref: int | str) -> Event:
         """Return one event, by what ``index_of`` takes. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
-        from ledger.entries import read_event  # noqa: PLC0415 - as above
+        from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
 
         return read_event(index, self.client.entry(index))
 
@@ -307,7 +309,7 @@ class Ledger(LedgerBase, Resource):
         It is checked before it is returned; the witnesses that a ``policy`` demands are waited for. Raises Refused:
         ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: as ``receipts.take``.
         """
-        from consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
+        from deedbook.consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
 
         return take(self.client, self.index_of(ref), policy=policy)
 
@@ -347,7 +349,7 @@ def asking(settings: Settings) -> Settings:
     """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
     if settings.server is None or settings.agent is not None:
         return settings
-    from ledger.home import Home  # noqa: PLC0415 - loads keys
+    from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys
 
     # What is signed still needs a name.
     is_here = Home(settings.home).nkey_file("root").exists()

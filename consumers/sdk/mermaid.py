@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from blake3 import blake3
 
-from consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import one_line
 
 # The space, letters and digits of every script, and marks without a meaning of their own within quotes.
 _ESCAPED: Final = re.compile(r"[^\w .,:/+=→·…—–×÷-]|_")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from consumers.sdk.subscriptions import SCHEMA, SubscriptionStore
-from ledger import limits
-from ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.consumers.sdk.subscriptions import SCHEMA, SubscriptionStore
+from deedbook.ledger import limits
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
 try:
     import psycopg
@@ -129,7 +129,9 @@ class PostgresSubscriptions(SubscriptionStore):
         try:
             yield
         except Exception as error:
-            if isinstance(error, DeedbookError) or not (isinstance(error, psycopg.Error) if is_ours else self.db.closed):
+            if isinstance(error, DeedbookError) or not (
+                isinstance(error, psycopg.Error) if is_ours else self.db.closed
+            ):
                 raise
             code = "STORE_FULL" if isinstance(error, psycopg.errors.DiskFull) else "STORE_UNAVAILABLE"
             message = f"{self.place} cannot be used: {str(error).strip()}; run it again when it can"

@@ -18,12 +18,12 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from consumers.sdk.subscriptions import DeadLetter, SubscriptionStore
-from ledger.client import Client, follow, poll_wait_s, read_epoch
-from ledger.entries import read_event
-from ledger.errors import Corrupted, Refused, Unavailable, message_of
-from ledger.events.body import Event
-from ledger.history import Past, answered
+from deedbook.consumers.sdk.subscriptions import DeadLetter, SubscriptionStore
+from deedbook.ledger.client.client import Client, follow, poll_wait_s, read_epoch
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.trust.history import Past, answered
 
 # Called with the event and the connection to the subscriber's store, of sqlite3 or psycopg. A loop awaits its result.
 Effect = Callable[[Event, Any], Any]
@@ -123,9 +123,16 @@ class Reactor:
     """One subscription: a name, the kinds it asks for, and what it does with each event."""
 
     def __init__(
-        self, client: Client, subscriptions: SubscriptionStore, name: str, *, handlers: Handlers | None = None,
-        attempts: int = attempts_max, retry_wait_s: float = retry_wait_first_s, wait_s: float = poll_wait_s,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        subscriptions: SubscriptionStore,
+        name: str,
+        *,
+        handlers: Handlers | None = None,
+        attempts: int = attempts_max,
+        retry_wait_s: float = retry_wait_first_s,
+        wait_s: float = poll_wait_s,
+    ) -> None:
         """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
 
         ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.

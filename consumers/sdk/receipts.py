@@ -20,23 +20,23 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ledger import limits
-from ledger.bus.remote_history import Chain, signing
-from ledger.checkpoint import Checkpoint, CheckpointVerifier, open_note
-from ledger.client import Client, Page, read_batch_path
-from ledger.codec import check_strict, decode_base64, decode_strict
-from ledger.entries import read_event
-from ledger.envelope import decode_entry, is_signed, split_hashes
-from ledger.errors import DeedbookError, Corrupted, Refused
-from ledger.events.authority import LedgerCreated
-from ledger.events.body import Event
-from ledger.history import Growth, Trusted, changed, is_continued
-from ledger.identity import ledger_id
-from ledger.lifecycle.authority import CHECKPOINT
-from ledger.merkle import leaf_hash
-from ledger.policy import Policy, Witnessed
-from ledger.receipt import Receipt
-from ledger.trust import fingerprint
+from deedbook.ledger import limits
+from deedbook.ledger.client.client import Client, Page, read_batch_path
+from deedbook.ledger.client.remote_history import Chain, signing
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict
+from deedbook.ledger.format.envelope import decode_entry, is_signed, split_hashes
+from deedbook.ledger.format.identity import ledger_id
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import CHECKPOINT
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointVerifier, open_note
+from deedbook.ledger.proof.policy import Policy, Witnessed
+from deedbook.ledger.proof.receipt import Receipt
+from deedbook.ledger.trust.history import Growth, Trusted, changed, is_continued
 
 poll_s: Final = 0.5
 _TO_ROOT: Final = (("key.rotated", "agent/root"), ("checkpoint_key.rotated", "ledger"))
@@ -214,9 +214,13 @@ class _Held:
         return self._entries[index]
 
     def entries(
-        self, start: int, *, limit: int = limits.range_events_max, kinds: Collection[str] = (),
+        self,
+        start: int,
+        *,
+        limit: int = limits.range_events_max,
+        kinds: Collection[str] = (),
         stream: str | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         matching = []
         for index, data in self._entries.items():
             event = read_event(index, data)

@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger.author import Author, Draft
-from ledger.errors import Refused, Unavailable
-from ledger.events.authority import CheckpointKeyRotated, KeyRotated
-from ledger.files import locked, write_whole
-from ledger.home import Home, new_bus_key, pending, public_bus_key
-from ledger.identity import Key, encode_key, open_key, read_key_file, read_private
-from ledger.lifecycle.authority import CHECKPOINT, RESERVED_NAMES
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from deedbook.ledger.format.identity import Key, encode_key, open_key, read_key_file, read_private
+from deedbook.ledger.home.home import Home, new_bus_key, pending, public_bus_key
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, RESERVED_NAMES
+from deedbook.ledger.system.files import locked, write_whole
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.client import Client
-    from ledger.local import LocalClient
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.client.local import LocalClient
 
 
 def rotate_agent(
@@ -51,9 +51,12 @@ def rotate_agent(
         with _forgotten_when_refused(*files):
             key = _new_key(author.client, files[0], name, passphrase)
             rotated = KeyRotated(
-                agent=name, key=key.public.hex(), proof=key.prove_possession(author.client.ledger, name),
-                nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]), reason=reason,
-            )  # fmt: skip
+                agent=name,
+                key=key.public.hex(),
+                proof=key.prove_possession(author.client.ledger, name),
+                nkey=None if name in RESERVED_NAMES else _new_bus_key(files[1]),
+                reason=reason,
+            )
             submission = author.sign(Draft(stream=f"agent/{name}", data=rotated))
             try:
                 accepted = author.client.submit(submission)[0]

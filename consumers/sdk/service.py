@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from consumers.sdk.rotation import settle
-from ledger import trust
-from ledger.author import Author, Draft
-from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered, Role
-from ledger.home import Home, new_bus_key, public_bus_key
-from ledger.identity import Key, write_key
-from ledger.lifecycle.authority import NODE
+from deedbook.consumers.sdk.rotation import settle
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRegistered, Role
+from deedbook.ledger.format.identity import Key, write_key
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.home import Home, new_bus_key, public_bus_key
+from deedbook.ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
-    from ledger.local import LocalClient
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.local import LocalClient
 
 
 def register_agent(
@@ -32,9 +32,13 @@ def register_agent(
     made = [path for path in (home.key_file(name), bus_key) if not path.exists()]
     key = _identity_key(home, ledger, name, passphrase)
     registered = AgentRegistered(
-        name=name, key=key.public.hex(), proof=key.prove_possession(ledger, name), roles=list(roles),
-        nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key), ai_id=ai_id,
-    )  # fmt: skip
+        name=name,
+        key=key.public.hex(),
+        proof=key.prove_possession(ledger, name),
+        roles=list(roles),
+        nkey=public_bus_key(home.bus_seed(name)) if bus_key.exists() else new_bus_key(bus_key),
+        ai_id=ai_id,
+    )
     try:
         return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
     except Refused:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from ledger.errors import Refused, Unavailable
-from ledger.files import held, locked
-from ledger.history import Past, Trusted
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.system.files import held, locked
+from deedbook.ledger.trust.history import Past, Trusted
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS deedbook_positions (
@@ -97,7 +97,9 @@ class SubscriptionStore(ABC):
         """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
         sql = "SELECT next_index, ledger FROM deedbook_positions WHERE name = ?"
         if not (rows := self.run(sql, name)):  # asked first: to write waits for the effect of whoever runs it
-            self.run("INSERT INTO deedbook_positions VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", name, index, ledger)
+            self.run(
+                "INSERT INTO deedbook_positions VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", name, index, ledger
+            )
             rows = self.run(sql, name)
         ((position, known),) = rows
         if ledger and known not in ("", ledger):
@@ -236,7 +238,7 @@ def open_subscriptions(store: Path | str) -> SubscriptionStore:
     Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``; ``EXTRA_MISSING``. Refused: ``USAGE`` for a wrong URI.
     """
     if isinstance(store, str) and store.startswith(("postgresql:", "postgres:")):
-        from consumers.sdk.postgres import PostgresSubscriptions  # noqa: PLC0415 - loads psycopg
+        from deedbook.consumers.sdk.postgres import PostgresSubscriptions  # noqa: PLC0415 - loads psycopg
 
         return PostgresSubscriptions(store)
     return Subscriptions(Path(store))

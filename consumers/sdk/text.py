@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ledger.errors import DeedbookError, Refused
-from ledger.forms import BREAKS
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.format.forms import BREAKS
 
 SCHEMA_VERSION: Final = 1
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"

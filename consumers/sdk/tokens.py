@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from projections.briefs.tokens import count_tokens, greatest
-from projections.reports.compressed import shorten
+from deedbook.projections.briefs.tokens import count_tokens, greatest
+from deedbook.projections.reports.compressed import shorten
 
 _chars_a_token_max: Final = 8
 """No longer text is tried: prose has four to five characters a token, and what has more is shortened a little more."""

@@ -13,23 +13,29 @@ from typing import Any, Literal, TypedDict, Unpack
 import msgspec
 from msgspec.structs import asdict
 
-from consumers.sdk.files import read_file
-from consumers.sdk.ledger import Ledger
-from consumers.sessions.copies import with_copies, write_files
-from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, inputs_of, recommend
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
-from consumers.sessions.places import FILES_FOLDER, Stored, name_of
-from consumers.sessions.query import parse_since, query_reports
-from consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
-from consumers.sessions.resume import resume, whole
-from ledger.author import Draft, now
-from ledger.client import Ask
-from ledger.config import present_folder
-from ledger.errors import Refused, or_none
-from ledger.events.session import ReportGenerated, SessionEnded
-from projections.reports.compressed import compressed_of
-from projections.reports.markdown import with_texts
-from projections.reports.report import Report, plain, read_report, report_of
+from deedbook.consumers.sdk.files import read_file
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sessions.copies import with_copies, write_files
+from deedbook.consumers.sessions.generator import (
+    ReportInputs,
+    generate,
+    identify_filled_gaps,
+    inputs_of,
+    recommend,
+)
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
+from deedbook.consumers.sessions.query import parse_since, query_reports
+from deedbook.consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
+from deedbook.consumers.sessions.resume import resume, whole
+from deedbook.consumers.sessions.settings import FILES_FOLDER, Stored, name_of
+from deedbook.ledger.client.author import Draft, now
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, or_none
+from deedbook.ledger.events.session import ReportGenerated, SessionEnded
+from deedbook.ledger.home.location import present_folder
+from deedbook.projections.reports.compressed import compressed_of
+from deedbook.projections.reports.markdown import with_texts
+from deedbook.projections.reports.report import Report, plain, read_report, report_of
 
 
 class Where(TypedDict, total=False):

@@ -26,13 +26,13 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from consumers.sdk.files import read_file, write_file
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, Report, encoded, report_in
-from consumers.sessions.places import Project, Status, Store, Stored, name_of, project_of
-from ledger.client import Ask
-from ledger.config import Settings
-from ledger.errors import DeedbookError, Refused
-from ledger.files import as_unavailable
+from deedbook.consumers.sdk.files import read_file, write_file
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, Report, encoded, report_in
+from deedbook.consumers.sessions.settings import Project, Status, Store, Stored, name_of, project_of
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.system.files import as_unavailable
 
 Step = Callable[[int, int], None]
 

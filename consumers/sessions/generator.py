@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.sessions.open_sessions import SWEPT
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
-from projections.reports.calibration import decimals, ends_of
-from projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
+from deedbook.consumers.sessions.open_sessions import SWEPT
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
+from deedbook.ledger.format.codec import converted
+from deedbook.projections.reports.calibration import decimals, ends_of
+from deedbook.projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
 
 know_gain_min: Final = 0.15
 uncertainty_fall_min: Final = 0.20
@@ -94,17 +94,24 @@ def derived(
     vectors = (assessed[-1] if assessed else {}) if after is None else after
     compared = ends.comparison._asdict()
     return ReportGenerated(
-        report_type=ends.report_type, ai_id=session["ai_id"] or session["author"], task=session["task"].strip(),
-        task_summary=outcome, key_findings=findings,
+        report_type=ends.report_type,
+        ai_id=session["ai_id"] or session["author"],
+        task=session["task"].strip(),
+        task_summary=outcome,
+        key_findings=findings,
         recommended_next_steps=recommend(vectors, unknowns, compared["calibration_status"]),
         accomplished=done or _stripped([outcome]),
-        knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings), remaining_unknowns=unknowns,
+        knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings),
+        remaining_unknowns=unknowns,
         investigation_tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
         next_session_context=(given.next_session_context or "").strip() or derived_context(session),
-        artifacts_created=artifacts, epistemic_deltas=Deltas(**compared.pop("deltas")),
-        preflight=None if before is None else Vectors(**before), postflight=None if after is None else Vectors(**after),
-        duration_seconds=int(max(0, last_ms_of(session) - session["happened_ms"]) // 1000), **compared,
-    )  # fmt: skip
+        artifacts_created=artifacts,
+        epistemic_deltas=Deltas(**compared.pop("deltas")),
+        preflight=None if before is None else Vectors(**before),
+        postflight=None if after is None else Vectors(**after),
+        duration_seconds=int(max(0, last_ms_of(session) - session["happened_ms"]) // 1000),
+        **compared,
+    )
 
 
 def identify_filled_gaps(

@@ -28,9 +28,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from consumers.sdk.git import Git, Objects, failure, output_size_max_bytes
-from consumers.sessions.places import Stored, name_of, text_of
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.sdk.git import Git, Objects, failure, output_size_max_bytes
+from deedbook.consumers.sessions.settings import Stored, name_of, text_of
+from deedbook.ledger.errors import Refused, Unavailable
 
 T = TypeVar("T")
 
@@ -50,10 +50,23 @@ _tree_size_max_bytes: Final = 4096
 _COMMIT: Final = re.compile(r"commit (-?\d+) ?(?:(\S+) (-?\d+))?")
 _CHANGE: Final = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [A-Z]\d*\t(.+)")
 _LOG: Final = (
-    "-c", "log.showRoot=true", "log", "--topo-order", "--no-merges", f"--max-count={commits_read_max}", "--raw",
-    "--no-abbrev", "--no-renames", "--no-relative", "--no-color", "--no-notes", "--no-mailmap", "--no-decorate",
-    "--no-ext-diff", "--format=commit %at %(trailers:key=Deedbook-Report,valueonly,separator=%x20)",
-)  # fmt: skip
+    "-c",
+    "log.showRoot=true",
+    "log",
+    "--topo-order",
+    "--no-merges",
+    f"--max-count={commits_read_max}",
+    "--raw",
+    "--no-abbrev",
+    "--no-renames",
+    "--no-relative",
+    "--no-color",
+    "--no-notes",
+    "--no-mailmap",
+    "--no-decorate",
+    "--no-ext-diff",
+    "--format=commit %at %(trailers:key=Deedbook-Report,valueonly,separator=%x20)",
+)
 
 
 class Report(NamedTuple):

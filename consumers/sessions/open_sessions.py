@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from ledger.author import Author, Draft
-from ledger.client import Ask, every_row, rows_per_page
-from ledger.errors import DeedbookError, Refused
-from ledger.events.session import SessionEnded
-from ledger.limits import clock_backward_max_ms
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask, every_row, rows_per_page
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.session import SessionEnded
+from deedbook.ledger.limits import clock_backward_max_ms
 
 SWEPT: Final = "never closed: swept"  # the summary of a session that a sweep ended: nothing about the work
 REPORTING_PHASES: Final = ("POSTFLIGHT", "CHECK")

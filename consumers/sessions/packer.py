@@ -18,22 +18,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
-from consumers.sdk.text import json_text
-from consumers.sdk.tokens import cut_to_tokens
-from projections.briefs.tokens import count_tokens, most_tokens
+from deedbook.consumers.sdk.text import json_text
+from deedbook.consumers.sdk.tokens import cut_to_tokens
+from deedbook.projections.briefs.tokens import count_tokens, most_tokens
 
 LEVELS: Final = {"summary": 400, "detailed": 800, "full": 1250}  # the tokens of a session
 
 ORDER: Final = (
-    "task", "outcome", "key_findings", "remaining_unknowns", "next_steps", "next_session_context", "epistemic_deltas",
-    "knowledge_gaps_filled", "investigation_tools", "artifacts_created", "accomplished", "assessments",
-)  # fmt: skip
+    "task",
+    "outcome",
+    "key_findings",
+    "remaining_unknowns",
+    "next_steps",
+    "next_session_context",
+    "epistemic_deltas",
+    "knowledge_gaps_filled",
+    "investigation_tools",
+    "artifacts_created",
+    "accomplished",
+    "assessments",
+)
 # The names of fields under ``left_out``, where they differ.
 SHORT_NAMES: Final = {
-    "key_findings": "findings", "remaining_unknowns": "unknowns", "next_session_context": "context",
-    "epistemic_deltas": "deltas", "knowledge_gaps_filled": "gaps", "investigation_tools": "tools",
-    "artifacts_created": "artifacts", "full_markdown": "markdown",
-}  # fmt: skip
+    "key_findings": "findings",
+    "remaining_unknowns": "unknowns",
+    "next_session_context": "context",
+    "epistemic_deltas": "deltas",
+    "knowledge_gaps_filled": "gaps",
+    "investigation_tools": "tools",
+    "artifacts_created": "artifacts",
+    "full_markdown": "markdown",
+}
 
 _FIELDS_OF_LEVEL: Final = {"summary": 8, "detailed": 11, "full": 12}
 _TEXTS: Final = frozenset({"task", "outcome", "next_session_context"})

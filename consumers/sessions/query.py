@@ -11,12 +11,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
-from ledger.client import Ask
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.lifecycle.clock import clock_text
-from projections.instants import iso_time, to_ms
-from projections.reports.report import read_report, uncorrected
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.instants import iso_time, to_ms
+from deedbook.projections.reports.report import read_report, uncorrected
 
 index_max_digits: Final = 15
 since_max_chars: Final = 64
@@ -61,11 +61,13 @@ def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
 def _row(report: dict[str, Any]) -> dict[str, Any]:
     growth = report["overall_confidence_delta"]
     return {name: report[name] for name in ("session_id", "ai_id", "author", "timestamp")} | {
-        "task": report["task"] or report["task_summary"], "outcome": report["outcome"],
+        "task": report["task"] or report["task_summary"],
+        "outcome": report["outcome"],
         "key_findings": uncorrected(read_report(report)).key_findings,
-        "epistemic_growth": 0.0 if growth is None else growth, "is_assessed": growth is not None,
+        "epistemic_growth": 0.0 if growth is None else growth,
+        "is_assessed": growth is not None,
         "imported": report["imported"],
-    }  # fmt: skip
+    }
 
 
 def parse_since(text: str, now: datetime, field: str = "since") -> int:

@@ -16,23 +16,38 @@ import functools
 import re
 from typing import Final, NamedTuple
 
-from consumers.sdk.git import Answer, failure, remote_time_max_s
-from consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
-from ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.consumers.sdk.git import Answer, failure, remote_time_max_s
+from deedbook.consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
 DEFAULT_REMOTE: Final = "origin"
 push_attempts_max: Final = 5
 
 _LOGIN: Final = (
-    "could not read Username", "could not read Password", "Authentication failed", "terminal prompts disabled",
-    "Permission denied (", "Invalid username or", "HTTP 401", "HTTP 403", "error: 401", "error: 403",
+    "could not read Username",
+    "could not read Password",
+    "Authentication failed",
+    "terminal prompts disabled",
+    "Permission denied (",
+    "Invalid username or",
+    "HTTP 401",
+    "HTTP 403",
+    "error: 401",
+    "error: 403",
     "Host key verification failed",
-)  # fmt: skip
+)
 _OFFLINE: Final = (
-    "Could not resolve host", "Could not resolve hostname", "Connection refused", "Connection timed out",
-    "Network is unreachable", "No route to host", "Failed to connect", "Couldn't connect to server",
-    "Name or service not known", "Temporary failure in name resolution",
-)  # fmt: skip
+    "Could not resolve host",
+    "Could not resolve hostname",
+    "Connection refused",
+    "Connection timed out",
+    "Network is unreachable",
+    "No route to host",
+    "Failed to connect",
+    "Couldn't connect to server",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+)
 _RUNS: Final = (
     r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
     r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies)$"  # cookies: into any file, a shell's among them
@@ -113,9 +128,17 @@ def fetch(notes: Notes, asked: str | None = None) -> Transfer:
     remote = choose_remote(notes, asked)
     refspec = configure(notes, remote)
     answer = notes.git.call(
-        "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-prune",
-        "--refmap=", remote, refspec, time_max_s=remote_time_max_s,
-    )  # fmt: skip
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-fetch-head",
+        "--no-prune",
+        "--refmap=",
+        remote,
+        refspec,
+        time_max_s=remote_time_max_s,
+    )
     if answer.code:
         raise _remote_failure(answer, "git fetch", remote, notes)
     transfer = Transfer(remote, refspec)
@@ -147,9 +170,15 @@ def push(notes: Notes, asked: str | None = None, *, is_trusted: bool = True) -> 
         if not _refs(notes, NOTES):
             return transfer
         answer = notes.git.call(
-            "push", "--porcelain", "--no-verify", "--recurse-submodules=no", *options, remote, refspec,
+            "push",
+            "--porcelain",
+            "--no-verify",
+            "--recurse-submodules=no",
+            *options,
+            remote,
+            refspec,
             time_max_s=remote_time_max_s,
-        )  # fmt: skip
+        )
         transfer = _pushed(answer, transfer)
         if answer.code == 0:
             return transfer
@@ -217,8 +246,16 @@ def _pushed(answer: Answer, transfer: Transfer) -> Transfer:
 def _is_behind(answer: Answer) -> bool:
     """Whether refs were refused because the remote went on, and for nothing else."""
     refused = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("!\t")]
-    stale = ("non-fast-forward", "fetch first", "cannot lock ref", "failed to update ref", "stale info",
-             "failed to lock", "incorrect old value provided", "reference already exists")  # fmt: skip
+    stale = (
+        "non-fast-forward",
+        "fetch first",
+        "cannot lock ref",
+        "failed to update ref",
+        "stale info",
+        "failed to lock",
+        "incorrect old value provided",
+        "reference already exists",
+    )
     return bool(refused) and all(any(word in line for word in stale) for line in refused)
 
 

@@ -21,34 +21,41 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
-from consumers.sessions.copies import with_copies
-from consumers.sessions.generator import ReportInputs, generate, warnings_of
-from ledger.author import Author, Draft
-from ledger.client import Ask
-from ledger.codec import converted, encode_canonical, encode_utf8
-from ledger.config import Settings
-from ledger.entries import read_event
-from ledger.errors import DeedbookError, Refused, or_none
-from ledger.events import session as kinds
-from ledger.events.body import Event
-from ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, SessionStarted, Vectors
-from ledger.limits import data_size_max_bytes
-from projections.briefs.tokens import count_tokens, greatest, tokenizer
-from projections.reports.calibration import ends_of
-from projections.reports.compressed import compressed_of, shorten
-from projections.reports.markdown import markdown_of
-from projections.reports.report import report_of
-from projections.snapshots.vectors import VECTOR_NAMES, read_vectors
+from deedbook.consumers.sessions.copies import with_copies
+from deedbook.consumers.sessions.generator import ReportInputs, generate, warnings_of
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import DeedbookError, Refused, or_none
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import AssessmentRecorded, Phase, ReportGenerated, SessionStarted, Vectors
+from deedbook.ledger.format.codec import converted, encode_canonical, encode_utf8
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.limits import data_size_max_bytes
+from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
+from deedbook.projections.reports.calibration import ends_of
+from deedbook.projections.reports.compressed import compressed_of, shorten
+from deedbook.projections.reports.markdown import markdown_of
+from deedbook.projections.reports.report import report_of
+from deedbook.projections.snapshots.vectors import VECTOR_NAMES, read_vectors
 
 _key_digits: Final = 32
 text_min_chars: Final = 24
 
 _whole_chars: Final = 40_000
 _CHARS_MAX: Final = {
-    "task": _whole_chars, "task_summary": _whole_chars, "next_session_context": _whole_chars, "ai_id": 200,
-    "key_findings": _whole_chars, "remaining_unknowns": _whole_chars, "recommended_next_steps": _whole_chars,
-    "accomplished": _whole_chars, "artifacts_created": 2_000, "investigation_tools": 200,
-}  # fmt: skip
+    "task": _whole_chars,
+    "task_summary": _whole_chars,
+    "next_session_context": _whole_chars,
+    "ai_id": 200,
+    "key_findings": _whole_chars,
+    "remaining_unknowns": _whole_chars,
+    "recommended_next_steps": _whole_chars,
+    "accomplished": _whole_chars,
+    "artifacts_created": 2_000,
+    "investigation_tools": 200,
+}
 
 
 def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInputs | None = None) -> dict[str, Any]:
@@ -76,10 +83,14 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
         warnings.append(f"{len(data.long_texts)} texts were too long for an entry and stand whole in blobs")
     kept = ("session_id", "report_id", "report_type", "event_index")
     return {name: getattr(report, name) for name in kept} | {
-        "markdown": markdown_of(report), "storage_location": f"ledger:session/{report.session_id}",
-        "token_count": count_tokens(compressed_of(report)), "exact": tokenizer().exact, "status": "success",
-        "is_repeat": is_repeat, "warnings": warnings,
-    }  # fmt: skip
+        "markdown": markdown_of(report),
+        "storage_location": f"ledger:session/{report.session_id}",
+        "token_count": count_tokens(compressed_of(report)),
+        "exact": tokenizer().exact,
+        "status": "success",
+        "is_repeat": is_repeat,
+        "warnings": warnings,
+    }
 
 
 def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:
@@ -250,9 +261,15 @@ def correction(
 
 
 def correct(
-    author: Author, ask: Ask, settings: Settings, ref: str, words: str, *, is_resolved: bool = False,
+    author: Author,
+    ask: Ask,
+    settings: Settings,
+    ref: str,
+    words: str,
+    *,
+    is_resolved: bool = False,
     within: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
     Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
@@ -273,6 +290,10 @@ def _recorded(author: Author, ask: Ask, session_id: str, data: AssessmentRecorde
     name = ask("sessions.show", {"id": session_id})["id"]
     (accepted,) = author.emit(Draft(stream=f"session/{name}", data=data))
     return {
-        "session_id": name, "phase": data.phase, "event_id": accepted.id, "event_index": accepted.index,
-        "status": "recorded", "warnings": [],
-    }  # fmt: skip
+        "session_id": name,
+        "phase": data.phase,
+        "event_id": accepted.id,
+        "event_index": accepted.index,
+        "status": "recorded",
+        "warnings": [],
+    }

@@ -13,18 +13,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sdk.quotation import is_plain
-from consumers.sessions.generator import derived, last_ms_of, own_steps
-from consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
-from consumers.sessions.resumed_text import resumed_text
-from ledger.client import Ask
-from ledger.codec import converted
-from ledger.errors import Refused, did_you_mean, near, or_none
-from projections.briefs.tokens import count_tokens, most_tokens, strictest
-from projections.records.marks import Imported
-from projections.reports.compressed import short_ref
-from projections.reports.markdown import duration_text, markdown_of, with_texts
-from projections.reports.report import DERIVED, Report, plain, read_report, report_of, uncorrected
+from deedbook.consumers.sdk.quotation import is_plain
+from deedbook.consumers.sessions.generator import derived, last_ms_of, own_steps
+from deedbook.consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
+from deedbook.consumers.sessions.resumed_text import resumed_text
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, did_you_mean, near, or_none
+from deedbook.ledger.format.codec import converted
+from deedbook.projections.briefs.tokens import count_tokens, most_tokens, strictest
+from deedbook.projections.records.marks import Imported
+from deedbook.projections.reports.compressed import short_ref
+from deedbook.projections.reports.markdown import duration_text, markdown_of, with_texts
+from deedbook.projections.reports.report import DERIVED, Report, plain, read_report, report_of, uncorrected
 
 Blobs = Callable[[str], bytes]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -70,9 +70,14 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
     rows = _selected(ask, ai_id, resume_mode, session_id, count, agent)
     tokens = strictest()
     answer: dict[str, Any] = {
-        "sessions": [], "total_sessions": len(rows), "token_estimate": 0, "tokens_exact": tokens.exact,
-        "tokenizer": tokens.name, "detail_level": detail_level, "dead_ends": [],
-    }  # fmt: skip
+        "sessions": [],
+        "total_sessions": len(rows),
+        "token_estimate": 0,
+        "tokens_exact": tokens.exact,
+        "tokenizer": tokens.name,
+        "detail_level": detail_level,
+        "dead_ends": [],
+    }
     if not rows:
         answer["message"] = f"No sessions found for ai_id={ai_id}{_known(ask, ai_id)}" if ai_id else "No sessions found"
         return _counted(answer)
@@ -228,10 +233,11 @@ def source_of(
     return Source(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
-        short_id=short_id, markdown=markdown_of(report) if level == "full" else "",
+        short_id=short_id,
+        markdown=markdown_of(report) if level == "full" else "",
         shortened=frozenset(resumed_as.get(field := long.path.split("/")[1], field) for long in report.long_texts),
         last=frozenset(last),
-    )  # fmt: skip
+    )
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
@@ -256,10 +262,13 @@ def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
 def _head(report: Report, level: str) -> dict[str, Any]:
     """Return what every level begins with; a summary does without the report's id, which would cost a finding."""
     facts: dict[str, Any] = {
-        "session_id": report.session_id, "ai_id": report.ai_id, "timestamp": report.timestamp,
-        "duration": duration_text(report.duration_seconds), "calibration_status": report.calibration_status,
+        "session_id": report.session_id,
+        "ai_id": report.ai_id,
+        "timestamp": report.timestamp,
+        "duration": duration_text(report.duration_seconds),
+        "calibration_status": report.calibration_status,
         "report_type": report.report_type,
-    }  # fmt: skip
+    }
     if report.imported is not None:
         facts["imported"] = {"by": report.imported.importer, "format": report.imported.format}
     if level != "summary":

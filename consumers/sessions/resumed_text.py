@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from consumers.sdk.text import clean, counted, dead_end_text
+from deedbook.consumers.sdk.text import clean, counted, dead_end_text
 
 _TITLES: Final = {
-    "task": "Task", "outcome": "Outcome", "key_findings": "Learned", "remaining_unknowns": "Still unknown",
-    "next_steps": "Next steps", "next_session_context": "Context", "epistemic_deltas": "What changed",
-    "knowledge_gaps_filled": "Gaps filled", "accomplished": "What was done", "investigation_tools": "Tools used",
-    "artifacts_created": "Artifacts", "assessments": "Assessments",
-}  # fmt: skip
+    "task": "Task",
+    "outcome": "Outcome",
+    "key_findings": "Learned",
+    "remaining_unknowns": "Still unknown",
+    "next_steps": "Next steps",
+    "next_session_context": "Context",
+    "epistemic_deltas": "What changed",
+    "knowledge_gaps_filled": "Gaps filled",
+    "accomplished": "What was done",
+    "investigation_tools": "Tools used",
+    "artifacts_created": "Artifacts",
+    "assessments": "Assessments",
+}
 _FACTS: Final = ("ai_id", "timestamp", "duration", "report_type", "calibration_status")
 
 

@@ -21,18 +21,18 @@ from typing import Final, assert_never
 
 import msgspec
 
-from consumers.thoughts import answers
-from consumers.thoughts.conclusion import remembered
-from consumers.thoughts.search import calls_needed, next_step, search_complete
-from consumers.thoughts.settings import Overrides, read_overrides, search_config
-from consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
-from consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
-from ledger.author import Author
-from ledger.codec import encode_canonical
-from ledger.entries import read_event
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.events.body import Event
+from deedbook.consumers.thoughts import answers
+from deedbook.consumers.thoughts.conclusion import remembered
+from deedbook.consumers.thoughts.search import calls_needed, next_step, search_complete
+from deedbook.consumers.thoughts.settings import Overrides, read_overrides, search_config
+from deedbook.consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
+from deedbook.consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.codec import encode_canonical
 
 wait_s: Final = 1.0
 at_once_max: Final = 8
@@ -267,9 +267,14 @@ class _Recorder:
 
     def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
         data = kinds.TotModelAnswered(
-            sender=self._request.data.to, task_id=self._task.id, prompt_sha256=prompt_sha256, model=model,
-            answer=answered.answer, fault=answered.fault or None, usage=answered.usage,
-        )  # fmt: skip
+            sender=self._request.data.to,
+            task_id=self._task.id,
+            prompt_sha256=prompt_sha256,
+            model=model,
+            answer=answered.answer,
+            fault=answered.fault or None,
+            usage=answered.usage,
+        )
         try:
             self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], f"paid:{prompt_sha256}")]))
         except Refused as refusal:

@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import Nodes, fitting, path_to
-from consumers.thoughts.thinkers import Thinker
-from ledger.events import KIND_OF
-from ledger.events import tot as kinds
-from ledger.lifecycle.tot import parties_of
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.task import Nodes, fitting, path_to
+from deedbook.consumers.thoughts.thinkers import Thinker
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.lifecycle.tot import parties_of
 
 ANSWERS: Final[dict[type, type[kinds.Reply]]] = {
     kinds.DecomposeTask: kinds.DecompositionResult,

@@ -12,10 +12,11 @@ from typing import Final
 
 import msgspec
 
-from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import AGENTS, Step, Task
-from ledger.events import EventData, reasoning
-from ledger.events import tot as kinds
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.task import AGENTS, Step, Task
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.fields import EventData
 
 line_max_chars: Final = 2_000
 alternatives_max: Final = 8
@@ -32,28 +33,37 @@ def remembered(task: Task) -> list[Step]:
         return []
     solution = task.solution.data.payload
     started = reasoning.ReasoningStarted(
-        task=task.started.problem, ai_id=AGENTS["orchestrator"], domain=task.started.task_type,
+        task=task.started.problem,
+        ai_id=AGENTS["orchestrator"],
+        domain=task.started.task_type,
         reasoning_strategy=f"Tree of Thoughts, {task.config.strategy}",
-    )  # fmt: skip
+    )
     steps: list[tuple[str, EventData, list[str]]] = [("started", started, [task.complete.id])]
     for number, node in enumerate((task.nodes[node.id] for node in task.complete.data.payload.best_path), 1):
         step = reasoning.Step(
-            step_number=number, type="inference" if node.parent_id else "observation", content=node.content,
+            step_number=number,
+            type="inference" if node.parent_id else "observation",
+            content=node.content,
             alternatives_considered=_alternatives(task, node),
             confidence=node.evaluation.confidence if node.evaluation else 1.0,
-        )  # fmt: skip
+        )
         steps.append(_step(step, [ids[node.id] for ids in (task.added, task.judged) if node.id in ids]))
     answer = _cut(solution.answer, answer_size_max_bytes)
     last = reasoning.Step(
-        step_number=len(steps), type="conclusion", content=answer, conclusion=answer, confidence=solution.confidence,
+        step_number=len(steps),
+        type="conclusion",
+        content=answer,
+        conclusion=answer,
+        confidence=solution.confidence,
         premises=_first(solution.reasoning_trace, premises_size_max_bytes),
-    )  # fmt: skip
+    )
     checked = solution.verification
     on_its_word = [phrase(task.language, "by_model")] if checked.by == "model" else []
     concluded = reasoning.ReasoningConcluded(
-        conclusion=solution.answer, confidence_in_reasoning=solution.confidence,
+        conclusion=solution.answer,
+        confidence_in_reasoning=solution.confidence,
         known_limitations=on_its_word + checked.validation_errors,
-    )  # fmt: skip
+    )
     steps += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
     return [Step(data, causes, f"reasoning:{key}", f"reasoning/{task.id}") for key, data, causes in steps]
 

@@ -17,15 +17,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.sdk.files import read_file, remove_file, write_file
-from consumers.sdk.text import json_text, one_line
-from consumers.thoughts.phrases import phrase
-from consumers.thoughts.task import Task, stats
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.events.body import Event
-from ledger.files import as_unavailable
-from ledger.lifecycle.clock import clock_text
+from deedbook.consumers.sdk.files import read_file, remove_file, write_file
+from deedbook.consumers.sdk.text import json_text, one_line
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.task import Task, stats
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.ledger.system.files import as_unavailable
 
 Line: TypeAlias = Callable[..., kinds.LogEntry]
 line_chars_max: Final = 2_000
@@ -115,11 +115,15 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
     first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
     searched = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
     return {
-        "task_id": started.task_id, "problem": started.problem, "task_type": started.task_type,
-        "start_time": clock_text(first_ms), "end_time": None if end is None else clock_text(end.accepted_ms),
+        "task_id": started.task_id,
+        "problem": started.problem,
+        "task_type": started.task_type,
+        "start_time": clock_text(first_ms),
+        "end_time": None if end is None else clock_text(end.accepted_ms),
         "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
-        "search_config": searched, "final_stats": _stats(task),
-    }  # fmt: skip
+        "search_config": searched,
+        "final_stats": _stats(task),
+    }
 
 
 def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:

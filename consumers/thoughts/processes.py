@@ -1,6 +1,6 @@
 """The processes of a task: one for each role that is ours, and what each of them runs.
 
-The ledger is all that they share. Each is ``python -m consumers.thoughts.processes ROLE``, told in one line on standard
+The ledger is all that they share. Each is ``python -m deedbook.consumers.thoughts.processes ROLE``, told in one line on standard
 input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here: the
 agents see their standard input end and stop; ``resume_task`` starts others, which go on from the log. Exit code 0: the
 task is over or paused. What goes wrong is one JSON line on standard output.
@@ -18,16 +18,17 @@ from typing import Final
 
 import msgspec
 
-from consumers.thoughts.agents import Agent
-from consumers.thoughts.task import AGENTS
-from consumers.thoughts.thinkers import thinker_named
-from ledger.author import Author
-from ledger.client import Client, open_client
-from ledger.config import Actions, Config, Settings
-from ledger.errors import DeedbookError, Exit, Refused, Unavailable
-from ledger.events import tot as kinds
-from ledger.home import Home
-from ledger.resource import Resource
+from deedbook.consumers.thoughts.agents import Agent
+from deedbook.consumers.thoughts.task import AGENTS
+from deedbook.consumers.thoughts.thinkers import thinker_named
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.home.config import Actions, Config, Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.system.resource import Resource
 
 restarts_max: Final = 3
 stop_wait_s: Final = 10.0

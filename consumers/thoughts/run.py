@@ -18,22 +18,23 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import asdict, replace
 
-from consumers.sdk.ledger import entries_now
-from consumers.thoughts.phrases import language_of
-from consumers.thoughts.processes import Assignment, Processes, author_of
-from consumers.thoughts.settings import TaskOptions, read_task_type, search_config
-from consumers.thoughts.task import AGENTS, Task
-from consumers.thoughts.thinkers import choose_thinker, thinker_named
-from ledger.author import Draft
-from ledger.client import Client, open_client
-from ledger.config import Actions, Settings
-from ledger.entries import read_event
-from ledger.errors import Refused, Unavailable, did_you_mean, near
-from ledger.events import tot as kinds
-from ledger.events.body import Event
-from ledger.files import held
-from ledger.home import Home
-from ledger.trust import actions_of
+from deedbook.consumers.sdk.ledger import entries_now
+from deedbook.consumers.thoughts.phrases import language_of
+from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
+from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
+from deedbook.consumers.thoughts.task import AGENTS, Task
+from deedbook.consumers.thoughts.thinkers import choose_thinker, thinker_named
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.config import Actions, Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.trust import actions_of
+from deedbook.ledger.system.files import held
 
 Progress: TypeAlias = "Callable[[Event], None]"
 
@@ -52,9 +53,14 @@ def new_task_id() -> str:
 
 
 def run_task(
-    settings: Settings, problem: str, options: TaskOptions | None = None, *, task_id: str | None = None,
-    progress: Progress | None = None, client: Client | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    settings: Settings,
+    problem: str,
+    options: TaskOptions | None = None,
+    *,
+    task_id: str | None = None,
+    progress: Progress | None = None,
+    client: Client | None = None,
+) -> dict[str, Any]:
     """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
 
     A bound agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is given
@@ -84,11 +90,14 @@ def prepare(
     bindings = {role: kinds.RoleBinding(role=role, agent=name, key=keys[role]) for role, name in AGENTS.items()}
     bindings |= _others(client, options.bound)
     opened = kinds.TotStarted(
-        task_id=task_id or new_task_id(), problem=problem, task_type=task_type,
-        roles=list(bindings.values()), options=options.to_strings(),
+        task_id=task_id or new_task_id(),
+        problem=problem,
+        task_type=task_type,
+        roles=list(bindings.values()),
+        options=options.to_strings(),
         thinker=choose_thinker(problem, task_type, actions, options.thinker).name,
         language=options.language or language_of(problem),
-    )  # fmt: skip
+    )
     return _assignment(settings, actions, opened, client.head().size)
 
 
@@ -277,8 +286,8 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
     """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered."""
     home = Home(settings.home)
     if settings.server is None:
-        from consumers.sdk.service import service_author  # noqa: PLC0415 - loads lmdb, as its client does
-        from ledger.local import LocalClient  # noqa: PLC0415 - loads lmdb
+        from deedbook.consumers.sdk.service import service_author  # noqa: PLC0415 - loads lmdb, as its client does
+        from deedbook.ledger.client.local import LocalClient  # noqa: PLC0415 - loads lmdb
 
         assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other
         for name in AGENTS.values():

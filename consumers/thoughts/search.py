@@ -25,16 +25,16 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from consumers.thoughts.answers import message
-from consumers.thoughts.phrases import phrase
-from consumers.thoughts.settings import criteria_of
-from consumers.thoughts.task import Step, Task, attempts_max, best_path, fitting, in_order, path_to, stats
-from consumers.thoughts.thinkers import Thinker
-from ledger.events import tot as kinds
-from ledger.events.tot import Failure, ThoughtNode
-from ledger.lifecycle.authority import to_ms
-from ledger.lifecycle.tot import node_states, tree_digest
-from projections.thoughts.tree import cut_off, root_of, search_state, with_children
+from deedbook.consumers.thoughts.answers import message
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.settings import criteria_of
+from deedbook.consumers.thoughts.task import Step, Task, attempts_max, best_path, fitting, in_order, path_to, stats
+from deedbook.consumers.thoughts.thinkers import Thinker
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.tot import Failure, ThoughtNode
+from deedbook.ledger.lifecycle.authority import to_ms
+from deedbook.ledger.lifecycle.tot import node_states, tree_digest
+from deedbook.projections.thoughts.tree import cut_off, root_of, search_state, with_children
 
 batch_nodes_max: Final = 64
 path_full_bytes: Final = 34 * 1024
@@ -175,9 +175,12 @@ def _synthesize(task: Task) -> Step | None:
 
 def _synthesis(task: Task, path: list[ThoughtNode]) -> kinds.SynthesizePayload:
     return kinds.SynthesizePayload(
-        best_path=path, problem=task.asked.problem, task_type=task.asked.task_type,
-        goal=task.asked.decomposition_result.success_criteria, constraints=task.asked.decomposition_result.constraints,
-    )  # fmt: skip
+        best_path=path,
+        problem=task.asked.problem,
+        task_type=task.asked.task_type,
+        goal=task.asked.decomposition_result.success_criteria,
+        constraints=task.asked.decomposition_result.constraints,
+    )
 
 
 def _size(task: Task, path: list[ThoughtNode]) -> int:
@@ -359,10 +362,14 @@ def _context(task: Task, depth: int) -> kinds.ThoughtContext:
 def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchComplete:
     """Return the end of a search; with ``failure`` when it found nothing."""
     tree = kinds.ThoughtTree(
-        task_id=task.id, problem=task.asked.problem, task_type=task.asked.task_type, search_config=task.config,
-        nodes=with_children(task.nodes), root_id=root_of(task.nodes) or "root",
+        task_id=task.id,
+        problem=task.asked.problem,
+        task_type=task.asked.task_type,
+        search_config=task.config,
+        nodes=with_children(task.nodes),
+        root_id=root_of(task.nodes) or "root",
         search_state=search_state(task.nodes, task.config),
-    )  # fmt: skip
+    )
     digest, path = tree_digest(node_states(task.nodes.values())), best_path(task.nodes)
     payload = kinds.SearchPayload(stats=stats(task), tree_digest=digest, best_path=path, tree=tree)
     return message(kinds.SearchComplete, task.id, payload, failure)

@@ -13,16 +13,26 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.events.tot import Decomposition, EvaluationStrategy, GenerationStrategy, Language, SearchConfig, Strategy
-from ledger.lifecycle.authority import to_ms
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.tot import (
+    Decomposition,
+    EvaluationStrategy,
+    GenerationStrategy,
+    Language,
+    SearchConfig,
+    Strategy,
+)
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.lifecycle.authority import to_ms
 
 answer_wait_max_s: Final = 7 * 24 * 3600
 _FIELDS: Final = {
-    "depth": "max_depth", "branching": "branching_factor", "threshold": "pruning_threshold",
-    "generation": "generation_strategy", "evaluation": "evaluation_strategy",
-}  # fmt: skip
+    "depth": "max_depth",
+    "branching": "branching_factor",
+    "threshold": "pruning_threshold",
+    "generation": "generation_strategy",
+    "evaluation": "evaluation_strategy",
+}
 
 
 class TaskSettings(NamedTuple):
@@ -89,13 +99,20 @@ TASK_TYPES: Final[dict[str, TaskSettings]] = {
 # Spellings, without case, blanks and marks.
 _TYPE_ALIASES: Final = {
     "math_reasoning": (
-        "math", "maths", "mathematics", "mathematicalreasoning", "数学推理", "数学", "gameof24", "game24",
+        "math",
+        "maths",
+        "mathematics",
+        "mathematicalreasoning",
+        "数学推理",
+        "数学",
+        "gameof24",
+        "game24",
     ),
     "creative_writing": ("creative", "writing", "创意写作", "写作"),
     "planning": ("plan", "规划", "计划"),
     "debugging": ("debug", "调试"),
     "architecture_design": ("architecture", "design", "architecturaldesign", "架构设计", "架构"),
-}  # fmt: skip
+}
 SPELLINGS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "strategy": {
         "BFS": ("breadthfirst", "breadthfirstsearch", "广度优先", "广度优先搜索"),

@@ -12,17 +12,21 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, assert_never, get
 
 import msgspec
 
-from ledger.author import Draft
-from ledger.events import EventData
-from ledger.events import tot as kinds
-from ledger.events.body import Event
-from projections.thoughts import tree as view
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.fields import EventData
+from deedbook.projections.thoughts import tree as view
 
 AGENTS: Final[dict[kinds.Role, str]] = {role: f"tot-{role}" for role in get_args(kinds.Role)}
 _STEPS: Final = (
-    kinds.GenerateThoughts, kinds.EvaluateThoughts, kinds.SynthesizeSolution, kinds.TotNodesAdded, kinds.TotNodesMarked,
+    kinds.GenerateThoughts,
+    kinds.EvaluateThoughts,
+    kinds.SynthesizeSolution,
+    kinds.TotNodesAdded,
+    kinds.TotNodesMarked,
     kinds.TotBacktracked,
-)  # fmt: skip
+)
 
 attempts_max: Final = 3
 batch_size_max_bytes: Final = 24 * 1024
@@ -241,11 +245,13 @@ def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
     """Return what is signed for ``steps``; their keys are the task's own."""
     return [
         Draft(
-            stream=step.stream or f"tot/{task_id}", data=step.data, causes=list(dict.fromkeys(step.causes)),
+            stream=step.stream or f"tot/{task_id}",
+            data=step.data,
+            causes=list(dict.fromkeys(step.causes)),
             idem=f"{task_id}:{step.key}" if step.key else None,
         )
         for step in steps
-    ]  # fmt: skip
+    ]
 
 
 def path_to(nodes: Nodes, node_id: str) -> list[kinds.ThoughtNode]:

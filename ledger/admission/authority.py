@@ -20,17 +20,17 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from ledger.admission.state import Layer
-from ledger.errors import Refused
-from ledger.events import authority
-from ledger.events.body import Event
-from ledger.events.fields import EventData
-from ledger.identity import joining, ledger_id, possession, verify
-from ledger.lifecycle import authority as life
-from ledger.lifecycle.clock import Span
-from ledger.log import tables
-from ledger.log.records import StreamState
-from ledger.log.tables import agent_key, invitation_key, key_key
+from deedbook.ledger.admission.state import Layer
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import authority
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.identity import joining, ledger_id, possession, verify
+from deedbook.ledger.lifecycle import authority as life
+from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.log import tables
+from deedbook.ledger.log.records import StreamState
+from deedbook.ledger.log.tables import agent_key, invitation_key, key_key
 
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None
@@ -372,10 +372,19 @@ def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: st
 
 
 OF_KIND: Final[dict[str, Rule]] = {
-    "ledger.created": _created, "ledger.epoch_started": _epoch_started, "ledger.clock_set": _clock_set,
-    "ledger.term_started": _term_started, "agent.invited": _invited,
-    "agent.invitation_revoked": _invitation_revoked, "agent.registered": _registered, "agent.removed": _removed,
-    "role.granted": _role_changed, "role.revoked": _role_changed, "key.delegated": _key_delegated,
-    "key.revoked": _key_revoked, "key.rotated": _key_rotated, "key.compromised": _key_compromised,
+    "ledger.created": _created,
+    "ledger.epoch_started": _epoch_started,
+    "ledger.clock_set": _clock_set,
+    "ledger.term_started": _term_started,
+    "agent.invited": _invited,
+    "agent.invitation_revoked": _invitation_revoked,
+    "agent.registered": _registered,
+    "agent.removed": _removed,
+    "role.granted": _role_changed,
+    "role.revoked": _role_changed,
+    "key.delegated": _key_delegated,
+    "key.revoked": _key_revoked,
+    "key.rotated": _key_rotated,
+    "key.compromised": _key_compromised,
     "checkpoint_key.rotated": _checkpoint_key_rotated,
-}  # fmt: skip
+}

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ledger.envelope import Submission, batch_pae, check_shape, event_id, pae
-from ledger.errors import AS_A_BLOB, Refused
-from ledger.events import EventData
-from ledger.events.body import Body, decode_body
-from ledger.identity import verify
-from ledger.limits import body_size_max_bytes
+from deedbook.ledger.errors import AS_A_BLOB, Refused
+from deedbook.ledger.events.body import Body, decode_body
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, event_id, pae
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.limits import body_size_max_bytes
 
 if TYPE_CHECKING:
-    from ledger.secrets import Secret
+    from deedbook.ledger.secrets.scanner import Secret
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def check(submission: Submission) -> Checked:
         refusals = _bad_signatures(submission, signed)
     if refusals:
         raise refusal_of(refusals, len(submission.bodies))
-    from ledger.secrets import scan_bodies  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
+    from deedbook.ledger.secrets.scanner import scan_bodies  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
 
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)

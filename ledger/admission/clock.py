@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from ledger.events.authority import ClockSet, EpochStarted
-from ledger.events.fields import EventData
-from ledger.lifecycle.clock import forward_days_max, is_jump
+from deedbook.ledger.events.authority import ClockSet, EpochStarted
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.lifecycle.clock import forward_days_max, is_jump
 
 Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
 

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from ledger.admission.check import Checked, check
-from ledger.admission.decide import Accepted
-from ledger.admission.gate import Gate
-from ledger.envelope import Submission, decode_submission
-from ledger.errors import DeedbookError, Unavailable
-from ledger.limits import group_commit_events_max, submit_queue_max
-from ledger.resource import Resource
-from ledger.tally import Tally
+from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.format.envelope import Submission, decode_submission
+from deedbook.ledger.limits import group_commit_events_max, submit_queue_max
+from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.resource import Resource
 
 Answer = Future[list[Accepted]]
 LoopAnswer = asyncio.Future[list[Accepted]]

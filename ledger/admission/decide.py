@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from blake3 import blake3
 
-from ledger.admission.authority import Life
-from ledger.admission.check import Candidate, Checked, refusal_of
-from ledger.admission.rules import AUTHORITY_KINDS, RULES
-from ledger.admission.state import Layer
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, head_of
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
-from ledger.events.body import Body, Event, make_event
-from ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
-from ledger.lifecycle.clock import check_set, ledger_now, next_ms
-from ledger.log.records import IdempotencyRecord, StreamRecord
-from ledger.log.tables import idempotency_key, key_key, stream_key
+from deedbook.ledger.admission.authority import Life
+from deedbook.ledger.admission.check import Candidate, Checked, refusal_of
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
+from deedbook.ledger.admission.state import Layer
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
+from deedbook.ledger.events.body import Body, Event, make_event
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_of
+from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
+from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
+from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
+from deedbook.ledger.log.tables import idempotency_key, key_key, stream_key
 
 if TYPE_CHECKING:
-    from ledger.secrets import Secret
+    from deedbook.ledger.secrets.scanner import Secret
 
 Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
 
@@ -161,7 +161,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
 
 
 def _secret_refusal(secret: Secret) -> Refused:
-    from ledger.secrets import refusal  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
+    from deedbook.ledger.secrets.scanner import refusal  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
 
     return refusal(secret)
 
@@ -289,11 +289,18 @@ def _entries(checked: Checked, accepted_ms: int, versions: list[tuple[int, int]]
     size = len(submission.bodies) if is_batch else 1
     return [
         Entry(
-            version=ENTRY_VERSION, body=raw, key=submission.key, alg=ED25519,
-            sig=submission.sigs[0 if is_batch else position], batch_index=position if is_batch else 0, batch_size=size,
-            accepted_ms=accepted_ms, stream_version=stream_version, authority_version=authority_version,
+            version=ENTRY_VERSION,
+            body=raw,
+            key=submission.key,
+            alg=ED25519,
+            sig=submission.sigs[0 if is_batch else position],
+            batch_index=position if is_batch else 0,
+            batch_size=size,
+            accepted_ms=accepted_ms,
+            stream_version=stream_version,
+            authority_version=authority_version,
         ).encode()
         for position, (raw, (stream_version, authority_version)) in enumerate(
             zip(submission.bodies, versions, strict=True)
         )
-    ]  # fmt: skip
+    ]

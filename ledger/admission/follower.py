@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ledger.admission.check import Candidate
-from ledger.admission.gate import Transaction, first_head, records_cached_max
-from ledger.admission.replay import decide_again, read_entry
-from ledger.admission.state import Layer
-from ledger.codec import encode_packed
-from ledger.envelope import Entry, batch_pae, decode_entry, pae
-from ledger.errors import Corrupted, Refused
-from ledger.events.authority import ClockSet
-from ledger.identity import verify
-from ledger.limits import batch_size_max_bytes
-from ledger.log.log import Log, Pending
-from ledger.log.read import Snapshot
-from ledger.log.tables import id_key
+from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.gate import Transaction, first_head, records_cached_max
+from deedbook.ledger.admission.replay import decide_again, read_entry
+from deedbook.ledger.admission.state import Layer
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.authority import ClockSet
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import Entry, batch_pae, decode_entry, pae
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.limits import batch_size_max_bytes
+from deedbook.ledger.log.log import Log, Pending
+from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.tables import id_key
 
 
 class Signed(NamedTuple):

@@ -19,25 +19,32 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ledger.admission.authority import OF_KIND
-from ledger.admission.check import Checked, check, refusal_of
-from ledger.admission.decide import Accepted, decide, idempotency_digest
-from ledger.admission.state import Base, Layer
-from ledger.codec import encode_packed
-from ledger.envelope import Entry, Submission, decode_entry, event_id, pae
-from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
-from ledger.events.authority import TermStarted
-from ledger.events.blob import blobs_of
-from ledger.events.body import Body, Event, decode_body, make_event
-from ledger.lifecycle import handoff, review
-from ledger.lifecycle.authority import CHECKPOINT_KEYS, INVITATION_KEYS, AgentRecord, InvitationRecord, KeyRecord, Term
-from ledger.log import tables as layout
-from ledger.log.log import Log, Pending
-from ledger.log.read import Snapshot
-from ledger.log.records import StreamRecord
-from ledger.log.tables import FORMAT, Head, agent_key, idempotency_key
-from ledger.merkle import Frontier
-from ledger.quota import EXEMPT, Quota, Spent, spend
+from deedbook.ledger.admission.authority import OF_KIND
+from deedbook.ledger.admission.check import Checked, check, refusal_of
+from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
+from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.authority import TermStarted
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.events.body import Body, Event, decode_body, make_event
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
+from deedbook.ledger.format.merkle import Frontier
+from deedbook.ledger.home.quota import EXEMPT, Quota, Spent, spend
+from deedbook.ledger.lifecycle import handoff, review
+from deedbook.ledger.lifecycle.authority import (
+    CHECKPOINT_KEYS,
+    INVITATION_KEYS,
+    AgentRecord,
+    InvitationRecord,
+    KeyRecord,
+    Term,
+)
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.log import Log, Pending
+from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.records import StreamRecord
+from deedbook.ledger.log.tables import FORMAT, Head, agent_key, idempotency_key
 
 proven_max: Final = 50_000
 _MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.transition, "review": review.transition}
@@ -197,9 +204,13 @@ class Gate:
     """Admits submissions to one log; used by one thread at a time."""
 
     def __init__(
-        self, log: Log, *, clock_ms: Callable[[], int] | None = None, quota: Quota | None = None,
+        self,
+        log: Log,
+        *,
+        clock_ms: Callable[[], int] | None = None,
+        quota: Quota | None = None,
         publish: Publish | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock).
 
         ``quota`` is what one agent may append; with it, too, the blobs that an event needs must be here. Without it

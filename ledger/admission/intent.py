@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ledger.admission.check import check
-from ledger.admission.decide import check_signer
-from ledger.admission.gate import state_of
-from ledger.admission.rules import check_working_role
-from ledger.envelope import Submission
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events.blob import BlobStored
-from ledger.events.body import Body, decode_body
-from ledger.log.blobs import Intent
-from ledger.log.read import Snapshot
-from ledger.secrets import refusal as secret_refusal
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.admission.decide import check_signer
+from deedbook.ledger.admission.gate import state_of
+from deedbook.ledger.admission.rules import check_working_role
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.blob import BlobStored
+from deedbook.ledger.events.body import Body, decode_body
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.envelope import Submission
+from deedbook.ledger.log.blobs import Intent
+from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.secrets.scanner import refusal as secret_refusal
 
 
 def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Intent:

@@ -16,20 +16,20 @@ from typing import Any
 
 import msgspec
 
-from ledger.admission.check import Candidate
-from ledger.admission.clock import Clock
-from ledger.admission.decide import apply, check_versions, count_refused, go_on_from
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.admission.state import Base, Layer
-from ledger.envelope import Entry, decode_entry, event_id, is_signed, pae
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events.authority import LedgerCreated
-from ledger.events.body import Body, Event, decode_body
-from ledger.lifecycle.authority import suspect_at
-from ledger.limits import body_size_max_bytes
-from ledger.log.records import StreamRecord
-from ledger.log.tables import stream_key
+from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.clock import Clock
+from deedbook.ledger.admission.decide import apply, check_versions, count_refused, go_on_from
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.body import Body, Event, decode_body
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_signed, pae
+from deedbook.ledger.lifecycle.authority import suspect_at
+from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.log.records import StreamRecord
+from deedbook.ledger.log.tables import stream_key
 
 
 class Judged(msgspec.Struct, frozen=True):

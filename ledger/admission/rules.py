@@ -10,20 +10,20 @@ from collections.abc import Callable
 from shlex import quote
 from typing import Final, TypeVar
 
-from ledger.admission.authority import OF_KIND, Life, Rule, known_agent, require_role, typed
-from ledger.admission.state import Layer
-from ledger.errors import Refused
-from ledger.events import KINDS, handoff
-from ledger.events.body import Event
-from ledger.events.imported import RecordImported
-from ledger.events.session import Correction
-from ledger.lifecycle import handoff as handoff_life
-from ledger.lifecycle import reasoning, review, session, snapshot, tot
-from ledger.lifecycle.authority import AgentRecord, suspect_at
-from ledger.lifecycle.handoff import HandoffState
-from ledger.lifecycle.handoff_status import is_unlocked
-from ledger.log.records import StreamState
-from ledger.log.tables import stream_key
+from deedbook.ledger.admission.authority import OF_KIND, Life, Rule, known_agent, require_role, typed
+from deedbook.ledger.admission.state import Layer
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS, handoff
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import Correction
+from deedbook.ledger.lifecycle import handoff as handoff_life
+from deedbook.ledger.lifecycle import reasoning, review, session, snapshot, tot
+from deedbook.ledger.lifecycle.authority import AgentRecord, suspect_at
+from deedbook.ledger.lifecycle.handoff import HandoffState
+from deedbook.ledger.lifecycle.handoff_status import is_unlocked
+from deedbook.ledger.log.records import StreamState
+from deedbook.ledger.log.tables import stream_key
 
 S = TypeVar("S", bound=StreamState)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
-from ledger.log import tables
-from ledger.log.records import StreamRecord
+from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
+from deedbook.ledger.log import tables
+from deedbook.ledger.log.records import StreamRecord
 
 R = TypeVar("R")
 

@@ -17,7 +17,7 @@ A bundle of a log holds, in this order and nothing else:
 A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its
 rules look at. It holds the same, and instead of tiles:
 
-    ends                      how many entries these streams have, signed by the ledger (``ledger.checkpoint``)
+    ends                      how many entries these streams have, signed by the ledger (``ledger.proof.checkpoint``)
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
@@ -38,8 +38,8 @@ Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
 
 from __future__ import annotations
 
-from ledger.bundle.archive import Bundle
-from ledger.bundle.export import export_bundle
-from ledger.bundle.layout import Manifest
+from deedbook.ledger.bundle.archive import Bundle
+from deedbook.ledger.bundle.export import export_bundle
+from deedbook.ledger.bundle.layout import Manifest
 
 __all__ = ["Bundle", "Manifest", "export_bundle"]

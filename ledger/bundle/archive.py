@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.bundle.layout import Manifest, entry_range, member_names
-from ledger.codec import decode_strict
-from ledger.errors import Corrupted, Refused
-from ledger.files import open_regular
-from ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
-from ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from ledger.receipt import receipt_size_max_bytes
-from ledger.resource import Resource
+from deedbook.ledger.bundle.layout import Manifest, entry_range, member_names
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.codec import decode_strict
+from deedbook.ledger.limits import batch_events_max, blob_size_max_bytes, entry_size_max_bytes
+from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
+from deedbook.ledger.proof.receipt import receipt_size_max_bytes
+from deedbook.ledger.system.files import open_regular
+from deedbook.ledger.system.resource import Resource
 
 members_max: Final = 4_000_000
 manifest_size_max_bytes: Final = 64 * 1024**2

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ledger.bundle.export import export_bundle
-from ledger.bundle.layout import HomeFile, Manifest
-from ledger.config import read_file
-from ledger.errors import Refused
-from ledger.home import Home
-from ledger.identity import read_private, seal_files
-from ledger.local import LocalClient
+from deedbook.ledger.bundle.export import export_bundle
+from deedbook.ledger.bundle.layout import HomeFile, Manifest
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.identity import read_private, seal_files
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import read_file
 
 SUFFIX: Final = ".tar"
 SETTINGS: Final[tuple[HomeFile, ...]] = ("chains.toml", "config.toml")

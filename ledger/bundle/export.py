@@ -17,23 +17,23 @@ from types import MappingProxyType
 import msgspec
 from blake3 import blake3
 
-from ledger.admission.replay import Part
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle import layout
-from ledger.bundle.archive import ending, header, padding
-from ledger.bundle.program import schemas, verify_program
-from ledger.checkpoint import parse_checkpoint
-from ledger.client import Client, read_batch_path
-from ledger.codec import UNREADABLE
-from ledger.entries import read_event
-from ledger.envelope import BodyHead, decode_entry, head_of
-from ledger.errors import Corrupted, Refused, Unavailable, message_of
-from ledger.events import EventData
-from ledger.files import TEMPORARY, as_unavailable, replacing
-from ledger.log.expiry import REFS
-from ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
-from ledger.merkle import inclusion_proof, leaf_hash, node_hash
-from ledger.receipt import Receipt
+from deedbook.ledger.admission.replay import Part
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.bundle import layout
+from deedbook.ledger.bundle.archive import ending, header, padding
+from deedbook.ledger.bundle.program import schemas, verify_program
+from deedbook.ledger.client.client import Client, read_batch_path
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.envelope import BodyHead, decode_entry, head_of
+from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, node_hash
+from deedbook.ledger.log.expiry import REFS
+from deedbook.ledger.log.tiles import HASH_SIZE, TILE_HEIGHT, TILE_WIDTH
+from deedbook.ledger.proof.checkpoint import parse_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
+from deedbook.ledger.system.files import TEMPORARY, as_unavailable, replacing
 
 
 class TreeHashes:
@@ -108,11 +108,18 @@ def export_bundle(
         given["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
-        format=layout.FORMAT, ledger=client.ledger, origin=checkpoint.origin, size=checkpoint.size,
-        root=checkpoint.root.hex(), content="log" if stream is None else "stream", stream=stream, indexes=indexes,
-        blobs=blobs, verify_py=sha256(program).hexdigest(),
+        format=layout.FORMAT,
+        ledger=client.ledger,
+        origin=checkpoint.origin,
+        size=checkpoint.size,
+        root=checkpoint.root.hex(),
+        content="log" if stream is None else "stream",
+        stream=stream,
+        indexes=indexes,
+        blobs=blobs,
+        verify_py=sha256(program).hexdigest(),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
-    )  # fmt: skip
+    )
     given |= {layout.home_name(name): content for name, content in files.items()}
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
         for name, content in _members(client, manifest, survey, given):

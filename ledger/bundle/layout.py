@@ -11,14 +11,14 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.checkpoint import CheckpointVerifier
-from ledger.codec import encode_canonical
-from ledger.events import EventData
-from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRotated, LedgerCreated
-from ledger.lifecycle.authority import CheckpointKeys
-from ledger.log.tiles import TILE_WIDTH
-from ledger.merkle import tree_size_max
-from ledger.trust import fingerprint
+from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, KeyRotated, LedgerCreated
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.merkle import tree_size_max
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import CheckpointKeys
+from deedbook.ledger.log.tiles import TILE_WIDTH
+from deedbook.ledger.proof.checkpoint import CheckpointVerifier
 
 FORMAT: Final = "deedbook-bundle-1"
 _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCII)
@@ -103,9 +103,13 @@ def member_names(manifest: Manifest) -> Iterator[str]:
         yield from entry_names(index)
     yield from map(home_name, sorted(manifest.files))
     yield from (
-        "keys/agents.vkeys", "keys/checkpoint.vkey", "keys/root.fingerprint", "keys/root.vkey", "manifest.json",
+        "keys/agents.vkeys",
+        "keys/checkpoint.vkey",
+        "keys/root.fingerprint",
+        "keys/root.vkey",
+        "manifest.json",
         "schemas.json",
-    )  # fmt: skip
+    )
     if manifest.content == "log":
         for level in levels_of(manifest.size):
             yield from (tile_name(level, number, width) for number, width in tiles_of(manifest.size, level))

@@ -21,10 +21,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from ledger.codec import encode_canonical
-from ledger.events import KINDS
-from ledger.events.body import Body
-from ledger.events.imported import MAPPED, mapped_types
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.body import Body
+from deedbook.ledger.events.imported import MAPPED, mapped_types
+from deedbook.ledger.format.codec import encode_canonical
 
 PARTS: Final = ("proofs", "form", "authority", "members", "audit")
 _TOLD: Final = frozenset({"title", "description", "default"})
@@ -61,7 +61,7 @@ def _bare(schema: dict[str, Any]) -> dict[str, Any]:
 @cache
 def verify_program() -> bytes:
     """Return the program that each bundle carries: the parts of ``standalone``, joined."""
-    folder = resources.files("ledger.bundle.standalone")
+    folder = resources.files("deedbook.ledger.bundle.standalone")
     imports: set[str] = set()
     names: dict[str, set[str]] = {}
     bodies: list[str] = []

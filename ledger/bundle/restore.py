@@ -21,26 +21,27 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
-from ledger import trust
-from ledger.admission.follower import Follower
-from ledger.author import now
-from ledger.bundle.archive import Bundle
-from ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
-from ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
-from ledger.checkpoint import verifiers_of, verify_checkpoint
-from ledger.config import VIEWS_FILE, read_config
-from ledger.entries import read_event
-from ledger.envelope import decode_entry
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events.authority import LedgerCreated
-from ledger.files import TEMPORARY, as_unavailable, sync_folder
-from ledger.home import Home
-from ledger.identity import open_sealed_files, read_key_file, write_private
-from ledger.log.blobs import Blobs, check_blob
-from ledger.log.environment import FILE
-from ledger.log.log import Log
-from ledger.log.tiles import TILE_WIDTH
-from ledger.log.uploads import put_restored
+from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.bundle.archive import Bundle
+from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
+from deedbook.ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
+from deedbook.ledger.client.author import now
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.identity import open_sealed_files, read_key_file, write_private
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.config import read_config
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.log.blobs import Blobs, check_blob
+from deedbook.ledger.log.environment import FILE
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.tiles import TILE_WIDTH
+from deedbook.ledger.log.uploads import put_restored
+from deedbook.ledger.proof.checkpoint import verifiers_of, verify_checkpoint
+from deedbook.ledger.system.files import TEMPORARY, as_unavailable, sync_folder
 
 Progress = Callable[[int, int], None]
 

@@ -25,9 +25,9 @@ from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from ledger import limits
-from ledger.bus import subjects
-from ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger import limits
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
 connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s

@@ -17,21 +17,21 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import RawStreamMsg
 
-from ledger import limits
-from ledger.bus.connection import bus_errors
-from ledger.bus.message import entry_in, entry_of
-from ledger.bus.stream import Incarnation, stream_info
-from ledger.bus.subjects import retired_subject
-from ledger.entries import read_event
-from ledger.envelope import decode_entry
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events.authority import EpochStarted
-from ledger.events.body import decode_body
-from ledger.history import Epoch, Trusted
-from ledger.log.log import Log
-from ledger.log.read import Snapshot
-from ledger.log.tables import key_key
-from ledger.merkle import leaf_hash
+from deedbook.ledger import limits
+from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.bus.message import entry_in, entry_of
+from deedbook.ledger.bus.stream import Incarnation, stream_info
+from deedbook.ledger.bus.subjects import retired_subject
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.tables import key_key
+from deedbook.ledger.trust.history import Epoch, Trusted
 
 # How far before and after the end of the shorter one evidence is looked for.
 window_events: Final = limits.batch_events_max

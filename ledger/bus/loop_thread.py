@@ -7,8 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from ledger.bus.connection import AsyncConnection, Greet, close_wait_max_s
-from ledger.errors import Unavailable
+from deedbook.ledger.bus.connection import AsyncConnection, Greet, close_wait_max_s
+from deedbook.ledger.errors import Unavailable
 
 
 class Connection:

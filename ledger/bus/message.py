@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ledger.codec import decode_base64, decode_decimal, encode_base64
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, is_signed, pae
-from ledger.errors import Corrupted, Refused, message_of
+from deedbook.ledger.errors import Corrupted, Refused, message_of
+from deedbook.ledger.format.codec import decode_base64, decode_decimal, encode_base64
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, is_signed, pae
 
 INDEX: Final = "Deedbook-Index"
 ID: Final = "Deedbook-Id"
@@ -25,15 +25,23 @@ STREAM_VERSION: Final = "Deedbook-Stream-Version"
 AUTHORITY_VERSION: Final = "Deedbook-Authority-Version"
 BATCH: Final = "Deedbook-Batch"
 PATH: Final = "Deedbook-Path"
+# Of a request that uploads a blob: which one, and the number of the chunk, or that it is the signed intent.
+BLOB_HEADER: Final = "Deedbook-Blob"
+CHUNK_HEADER: Final = "Deedbook-Chunk"
+INTENT: Final = "intent"
 
 
 def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
     """Return the headers under which an entry's body is published."""
     headers = {
-        INDEX: str(index), ID: event_id(pae(entry.body)), KEY: entry.key.hex(), SIGNATURE: encode_base64(entry.sig),
-        ACCEPTED: str(entry.accepted_ms), STREAM_VERSION: str(entry.stream_version),
+        INDEX: str(index),
+        ID: event_id(pae(entry.body)),
+        KEY: entry.key.hex(),
+        SIGNATURE: encode_base64(entry.sig),
+        ACCEPTED: str(entry.accepted_ms),
+        STREAM_VERSION: str(entry.stream_version),
         AUTHORITY_VERSION: str(entry.authority_version),
-    }  # fmt: skip
+    }
     if entry.batch_size > 1:
         headers[BATCH] = f"{entry.batch_index}/{entry.batch_size}"
         headers[PATH] = ",".join(map(encode_base64, path))
@@ -75,10 +83,15 @@ def _unfit(error: Exception) -> Corrupted:
 def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
     batch_index, _, batch_size = headers.get(BATCH, "0/1").partition("/")
     entry = Entry(
-        version=ENTRY_VERSION, body=payload, key=bytes.fromhex(headers[KEY]), alg=ED25519,
-        sig=decode_base64(headers[SIGNATURE], SIGNATURE), batch_index=decode_decimal(batch_index, BATCH),
-        batch_size=decode_decimal(batch_size, BATCH), accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
+        version=ENTRY_VERSION,
+        body=payload,
+        key=bytes.fromhex(headers[KEY]),
+        alg=ED25519,
+        sig=decode_base64(headers[SIGNATURE], SIGNATURE),
+        batch_index=decode_decimal(batch_index, BATCH),
+        batch_size=decode_decimal(batch_size, BATCH),
+        accepted_ms=decode_decimal(headers[ACCEPTED], ACCEPTED),
         stream_version=decode_decimal(headers[STREAM_VERSION], STREAM_VERSION),
         authority_version=decode_decimal(headers[AUTHORITY_VERSION], AUTHORITY_VERSION),
-    )  # fmt: skip
+    )
     return decode_decimal(headers[INDEX], INDEX), entry

@@ -22,16 +22,16 @@ import msgspec
 from nats.aio.client import Client
 from nats.js.api import RawStreamMsg
 
-from ledger import limits
-from ledger.bus.connection import bus_errors
-from ledger.bus.message import headers_of
-from ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
-from ledger.bus.subjects import event_subject
-from ledger.codec import UNREADABLE
-from ledger.envelope import decode_entry, pae
-from ledger.errors import Corrupted, Unavailable
-from ledger.log.log import Log
-from ledger.merkle import inclusion_proof, leaf_hash, subtrees_of
+from deedbook.ledger import limits
+from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.bus.message import headers_of
+from deedbook.ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
+from deedbook.ledger.bus.subjects import event_subject
+from deedbook.ledger.errors import Corrupted, Unavailable
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.envelope import decode_entry, pae
+from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, subtrees_of
+from deedbook.ledger.log.log import Log
 
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, RePublish, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 
-from ledger import limits
-from ledger.bus.connection import bus_errors
-from ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
-from ledger.errors import Unavailable
+from deedbook.ledger import limits
+from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.bus.subjects import event_pattern, live_subject, log_stream_name, retired_subject
+from deedbook.ledger.errors import Unavailable
 
 _NO_LIMIT: Final = (None, 0, -1)
 
@@ -44,11 +44,20 @@ class Incarnation:
 def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConfig:
     """Return how the log stream is made. There is no ``max_age`` and no message TTL: it keeps everything."""
     return StreamConfig(
-        name=incarnation.name, subjects=[event_pattern(incarnation.ledger)], retention=RetentionPolicy.LIMITS,
-        storage=StorageType.FILE, discard=DiscardPolicy.NEW, num_replicas=replicas, deny_delete=True, deny_purge=True,
-        allow_rollup_hdrs=False, allow_atomic=True, allow_direct=True, first_seq=incarnation.first_seq,
+        name=incarnation.name,
+        subjects=[event_pattern(incarnation.ledger)],
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.NEW,
+        num_replicas=replicas,
+        deny_delete=True,
+        deny_purge=True,
+        allow_rollup_hdrs=False,
+        allow_atomic=True,
+        allow_direct=True,
+        first_seq=incarnation.first_seq,
         republish=RePublish(src=event_pattern(incarnation.ledger), dest=live_subject(incarnation.ledger)),
-    )  # fmt: skip
+    )
 
 
 def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
@@ -56,14 +65,17 @@ def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
     made = log_stream_config(expected)
     republish = config.republish
     same: dict[str, tuple[Any, Any]] = {
-        "subjects": (config.subjects, made.subjects), "retention": (config.retention, made.retention),
-        "storage": (config.storage, made.storage), "discard": (config.discard, made.discard),
-        "deny_delete": (config.deny_delete, True), "deny_purge": (config.deny_purge, True),
+        "subjects": (config.subjects, made.subjects),
+        "retention": (config.retention, made.retention),
+        "storage": (config.storage, made.storage),
+        "discard": (config.discard, made.discard),
+        "deny_delete": (config.deny_delete, True),
+        "deny_purge": (config.deny_purge, True),
         "allow_atomic": (config.allow_atomic, True),
         "republish.dest": (republish.dest if republish else None, live_subject(expected.ledger)),
         "republish.src": (republish.src if republish else None, event_pattern(expected.ledger)),
         "headers_only": (bool(republish and republish.headers_only), False),
-    }  # fmt: skip
+    }
     unlimited = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size", "max_age")
     unset = ("sealed", "no_ack", "allow_rollup_hdrs", "allow_msg_ttl", "mirror", "sources", "subject_transform")
     faults = [f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in same.items() if found != wanted]

@@ -12,7 +12,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 # The inbox prefix of nodes; an agent of the same name is in another account, so they never meet.
 INBOX_OF_NODES: Final = "_INBOX_node"

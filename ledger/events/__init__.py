@@ -8,7 +8,7 @@ To add a kind: write its ``EventData`` in the module of its family, add it here,
 ``ledger.lifecycle`` take it (or give it a rule in ``ledger.admission.rules``: without either it is refused), fold it
 where it matters, run ``make contract``.
 
-    >>> from ledger.events import KINDS
+    >>> from deedbook.ledger.events import KINDS
     >>> KINDS["handoff.claimed"].data.__name__
     'HandoffClaimed'
 """
@@ -23,18 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 if TYPE_CHECKING:
-    from ledger.events.fields import EventData as EventData
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name != "EventData":
-            raise AttributeError(name)
-        return _load("fields", name)
+    from deedbook.ledger.events.fields import EventData
 
 
 @cache
 def _load(module: str, name: str) -> Any:
-    return getattr(import_module(f"ledger.events.{module}"), name)
+    return getattr(import_module(f"deedbook.ledger.events.{module}"), name)
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -62,57 +56,116 @@ class Kind(msgspec.Struct, frozen=True):
 
 # By the module of their types, and the stream that they stand on.
 _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
-    ("authority", "ledger", {
-        "ledger.created": "LedgerCreated", "ledger.epoch_started": "EpochStarted", "ledger.clock_set": "ClockSet",
-        "ledger.term_started": "TermStarted",
-    }),
+    (
+        "authority",
+        "ledger",
+        {
+            "ledger.created": "LedgerCreated",
+            "ledger.epoch_started": "EpochStarted",
+            "ledger.clock_set": "ClockSet",
+            "ledger.term_started": "TermStarted",
+        },
+    ),
     ("imported", "record", {"record.imported": "RecordImported"}),
-    ("authority", "agent", {
-        "agent.invited": "AgentInvited", "agent.invitation_revoked": "AgentInvitationRevoked",
-        "agent.registered": "AgentRegistered", "role.granted": "RoleGranted", "role.revoked": "RoleRevoked",
-        "key.delegated": "KeyDelegated", "key.revoked": "KeyRevoked", "key.rotated": "KeyRotated",
-        "key.compromised": "KeyCompromised", "agent.removed": "AgentRemoved",
-    }),
+    (
+        "authority",
+        "agent",
+        {
+            "agent.invited": "AgentInvited",
+            "agent.invitation_revoked": "AgentInvitationRevoked",
+            "agent.registered": "AgentRegistered",
+            "role.granted": "RoleGranted",
+            "role.revoked": "RoleRevoked",
+            "key.delegated": "KeyDelegated",
+            "key.revoked": "KeyRevoked",
+            "key.rotated": "KeyRotated",
+            "key.compromised": "KeyCompromised",
+            "agent.removed": "AgentRemoved",
+        },
+    ),
     ("authority", "ledger", {"checkpoint_key.rotated": "CheckpointKeyRotated"}),
     ("blob", "blob", {"blob.stored": "BlobStored"}),
-    ("session", "session", {
-        "session.started": "SessionStarted", "assessment.recorded": "AssessmentRecorded",
-        "finding.logged": "FindingLogged", "unknown.logged": "UnknownLogged", "dead_end.logged": "DeadEndLogged",
-        "finding.retracted": "FindingRetracted", "dead_end.retracted": "DeadEndRetracted",
-        "unknown.resolved": "UnknownResolved", "tool.used": "ToolUsed", "report.generated": "ReportGenerated",
-        "session.ended": "SessionEnded",
-    }),
-    ("reasoning", "reasoning", {
-        "reasoning.started": "ReasoningStarted", "reasoning.extended": "ReasoningExtended",
-        "reasoning.concluded": "ReasoningConcluded", "reasoning.briefed": "ReasoningBriefed",
-        "reasoning.validated": "ReasoningValidated",
-    }),
+    (
+        "session",
+        "session",
+        {
+            "session.started": "SessionStarted",
+            "assessment.recorded": "AssessmentRecorded",
+            "finding.logged": "FindingLogged",
+            "unknown.logged": "UnknownLogged",
+            "dead_end.logged": "DeadEndLogged",
+            "finding.retracted": "FindingRetracted",
+            "dead_end.retracted": "DeadEndRetracted",
+            "unknown.resolved": "UnknownResolved",
+            "tool.used": "ToolUsed",
+            "report.generated": "ReportGenerated",
+            "session.ended": "SessionEnded",
+        },
+    ),
+    (
+        "reasoning",
+        "reasoning",
+        {
+            "reasoning.started": "ReasoningStarted",
+            "reasoning.extended": "ReasoningExtended",
+            "reasoning.concluded": "ReasoningConcluded",
+            "reasoning.briefed": "ReasoningBriefed",
+            "reasoning.validated": "ReasoningValidated",
+        },
+    ),
     ("snapshot", "snapshot", {"snapshot.taken": "SnapshotTaken"}),
     ("review", "review", {"review.requested": "ReviewRequested", "review.answered": "ReviewAnswered"}),
-    ("tot", "tot", {
-        "tot.started": "TotStarted", "tot.decompose_task": "DecomposeTask",
-        "tot.decomposition_result": "DecompositionResult", "tot.initialize_search": "InitializeSearch",
-        "tot.generate_thoughts": "GenerateThoughts", "tot.generated_thoughts": "GeneratedThoughts",
-        "tot.nodes_added": "TotNodesAdded", "tot.evaluate_thoughts": "EvaluateThoughts",
-        "tot.evaluation_results": "EvaluationResults", "tot.nodes_marked": "TotNodesMarked",
-        "tot.backtracked": "TotBacktracked", "tot.synthesize_solution": "SynthesizeSolution",
-        "tot.final_solution": "FinalSolution", "tot.search_complete": "SearchComplete",
-        "tot.model_answered": "TotModelAnswered", "tot.paused": "TotPaused", "tot.resumed": "TotResumed",
-        "tot.error": "TotError", "tot.log_written": "TotLogWritten",
-    }),
-    ("handoff", "handoff", {
-        "handoff.created": "HandoffCreated", "handoff.amended": "HandoffAmended",
-        "handoff.approved": "HandoffApproved", "handoff.rejected": "HandoffRejected",
-        "handoff.claimed": "HandoffClaimed", "handoff.task_checked": "HandoffTaskChecked",
-        "handoff.criterion_checked": "HandoffCriterionChecked", "handoff.waiver_asked": "HandoffWaiverAsked",
-        "handoff.criterion_waived": "HandoffCriterionWaived", "handoff.released": "HandoffReleased",
-        "handoff.logged": "HandoffLogged", "handoff.blocked": "HandoffBlocked",
-        "handoff.unblocked": "HandoffUnblocked", "handoff.completed": "HandoffCompleted",
-        "handoff.changes_requested": "HandoffChangesRequested", "handoff.verified": "HandoffVerified",
-        "handoff.cancelled": "HandoffCancelled", "handoff.superseded": "HandoffSuperseded",
-        "handoff.ready": "HandoffReady",
-    }),
-)  # fmt: skip
+    (
+        "tot",
+        "tot",
+        {
+            "tot.started": "TotStarted",
+            "tot.decompose_task": "DecomposeTask",
+            "tot.decomposition_result": "DecompositionResult",
+            "tot.initialize_search": "InitializeSearch",
+            "tot.generate_thoughts": "GenerateThoughts",
+            "tot.generated_thoughts": "GeneratedThoughts",
+            "tot.nodes_added": "TotNodesAdded",
+            "tot.evaluate_thoughts": "EvaluateThoughts",
+            "tot.evaluation_results": "EvaluationResults",
+            "tot.nodes_marked": "TotNodesMarked",
+            "tot.backtracked": "TotBacktracked",
+            "tot.synthesize_solution": "SynthesizeSolution",
+            "tot.final_solution": "FinalSolution",
+            "tot.search_complete": "SearchComplete",
+            "tot.model_answered": "TotModelAnswered",
+            "tot.paused": "TotPaused",
+            "tot.resumed": "TotResumed",
+            "tot.error": "TotError",
+            "tot.log_written": "TotLogWritten",
+        },
+    ),
+    (
+        "handoff",
+        "handoff",
+        {
+            "handoff.created": "HandoffCreated",
+            "handoff.amended": "HandoffAmended",
+            "handoff.approved": "HandoffApproved",
+            "handoff.rejected": "HandoffRejected",
+            "handoff.claimed": "HandoffClaimed",
+            "handoff.task_checked": "HandoffTaskChecked",
+            "handoff.criterion_checked": "HandoffCriterionChecked",
+            "handoff.waiver_asked": "HandoffWaiverAsked",
+            "handoff.criterion_waived": "HandoffCriterionWaived",
+            "handoff.released": "HandoffReleased",
+            "handoff.logged": "HandoffLogged",
+            "handoff.blocked": "HandoffBlocked",
+            "handoff.unblocked": "HandoffUnblocked",
+            "handoff.completed": "HandoffCompleted",
+            "handoff.changes_requested": "HandoffChangesRequested",
+            "handoff.verified": "HandoffVerified",
+            "handoff.cancelled": "HandoffCancelled",
+            "handoff.superseded": "HandoffSuperseded",
+            "handoff.ready": "HandoffReady",
+        },
+    ),
+)
 KINDS: Final = {kind: Kind(module, name, stream) for module, stream, names in _FAMILIES for kind, name in names.items()}
 
 
@@ -133,4 +186,4 @@ class _KindOf(Mapping["type[EventData]", str]):
 
 KIND_OF: Final[Mapping[type[EventData], str]] = _KindOf()
 
-__all__ = ["KINDS", "KIND_OF", "EventData", "Kind"]
+__all__ = ["KINDS", "KIND_OF", "Kind"]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ledger.events.fields import Count, EventData, Label, Line, Name, NatsKey, PublicKey, Signature, Time, TreeHash
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    Line,
+    Name,
+    NatsKey,
+    PublicKey,
+    Signature,
+    Time,
+    TreeHash,
+)
 
 Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 

@@ -10,12 +10,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from ledger.events.fields import EventData
-from ledger.events.handoff import HandoffAmended, HandoffCreated
-from ledger.events.reasoning import ReasoningValidated
-from ledger.events.session import ReportGenerated
-from ledger.events.tot import SearchComplete
-from ledger.limits import blob_size_max_bytes
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffCreated
+from deedbook.ledger.events.reasoning import ReasoningValidated
+from deedbook.ledger.events.session import ReportGenerated
+from deedbook.ledger.events.tot import SearchComplete
+from deedbook.ledger.limits import blob_size_max_bytes
 
 BLOB_STORED: Final = "blob.stored"
 

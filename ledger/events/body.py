@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from ledger.codec import UNREADABLE, check_strict, encode_sorted, schema_error
-from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events.fields import Count, EventData, Label, Name, Ref, Time
-from ledger.events.imported import RecordImported, read_mapped
-from ledger.forms import STREAM_PATTERN
-from ledger.limits import causes_max, stream_name_max_bytes
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.fields import Count, EventData, Label, Name, Ref, Time
+from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.format.codec import UNREADABLE, check_strict, encode_sorted, schema_error
+from deedbook.ledger.format.forms import STREAM_PATTERN
+from deedbook.ledger.limits import causes_max, stream_name_max_bytes
 
 heads_known_max: Final = 4_096
 decoders_known_max: Final = 1_024
@@ -193,10 +193,21 @@ def _check_day(at: str) -> None:
 def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:
     """Return the event that ``body`` is at ``index``."""
     return Event(
-        index=index, id=event_id, accepted_ms=accepted_ms, key=key.hex(), ledger=body.ledger, kind=body.kind,
-        stream=body.stream, author=body.author, at=body.at, causes=body.causes, data=data, corr=body.corr,
-        expect=body.expect, idem=body.idem,
-    )  # fmt: skip
+        index=index,
+        id=event_id,
+        accepted_ms=accepted_ms,
+        key=key.hex(),
+        ledger=body.ledger,
+        kind=body.kind,
+        stream=body.stream,
+        author=body.author,
+        at=body.at,
+        causes=body.causes,
+        data=data,
+        corr=body.corr,
+        expect=body.expect,
+        idem=body.idem,
+    )
 
 
 def read_as(event: Event) -> Event:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import Count, Label, OptionalText, Ref, StepNumber, Text, Unit
+from deedbook.ledger.events.fields import Count, Label, OptionalText, Ref, StepNumber, Text, Unit
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
 Dimension = Annotated[int, msgspec.Meta(ge=1, le=4096, description="The number of places of a vector.")]

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from ledger import forms
-from ledger.limits import json_integer_max
+from deedbook.ledger.format import forms
+from deedbook.ledger.limits import json_integer_max
 
 Ref = Annotated[str, msgspec.Meta(pattern=forms.REF_PATTERN, description="A content reference: algorithm and digest.")]
 Name = forms.Name

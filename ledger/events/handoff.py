@@ -6,8 +6,19 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, Name, OptionalText, Position, Ref, Text, Title
-from ledger.forms import DAY_PATTERN, FILE_ID_PATTERN
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    Line,
+    Name,
+    OptionalText,
+    Position,
+    Ref,
+    Text,
+    Title,
+)
+from deedbook.ledger.format.forms import DAY_PATTERN, FILE_ID_PATTERN
 
 HandoffId = Annotated[
     str,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events.fields import EventData, Label, Line, OptionalText, Ref
-from ledger.events.handoff import HandoffClaims, HandoffContent
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.fields import EventData, Label, Line, OptionalText, Ref
+from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
+from deedbook.ledger.format.codec import converted
 
 KEPT_ASIDE: Final = "record"
 
@@ -53,9 +53,17 @@ class RecordClaims(EventData, frozen=True):
 
 
 MAPPED: Final = (
-    "handoff.created", "session.started", "assessment.recorded", "finding.logged", "unknown.logged", "dead_end.logged",
-    "report.generated", "reasoning.started", "reasoning.extended", "reasoning.concluded",
-)  # fmt: skip
+    "handoff.created",
+    "session.started",
+    "assessment.recorded",
+    "finding.logged",
+    "unknown.logged",
+    "dead_end.logged",
+    "report.generated",
+    "reasoning.started",
+    "reasoning.extended",
+    "reasoning.concluded",
+)
 """What can be imported."""
 
 

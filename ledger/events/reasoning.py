@@ -15,15 +15,40 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.brief import Brief, Part, Prose, Tokens
-from ledger.events.fields import Count, EventData, Label, OptionalId, OptionalText, Passage, Ref, StepNumber, Text, Unit
+from deedbook.ledger.events.brief import Brief, Part, Prose, Tokens
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    OptionalId,
+    OptionalText,
+    Passage,
+    Ref,
+    StepNumber,
+    Text,
+    Unit,
+)
 
 StepType = Literal["observation", "inference", "assumption", "hypothesis", "conclusion"]
 ReasoningType = Literal["", "deductive", "inductive", "abductive", "analogical"]
 EvidenceStatus: TypeAlias = Literal[
-    "ok", "file_changed_line_same", "file_changed", "line_changed", "moved", "no_such_line", "gone", "unreadable",
-    "outside", "private", "symlink", "directory", "not_a_file", "too_large", "malformed", "not_checked",
-]  # fmt: skip
+    "ok",
+    "file_changed_line_same",
+    "file_changed",
+    "line_changed",
+    "moved",
+    "no_such_line",
+    "gone",
+    "unreadable",
+    "outside",
+    "private",
+    "symlink",
+    "directory",
+    "not_a_file",
+    "too_large",
+    "malformed",
+    "not_checked",
+]
 AssumptionStatus: TypeAlias = Literal["held", "refuted", "settled", "not_checked"]
 Opinion: TypeAlias = Literal["follows", "does_not_follow", "unsure"]
 TreeSort: TypeAlias = Literal["none", "folder", "commit"]

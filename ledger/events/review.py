@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import EventData, Label, Line, OptionalId, OptionalText, Ref
+from deedbook.ledger.events.fields import EventData, Label, Line, OptionalId, OptionalText, Ref
 
 Verdict: TypeAlias = Literal["approved", "rejected"]
 

@@ -10,7 +10,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Line, OptionalId, OptionalText, Ref, Statement, Text, Unit
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    Line,
+    OptionalId,
+    OptionalText,
+    Ref,
+    Statement,
+    Text,
+    Unit,
+)
 
 Phase = Literal["PREFLIGHT", "THINK", "PLAN", "INVESTIGATE", "CHECK", "ACT", "POSTFLIGHT"]
 ReportType = Literal["complete", "investigation", "planning", "preflight_only"]

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.brief import Brief, Level, PackedEmbedding, Sizes
-from ledger.events.fields import Count, EventData, Label, OptionalId, OptionalText, Ref, Unit
-from ledger.events.session import Vectors
+from deedbook.ledger.events.brief import Brief, Level, PackedEmbedding, Sizes
+from deedbook.ledger.events.fields import Count, EventData, Label, OptionalId, OptionalText, Ref, Unit
+from deedbook.ledger.events.session import Vectors
 
 ContextSource: TypeAlias = Literal["author", "derived", "none"]
 

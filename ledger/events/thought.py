@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import astuple
 
-from ledger.events.fields import Count, EventData, Label, Text, Time, Unit
-from ledger.limits import json_integer_max
+from deedbook.ledger.events.fields import Count, EventData, Label, Text, Time, Unit
+from deedbook.ledger.limits import json_integer_max
 
 Role = Literal["orchestrator", "decomposer", "generator", "evaluator", "explorer", "synthesizer"]
 Strategy = Literal["BFS", "DFS"]

@@ -11,8 +11,19 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from ledger.events.fields import Count, EventData, Label, Name, OptionalText, Passage, PublicKey, Ref, Text, Unit
-from ledger.events.thought import (
+from deedbook.ledger.events.fields import (
+    Count,
+    EventData,
+    Label,
+    Name,
+    OptionalText,
+    Passage,
+    PublicKey,
+    Ref,
+    Text,
+    Unit,
+)
+from deedbook.ledger.events.thought import (
     Depth,
     Evaluation,
     EvaluationStrategy,
@@ -37,9 +48,23 @@ from ledger.events.thought import (
 
 # What stands in the messages is known by their module, too.
 __all__ = [
-    "Evaluation", "EvaluationStrategy", "Failure", "GenerationStrategy", "Language", "NodeStatus", "Role", "Score",
-    "SearchConfig", "SearchState", "SearchStats", "Strategy", "ThoughtNode", "ThoughtTree", "Usage", "Verifier",
-]  # fmt: skip
+    "Evaluation",
+    "EvaluationStrategy",
+    "Failure",
+    "GenerationStrategy",
+    "Language",
+    "NodeStatus",
+    "Role",
+    "Score",
+    "SearchConfig",
+    "SearchState",
+    "SearchStats",
+    "Strategy",
+    "ThoughtNode",
+    "ThoughtTree",
+    "Usage",
+    "Verifier",
+]
 
 
 class Statement(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):

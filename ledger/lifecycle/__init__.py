@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
 
 
 def require_imported(event: Event, before: tuple[str, bool] | None) -> None:

@@ -18,11 +18,17 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from ledger import forms
-from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered, AgentRemoved, CheckpointKeyRotated, KeyDelegated, LedgerCreated
-from ledger.events.fields import EventData
-from ledger.lifecycle.clock import Span
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import (
+    AgentRegistered,
+    AgentRemoved,
+    CheckpointKeyRotated,
+    KeyDelegated,
+    LedgerCreated,
+)
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format import forms
+from deedbook.ledger.lifecycle.clock import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,13 +46,30 @@ KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked"]
 
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
-NEVER_DELEGABLE: Final = frozenset({
-    "ledger.epoch_started", "ledger.clock_set", "ledger.term_started", "agent.invited", "agent.invitation_revoked",
-    "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated", "key.revoked", "key.rotated",
-    "key.compromised", "checkpoint_key.rotated",
-    "handoff.approved", "handoff.rejected", "handoff.criterion_waived", "handoff.changes_requested", "handoff.verified",
-    "review.answered",
-})  # fmt: skip
+NEVER_DELEGABLE: Final = frozenset(
+    {
+        "ledger.epoch_started",
+        "ledger.clock_set",
+        "ledger.term_started",
+        "agent.invited",
+        "agent.invitation_revoked",
+        "agent.registered",
+        "agent.removed",
+        "role.granted",
+        "role.revoked",
+        "key.delegated",
+        "key.revoked",
+        "key.rotated",
+        "key.compromised",
+        "checkpoint_key.rotated",
+        "handoff.approved",
+        "handoff.rejected",
+        "handoff.criterion_waived",
+        "handoff.changes_requested",
+        "handoff.verified",
+        "review.answered",
+    }
+)
 # What names no reviewer is approved by the very event, and who hands a review over lets another one approve.
 _MAY_APPROVE: Final = frozenset({"handoff.created", "handoff.amended"})
 
@@ -179,10 +202,9 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
 
     def ended(self, index: int, node: str) -> CheckpointKeys:
         """Return them after a node's key ended."""
-        return CheckpointKeys(tuple(
-            replace(one, until=index) if one.node == node and one.until is None else one
-            for one in self.keys
-        ))  # fmt: skip
+        return CheckpointKeys(
+            tuple(replace(one, until=index) if one.node == node and one.until is None else one for one in self.keys)
+        )
 
     def after(self, index: int, data: EventData) -> CheckpointKeys:
         """Return them after an event of authority that counts."""
@@ -210,9 +232,15 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
 def delegated(agent: str, index: int, now_ms: int, data: KeyDelegated, by: str) -> KeyRecord:
     """Return the record of a session key that ``agent`` delegated at ``index`` and ``now_ms`` with the key ``by``."""
     return KeyRecord(
-        agent=agent, is_identity=False, since_index=index, span=Span(now_ms, to_ms(data.expires_at)),
-        kinds=tuple(data.kinds), streams=tuple(data.streams), max_events=data.max_events, delegated_by=by,
-    )  # fmt: skip
+        agent=agent,
+        is_identity=False,
+        since_index=index,
+        span=Span(now_ms, to_ms(data.expires_at)),
+        kinds=tuple(data.kinds),
+        streams=tuple(data.streams),
+        max_events=data.max_events,
+        delegated_by=by,
+    )
 
 
 def check_key(

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
 
 forward_days_max: Final = clock_forward_max_ms // 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,14 +15,14 @@ from typing import Any, Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from ledger.codec import encode_sorted
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from ledger.events.body import Event
-from ledger.events.imported import RecordImported, read_mapped
-from ledger.lifecycle import require_imported
-from ledger.lifecycle.clock import Span
-from ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.format.codec import encode_sorted
+from deedbook.ledger.lifecycle import require_imported
+from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
 
 
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
@@ -82,10 +82,17 @@ def _approved(state: HandoffState, event: Event) -> HandoffState:
 
 def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
     return HandoffState(
-        sender=sender, receiver=data.to or "", reviewer=reviewer, status="pending",
-        version=compute_version(sender, data), depends_on=tuple(data.depends_on), unlock_at=data.unlock_at,
-        tasks=(False,) * len(data.tasks), criteria=("open",) * len(data.criteria), importer=importer,
-    )  # fmt: skip
+        sender=sender,
+        receiver=data.to or "",
+        reviewer=reviewer,
+        status="pending",
+        version=compute_version(sender, data),
+        depends_on=tuple(data.depends_on),
+        unlock_at=data.unlock_at,
+        tasks=(False,) * len(data.tasks),
+        criteria=("open",) * len(data.criteria),
+        importer=importer,
+    )
 
 
 def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:

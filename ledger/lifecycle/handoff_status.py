@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from ledger.events.handoff import UnlockAt
-    from ledger.lifecycle.clock import Span
+    from deedbook.ledger.events.handoff import UnlockAt
+    from deedbook.ledger.lifecycle.clock import Span
 
 Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from ledger.errors import Refused
-from ledger.events import reasoning as kinds
-from ledger.events.body import Event, read_as
-from ledger.events.imported import RecordImported
-from ledger.lifecycle import require_imported
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.events.body import Event, read_as
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle import require_imported
 
 # What is said about a graph, and does not change it.
 ABOUT: Final = (kinds.ReasoningBriefed, kinds.ReasoningValidated)

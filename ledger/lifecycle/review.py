@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events import review as kinds
-from ledger.events.body import Event
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import review as kinds
+from deedbook.ledger.events.body import Event
 
 
 class ReviewState(msgspec.Struct, frozen=True, array_like=True, tag="review"):

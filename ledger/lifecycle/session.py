@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events import session as kinds
-from ledger.events.body import Event
-from ledger.events.imported import RecordImported
-from ledger.lifecycle import require_imported
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle import require_imported
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True, tag="session"):

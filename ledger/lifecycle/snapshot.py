@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events.body import Event
-from ledger.events.brief import Brief
-from ledger.events.snapshot import SnapshotTaken
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.brief import Brief
+from deedbook.ledger.events.snapshot import SnapshotTaken
 
 
 class SnapshotState(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):

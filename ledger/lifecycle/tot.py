@@ -14,10 +14,10 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.events.body import Event
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.format.codec import encode_canonical
 
 nodes_max: Final = 2_000
 prompts_max: Final = 4_000

@@ -28,10 +28,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from blake3 import blake3
 
-from ledger.errors import Corrupted, Refused
-from ledger.forms import REF_PATTERN
-from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s, blobs_map_size_bytes
-from ledger.log.environment import FILE, Environment
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.ledger.limits import (
+    blob_chunk_bytes,
+    blob_overhead_bytes,
+    blob_unreferenced_max_s,
+    blobs_map_size_bytes,
+)
+from deedbook.ledger.log.environment import FILE, Environment
 
 if TYPE_CHECKING:
     import lmdb
@@ -348,9 +353,12 @@ def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, 
     last_ms = max((one.at_ms for one in stored), default=0)
     size = intents[0].size if record is None else record.size
     return BlobView(
-        ref=intents[0].ref if record is None else record.ref, size=size,
+        ref=intents[0].ref if record is None else record.ref,
+        size=size,
         received=max(received(store, txn, one) for one in intents) if record is None else size,
-        sha256="" if record is None else "sha256:" + record.sha256.hex(), chunks=-(-size // blob_chunk_bytes),
-        stored=stored, referenced_by=None if record is None else record.referenced_by,
+        sha256="" if record is None else "sha256:" + record.sha256.hex(),
+        chunks=-(-size // blob_chunk_bytes),
+        stored=stored,
+        referenced_by=None if record is None else record.referenced_by,
         dropped_ms=None if is_kept else last_ms + blob_unreferenced_max_s * 1000,
-    )  # fmt: skip
+    )

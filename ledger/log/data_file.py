@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.errors import Corrupted
-from ledger.files import open_regular
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.system.files import open_regular
 
 RESTORE: Final = "put a backup back with `deed restore` (`deed fsck` says what is left of this one)"
 

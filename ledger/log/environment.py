@@ -19,12 +19,12 @@ from typing import Final, cast
 
 import lmdb
 
-from ledger import limits
-from ledger.codec import UNREADABLE
-from ledger.config import FOLDER
-from ledger.errors import DeedbookError, Corrupted, Unavailable
-from ledger.files import can_write, check_regular
-from ledger.log.data_file import RESTORE, check_data_file
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.home.location import FOLDER
+from deedbook.ledger.log.data_file import RESTORE, check_data_file
+from deedbook.ledger.system.files import can_write, check_regular
 
 FILE: Final = "data.mdb"
 _LOCK_FILE: Final = "lock.mdb"
@@ -59,10 +59,18 @@ class Environment:
             check_data_file(self._file, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
             self.env = lmdb.open(
-                str(path), map_size=map_size, max_dbs=8, max_readers=limits.readers_max, metasync=True, sync=True,
-                writemap=False, max_spare_txns=4, readonly=self.is_read_only, lock=not self.is_read_only,
+                str(path),
+                map_size=map_size,
+                max_dbs=8,
+                max_readers=limits.readers_max,
+                metasync=True,
+                sync=True,
+                writemap=False,
+                max_spare_txns=4,
+                readonly=self.is_read_only,
+                lock=not self.is_read_only,
                 create=not self.is_read_only,
-            )  # fmt: skip
+            )
             try:
                 self._last_transaction = 0
                 self.env.reader_check()

@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from ledger.codec import UNREADABLE, encode_packed
-from ledger.envelope import decode_entry, head_of
-from ledger.errors import Refused
-from ledger.limits import blob_chunk_bytes, blob_unreferenced_max_s, range_events_max, range_size_max_bytes
-from ledger.log import blobs as stored
-from ledger.log.uploads import count_unreferenced, delete_chunks, forget
-from ledger.merkle import leaf_hash
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import UNREADABLE, encode_packed
+from deedbook.ledger.format.envelope import decode_entry, head_of
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.limits import (
+    blob_chunk_bytes,
+    blob_unreferenced_max_s,
+    range_events_max,
+    range_size_max_bytes,
+)
+from deedbook.ledger.log import blobs as stored
+from deedbook.ledger.log.uploads import count_unreferenced, delete_chunks, forget
 
 if TYPE_CHECKING:
     import lmdb
 
-    from ledger.log.environment import Environment
-    from ledger.log.log import Log
-    from ledger.log.read import Snapshot
+    from deedbook.ledger.log.environment import Environment
+    from deedbook.ledger.log.log import Log
+    from deedbook.ledger.log.read import Snapshot
 
 REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
 _POSITION: Final = b"\0"

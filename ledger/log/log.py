@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import lmdb
 import msgspec
 
-from ledger import limits
-from ledger.errors import Corrupted
-from ledger.log.read import Snapshot
-from ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
-from ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
-from ledger.merkle import Frontier, leaf_hash
-from ledger.resource import Resource
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
+from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
+from deedbook.ledger.system.resource import Resource
 
 if TYPE_CHECKING:
-    from ledger.log.blobs import Blobs
+    from deedbook.ledger.log.blobs import Blobs
 
 
 class Log(Resource):
@@ -67,7 +67,7 @@ class Log(Resource):
         """What is too large for entries."""
         with self._opening:
             if self._blobs is None:
-                from ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
+                from deedbook.ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
 
                 self._blobs = Blobs(self._folder, map_size=self._blobs_map_size)
             return self._blobs
@@ -162,9 +162,12 @@ class Appender:
         frontier, self._partial = store_leaves(self._tables, txn, frontier, self._partial, leaves)
         self._partial_size = frontier.size
         new_head = msgspec.structs.replace(
-            head, size=frontier.size, frontier=frontier.to_bytes(), accepted_ms=pending.accepted_ms,
+            head,
+            size=frontier.size,
+            frontier=frontier.to_bytes(),
+            accepted_ms=pending.accepted_ms,
             authority_version=pending.authority_version,
-        )  # fmt: skip
+        )
         for key, value in sorted(pending.state.items()):
             txn.put(key, value, db=self._tables.state)
         txn.put(HEAD_KEY, msgspec.msgpack.encode(new_head), db=self._tables.state)

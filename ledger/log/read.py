@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import lmdb
 
-from ledger import limits, merkle
-from ledger.codec import UNREADABLE
-from ledger.envelope import decode_entry, head_of, pae
-from ledger.errors import Corrupted, Refused
-from ledger.history import Growth, Proven, StreamAsked, StreamPage
-from ledger.log import tables as layout
-from ledger.log.tables import Head, Tables
-from ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format import merkle
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.envelope import decode_entry, head_of, pae
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.tables import Head, Tables
+from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
+from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, StreamPage
 
 if TYPE_CHECKING:
-    from ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
 
 R = TypeVar("R")
 hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each

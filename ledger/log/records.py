@@ -6,15 +6,22 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-from ledger.lifecycle.handoff import HandoffState
-from ledger.lifecycle.reasoning import ReasoningState
-from ledger.lifecycle.review import ReviewState
-from ledger.lifecycle.session import SessionState
-from ledger.lifecycle.snapshot import SnapshotState
-from ledger.lifecycle.tot import TotState
-from ledger.log.tables import CHECKPOINT_KEYS_KEY, QUARANTINE_PREFIX, QUOTA_PREFIX, SHARED_KEY, TERM_KEY, Shared
-from ledger.quota import Spent
+from deedbook.ledger.home.quota import Spent
+from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.lifecycle.handoff import HandoffState
+from deedbook.ledger.lifecycle.reasoning import ReasoningState
+from deedbook.ledger.lifecycle.review import ReviewState
+from deedbook.ledger.lifecycle.session import SessionState
+from deedbook.ledger.lifecycle.snapshot import SnapshotState
+from deedbook.ledger.lifecycle.tot import TotState
+from deedbook.ledger.log.tables import (
+    CHECKPOINT_KEYS_KEY,
+    QUARANTINE_PREFIX,
+    QUOTA_PREFIX,
+    SHARED_KEY,
+    TERM_KEY,
+    Shared,
+)
 
 # Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
@@ -39,8 +46,16 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 TYPES: Final[dict[bytes, type]] = {
-    b"s": StreamRecord, b"a": AgentRecord, b"k": KeyRecord, b"i": IdempotencyRecord, b"v": InvitationRecord,
-    TERM_KEY: Term, CHECKPOINT_KEYS_KEY: CheckpointKeys, b"n": str, SHARED_KEY: Shared, QUOTA_PREFIX: Spent,
+    b"s": StreamRecord,
+    b"a": AgentRecord,
+    b"k": KeyRecord,
+    b"i": IdempotencyRecord,
+    b"v": InvitationRecord,
+    TERM_KEY: Term,
+    CHECKPOINT_KEYS_KEY: CheckpointKeys,
+    b"n": str,
+    SHARED_KEY: Shared,
+    QUOTA_PREFIX: Spent,
     QUARANTINE_PREFIX: str,
-}  # fmt: skip
+}
 """By the first letter of the key."""

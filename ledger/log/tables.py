@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import msgspec
 from blake3 import blake3
 
-from ledger import limits
-from ledger.codec import UNREADABLE
-from ledger.errors import Corrupted, Refused
-from ledger.log.environment import Environment
-from ledger.merkle import SubtreeReader
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.merkle import SubtreeReader
+from deedbook.ledger.log.environment import Environment
 
 if TYPE_CHECKING:
     import lmdb
 
-    from ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-    from ledger.log.records import IdempotencyRecord, StreamRecord
-    from ledger.quota import Spent
+    from deedbook.ledger.home.quota import Spent
+    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
 
     R = TypeVar("R")
 
@@ -146,7 +146,7 @@ head_decoder: Final = msgspec.msgpack.Decoder(Head)
 
 @cache
 def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
-    from ledger.log.records import TYPES  # noqa: PLC0415 - the lives of all streams, of which views do without
+    from deedbook.ledger.log.records import TYPES  # noqa: PLC0415 - the lives of all streams, of which views do without
 
     return msgspec.msgpack.Decoder(TYPES[letter]).decode
 

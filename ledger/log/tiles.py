@@ -11,9 +11,9 @@ from typing import Final
 
 import lmdb
 
-from ledger.errors import Corrupted
-from ledger.log.tables import Tables, index_key
-from ledger.merkle import Frontier, SubtreeReader, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.format.merkle import Frontier, SubtreeReader, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.log.tables import Tables, index_key
 
 TILE_HEIGHT: Final = 8
 TILE_WIDTH: Final = 1 << TILE_HEIGHT

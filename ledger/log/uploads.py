@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blake3 import blake3
 from msgspec.structs import replace
 
-from ledger.codec import encode_packed
-from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
-from ledger.limits import blob_chunk_bytes, blob_scan_max_bytes, blob_size_max_bytes
-from ledger.log import blobs as stored
-from ledger.quota import EXEMPT, Quota
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.home.quota import EXEMPT, Quota
+from deedbook.ledger.limits import blob_chunk_bytes, blob_scan_max_bytes, blob_size_max_bytes
+from deedbook.ledger.log import blobs as stored
 
 if TYPE_CHECKING:
     import lmdb
 
-    from ledger.log.environment import Environment
+    from deedbook.ledger.log.environment import Environment
 
 _chunks_per_transaction: Final = 64
 _place_bytes: Final = 16

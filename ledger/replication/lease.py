@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger import limits
+from deedbook.ledger import limits
 
 
 class Timing(msgspec.Struct, frozen=True):

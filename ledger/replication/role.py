@@ -21,8 +21,8 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from ledger.replication.lease import Lease, SeenLease, Timing
-from ledger.replication.signals import (
+from deedbook.ledger.replication.lease import Lease, SeenLease, Timing
+from deedbook.ledger.replication.signals import (
     Action,
     Beat,
     CatchUp,

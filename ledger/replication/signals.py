@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ledger.replication.lease import Lease
+from deedbook.ledger.replication.lease import Lease
 
 # What is observed.
 
@@ -93,9 +93,19 @@ class HandOver(msgspec.Struct, frozen=True):
 
 
 Observation: TypeAlias = (
-    Tick | Beat | LeaseSeen | LeasePut | LeaseRefused | CaughtUp | TermStarted | Overtaken | Failed | Damaged | Rebuilt
+    Tick
+    | Beat
+    | LeaseSeen
+    | LeasePut
+    | LeaseRefused
+    | CaughtUp
+    | TermStarted
+    | Overtaken
+    | Failed
+    | Damaged
+    | Rebuilt
     | HandOver
-)  # fmt: skip
+)
 
 
 # What is to be done.
@@ -146,6 +156,4 @@ class Scrub(msgspec.Struct, frozen=True):
     """Compare the whole stream with the log, because somebody finds it wrong; ``Damaged`` if it is."""
 
 
-Action: TypeAlias = (
-    ReadLease | PutLease | CatchUp | StartTerm | Lead | Pause | Resume | StepDown | Rebuild | Scrub
-)  # fmt: skip
+Action: TypeAlias = ReadLease | PutLease | CatchUp | StartTerm | Lead | Pause | Resume | StepDown | Rebuild | Scrub

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import authority as kinds
-from ledger.events.body import Event
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
-from projections.projection import Projection, Row, Table, json_text, kinds_of, unfolded
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import authority as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT, KeyEnd
+from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, unfolded
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class AgentRow(Row, frozen=True):
@@ -109,9 +109,16 @@ def fold(state: AgentState, event: Event) -> AgentState:
             return _with(state, roles=json_text([role for role in _roles(state) if role != data.role]))
         case kinds.KeyDelegated() as data:
             return _with_key(
-                state, event, data.key, "session", expires_at=data.expires_at, kinds=json_text(data.kinds),
-                streams=json_text(data.streams), max_events=data.max_events, delegated_by=event.key,
-            )  # fmt: skip
+                state,
+                event,
+                data.key,
+                "session",
+                expires_at=data.expires_at,
+                kinds=json_text(data.kinds),
+                streams=json_text(data.streams),
+                max_events=data.max_events,
+                delegated_by=event.key,
+            )
         case kinds.AgentRemoved() as data:
             for key in [one.key for one in state.keys if one.sort != "session"]:
                 state = _ended(state, event, key, "removed", data.reason)
@@ -197,8 +204,12 @@ def _uninvited(state: AgentState, event: Event, how: str, because: str | None = 
 
 
 VIEW: Final = Projection(
-    name="agents", version=VIEW_VERSIONS["agents"],
-    handles=kinds_of("agent") | {"ledger.created", "checkpoint_key.rotated"}, tables=(AGENTS, KEYS, INVITATIONS),
-    state=AgentState, keys=keys, fold=fold,
+    name="agents",
+    version=VIEW_VERSIONS["agents"],
+    handles=kinds_of("agent") | {"ledger.created", "checkpoint_key.rotated"},
+    tables=(AGENTS, KEYS, INVITATIONS),
+    state=AgentState,
+    keys=keys,
+    fold=fold,
     rows=lambda state: [row for row in (state.agent, state.invitation, *state.keys) if row is not None],
-)  # fmt: skip
+)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.lifecycle.authority import to_ms
-from ledger.lifecycle.clock import Span
-from projections.query import Answer, Arguments, Moment, names_in, only_match, with_json
+from deedbook.ledger.lifecycle.authority import to_ms
+from deedbook.ledger.lifecycle.clock import Span
+from deedbook.projections.answers.query import Answer, Arguments, Moment, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "

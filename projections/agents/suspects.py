@@ -14,18 +14,24 @@ from typing import Any, Final
 
 import msgspec
 
-from projections.query import Answer, Arguments, Moment
+from deedbook.projections.answers.query import Answer, Arguments, Moment
 
 places_named_max: Final = 10
 
 # The kinds of streams that the answers of a group of queries are about: theirs have an id and no stream.
 _STREAMS: Final = {
-    "handoffs": ("handoff", "id"), "sessions": ("session", "id"), "reasoning": ("reasoning", "id"),
-    "reviews": ("review", "id"), "snapshots": ("snapshot", "id"), "tot": ("tot", "id"), "agents": ("agent", "name"),
-    "reports": ("session", "session_id"), "briefs": ("reasoning", "reasoning_id"),
+    "handoffs": ("handoff", "id"),
+    "sessions": ("session", "id"),
+    "reasoning": ("reasoning", "id"),
+    "reviews": ("review", "id"),
+    "snapshots": ("snapshot", "id"),
+    "tot": ("tot", "id"),
+    "agents": ("agent", "name"),
+    "reports": ("session", "session_id"),
+    "briefs": ("reasoning", "reasoning_id"),
     "validations": ("reasoning", "reasoning_id"),
-}  # fmt: skip
-# A past has a table of that name in the place of this one (``projections.past``).
+}
+# A past has a table of that name in the place of this one (``projections.answers.past``).
 _NOW: Final = "main.agent_keys"
 _ANY: Final = f"SELECT 1 AS one FROM {_NOW} WHERE suspect_since IS NOT NULL LIMIT 1"  # noqa: S608 - fixed texts
 

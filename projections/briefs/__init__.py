@@ -1,7 +1,7 @@
 """Briefs: what travels in place of a reasoning graph, and how much of it is kept.
 
-    >>> from projections.briefs.fidelity import measure
-    >>> from projections.reasoning.memory import memory_from_dict
+    >>> from deedbook.projections.briefs.fidelity import measure
+    >>> from deedbook.projections.reasoning.memory import memory_from_dict
     >>> steps = [{"step": 1, "type": "observation", "content": "The disk is 97 % full"},
     ...          {"step": 2, "type": "conclusion", "content": "Delete the old exports"}]
     >>> graph = {"task": "Why is it slow?", "conclusion": "Delete the old exports",

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from projections.briefs.text import NOT, content_of, one_line, stem, words
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.projections.briefs.text import NOT, content_of, one_line, stem, words
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 STEP_WEIGHT: Final = 1.0
 REMARK_WEIGHT: Final = 0.5

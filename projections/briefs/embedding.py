@@ -31,8 +31,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from ledger.errors import Refused
-from ledger.events.brief import PackedEmbedding
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.brief import PackedEmbedding
 
 _byte_max: Final = 127
 _gram_sizes: Final = (3, 4)

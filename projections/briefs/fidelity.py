@@ -27,14 +27,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events.brief import Band, Fidelity
-from projections.briefs.anchors import anchors
-from projections.briefs.index import GraphIndex, KeyFact, index_graph, spelled
-from projections.briefs.sentences import readable_text
-from projections.briefs.text import content_of, words
-from projections.briefs.vetoes import NO_CAP, find_vetoes
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.brief import Band, Fidelity
+from deedbook.projections.briefs.anchors import anchors
+from deedbook.projections.briefs.index import GraphIndex, KeyFact, index_graph, spelled
+from deedbook.projections.briefs.sentences import readable_text
+from deedbook.projections.briefs.text import content_of, words
+from deedbook.projections.briefs.vetoes import NO_CAP, find_vetoes
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 WEIGHTS: Final = {"R": 0.75, "A": 0.15, "E": 0.10}
 EDGE_HIT: Final = 0.8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
-from projections.views import VIEW_VERSIONS
+from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class BriefRow(Row, frozen=True):
@@ -34,10 +34,17 @@ def added(logged: Logged) -> Rows:
     """Return the brief's row."""
     event, brief = logged.event, logged.event.data.brief
     row = row_of(
-        BriefRow, event, brief, event_index=event.index, event_id=event.id, tokens=event.data.tokens,
-        fidelity=brief.fidelity.value, band=brief.fidelity.band, compressor=brief.compressor_name,
+        BriefRow,
+        event,
+        brief,
+        event_index=event.index,
+        event_id=event.id,
+        tokens=event.data.tokens,
+        fidelity=brief.fidelity.value,
+        band=brief.fidelity.band,
+        compressor=brief.compressor_name,
         data=json_text(event.data),
-    )  # fmt: skip
+    )
     return (row,)
 
 

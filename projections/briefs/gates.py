@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ledger.errors import Refused
-from projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
-from projections.briefs.fidelity import value_digits
-from projections.briefs.prompt import TransferLevel
-from projections.briefs.text import content_words, stem
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embedder, cosine_similarity, embed_text
+from deedbook.projections.briefs.fidelity import value_digits
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.text import content_words, stem
 
 if TYPE_CHECKING:
-    from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
-    from projections.validations.queries import LatestVerdict, Voice
+    from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+    from deedbook.projections.validations.queries import LatestVerdict, Voice
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
 MIN_FIDELITY_FOR_STANDARD: Final = 0.75
@@ -131,9 +131,12 @@ def should_fetch_full_reasoning(
     if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
         fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
     return FetchAnswer(
-        rule=fired[0] if fired else None, all_rules=fired, not_assessed=not_assessed,
-        similarity=None if similarity is None else similarity[0], not_compared=not_compared,
-    )  # fmt: skip
+        rule=fired[0] if fired else None,
+        all_rules=fired,
+        not_assessed=not_assessed,
+        similarity=None if similarity is None else similarity[0],
+        not_compared=not_compared,
+    )
 
 
 def domain_told(text: str) -> str:

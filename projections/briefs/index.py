@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
-from projections.briefs.text import clauses, content_of, words
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
+from deedbook.projections.briefs.text import clauses, content_of, words
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -68,12 +68,18 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
     texts = _all_texts(memory)
     sources, postings, verbatim = _sources(texts)
     return GraphIndex(
-        memory=memory, key_facts=key_facts, idf={word: _rarity(count, total) for word, count in frequency.items()},
-        unseen_idf=_rarity(1, total), sources=sources, postings=postings, verbatim=verbatim,
+        memory=memory,
+        key_facts=key_facts,
+        idf={word: _rarity(count, total) for word, count in frequency.items()},
+        unseen_idf=_rarity(1, total),
+        sources=sources,
+        postings=postings,
+        verbatim=verbatim,
         anchors=frozenset().union(*map(anchors, texts)),
-        critical_anchors=frozenset().union(*map(anchors, critical_texts)), edges=critical_edges(memory, critical),
+        critical_anchors=frozenset().union(*map(anchors, critical_texts)),
+        edges=critical_edges(memory, critical),
         step_spelled={step.step_number: spelled(words(fact_text(step))) for step in steps},
-    )  # fmt: skip
+    )
 
 
 def _rarity(count: int, total: int) -> float:

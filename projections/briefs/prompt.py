@@ -21,9 +21,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.events.brief import Brief, RemarkSort
-from projections.briefs import shorthand
-from projections.briefs.sentences import (
+from deedbook.ledger.events.brief import Brief, RemarkSort
+from deedbook.projections.briefs import shorthand
+from deedbook.projections.briefs.sentences import (
     CALL,
     CONCLUSION,
     CONTEXT,
@@ -45,8 +45,8 @@ from projections.briefs.sentences import (
     own_line,
     remark_line,
 )
-from projections.briefs.text import CJK_MARKS, is_between_signs, one_line
-from projections.briefs.tokens import count_tokens, greatest, tokenizer
+from deedbook.projections.briefs.text import CJK_MARKS, is_between_signs, one_line
+from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
 
 REF_HEX_DIGITS: Final = 12
 context_tokens_min: Final = 16
@@ -126,10 +126,16 @@ def to_context_prompt(
         text, shown = _tight(brief, sections, budget)
     dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
     return Prompt(
-        prompt=text, expanded=expand(text), tokens=count_tokens(text), exact=tokenizer().exact,
-        tokenizer=tokenizer().name, level=level.value, budget=budget, dropped=dropped,
+        prompt=text,
+        expanded=expand(text),
+        tokens=count_tokens(text),
+        exact=tokenizer().exact,
+        tokenizer=tokenizer().name,
+        level=level.value,
+        budget=budget,
+        dropped=dropped,
         shortened=[name for name in shortened if name not in dropped],
-    )  # fmt: skip
+    )
 
 
 def unfitted_tokens(brief: Brief, budget: int) -> int:

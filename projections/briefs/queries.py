@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from ledger.errors import Refused
-from projections.query import Answer, Arguments, Moment
-from projections.reasoning.queries import find_version
+from deedbook.ledger.errors import Refused
+from deedbook.projections.answers.query import Answer, Arguments, Moment
+from deedbook.projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
 

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from ledger.events.brief import Fact, Layout, Remark
-from projections.briefs import shorthand
-from projections.briefs.anchors import evidence_place
-from projections.briefs.text import count_sentences, one_line
+from deedbook.ledger.events.brief import Fact, Layout, Remark
+from deedbook.projections.briefs import shorthand
+from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.text import count_sentences, one_line
 
 CONTEXT: Final = "CONTEXT"
 CONCLUSION: Final = "CONCLUSION"

@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import accumulate, takewhile
 from typing import Final
 
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs.tokens import count_tokens
 
 SHORT: Final = "SHORT"
 ASSUMED: Final = "Assumed"

@@ -21,10 +21,10 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from ledger.events.brief import Veto
-from projections.briefs.anchors import anchors, number_value
-from projections.briefs.index import GraphIndex, Source, spelled
-from projections.briefs.text import NOT, clauses, content_of, content_words, stem, words
+from deedbook.ledger.events.brief import Veto
+from deedbook.projections.briefs.anchors import anchors, number_value
+from deedbook.projections.briefs.index import GraphIndex, Source, spelled
+from deedbook.projections.briefs.text import NOT, clauses, content_of, content_words, stem, words
 
 CONTRADICTION_CAP: Final = 0.74
 UNSUPPORTED_CAP: Final = 0.89

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import handoff, imported, reasoning, review, session, snapshot
-from ledger.events.blob import blobs_of
-from ledger.events.body import Event
-from ledger.events.handoff import HandoffClaimed, HandoffContent
-from projections.projection import Logged, Projection, Row, Rows, Table
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import handoff, imported, reasoning, review, session, snapshot
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
+from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 STEPS: Final = (
     *("handoff.created", "handoff.amended", "handoff.approved", "handoff.rejected", "handoff.claimed"),
@@ -145,10 +145,19 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
     """Return the event's row and those of the references it makes."""
     event = logged.event
     row = EventRow(
-        event_index=event.index, id=event.id, body_ref=logged.body_ref, kind=event.kind, stream=event.stream,
-        stream_version=0 if state is None else state.version, author=event.author, key=event.key, at=event.at,
-        accepted_ms=event.accepted_ms, corr=event.corr, size=logged.size,
-    )  # fmt: skip
+        event_index=event.index,
+        id=event.id,
+        body_ref=logged.body_ref,
+        kind=event.kind,
+        stream=event.stream,
+        stream_version=0 if state is None else state.version,
+        author=event.author,
+        key=event.key,
+        at=event.at,
+        accepted_ms=event.accepted_ms,
+        corr=event.corr,
+        size=logged.size,
+    )
     refs = [(ref, "causes") for ref in event.causes]
     if (named := _NAMED.get(type(event.data))) is not None:
         refs += [(ref, via) for ref, via in named(event.data) if ref is not None]
@@ -164,6 +173,13 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
 
 
 VIEW: Final = Projection(
-    name="catalog", version=VIEW_VERSIONS["catalog"], handles=None, tables=(EVENTS, EVENT_REFS, STREAMS),
-    state=StreamState, keys=keys, fold=fold, rows=rows, added=added,
-)  # fmt: skip
+    name="catalog",
+    version=VIEW_VERSIONS["catalog"],
+    handles=None,
+    tables=(EVENTS, EVENT_REFS, STREAMS),
+    state=StreamState,
+    keys=keys,
+    fold=fold,
+    rows=rows,
+    added=added,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from projections import query
+from deedbook.projections.answers import query
 
 sessions_shown_max: Final = 200
 
@@ -21,8 +21,9 @@ _TO: Final = """CASE WHEN e.kind = 'handoff.created' THEN nullif(h.receiver, '')
 LISTING: Final = query.Listing(
     f"SELECT e.event_index, e.accepted_ms, e.kind, e.stream, e.author, e.key, h.title, {_TO} AS passed_to "  # noqa: S608 - fixed texts
     "FROM events e LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'",
-    "events e", "e.event_index",
-)  # fmt: skip
+    "events e",
+    "e.event_index",
+)
 
 
 class Stretch(query.Page, frozen=True):
@@ -56,7 +57,8 @@ def lanes_of_agents(moment: query.Moment, asked: Stretch) -> query.Answer:
     sessions = moment.rows(
         "SELECT id, author, task, status, started_index AS from_index, ended_index AS to_index FROM sessions "
         "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND author = coalesce(?, author) "
-        "ORDER BY started_index DESC LIMIT ?", (last, first, asked.agent, sessions_shown_max),
-    )  # fmt: skip
+        "ORDER BY started_index DESC LIMIT ?",
+        (last, first, asked.agent, sessions_shown_max),
+    )
     ordered = sorted(lanes.values(), key=lambda lane: (-lane["events"], lane["agent"]))
     return page | {"first_index": first, "last_index": last, "lanes": ordered, "sessions": sessions}

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from projections import query
-from projections.store import quarantine_table
-from projections.views import ON_DEMAND, VIEW_VERSIONS
+from deedbook.projections.answers import query
+from deedbook.projections.stores.store import quarantine_table
+from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 
 INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; a leading zero makes it hex digits
 

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.limits import causes_max
-from projections import query
-from projections.catalog.fold import STEPS
-from projections.catalog.queries import INDEX, matching_events
-from projections.dialect import stated
-from projections.reasoning.graph import decode_change
-from projections.reasoning.queries import REFS, Version, find_version
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import causes_max
+from deedbook.projections.answers import query
+from deedbook.projections.catalog.fold import STEPS
+from deedbook.projections.catalog.queries import INDEX, matching_events
+from deedbook.projections.reasoning.graph import decode_change
+from deedbook.projections.reasoning.queries import REFS, Version, find_version
+from deedbook.projections.stores.dialect import stated
 
 events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max

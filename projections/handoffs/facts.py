@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from ledger.lifecycle.clock import Span
-from ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
-from projections.agents.suspects import suspect_by
-from projections.query import Moment, json_list
+from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
+from deedbook.projections.agents.suspects import suspect_by
+from deedbook.projections.answers.query import Moment, json_list
 
 if TYPE_CHECKING:
-    from ledger.events.handoff import UnlockAt
+    from deedbook.ledger.events.handoff import UnlockAt
 
 # It is ready as far as what it waits for goes; one that does not exist never lets it start.
 UNLOCKED: Final = (

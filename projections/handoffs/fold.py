@@ -13,13 +13,23 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import handoff as kinds
-from ledger.events.body import Event
-from ledger.events.imported import RecordImported, read_mapped
-from ledger.lifecycle.handoff import HandoffState, transition
-from ledger.lifecycle.handoff_status import Status
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.lifecycle.handoff import HandoffState, transition
+from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.projections.views.projection import (
+    Logged,
+    Projection,
+    Row,
+    Rows,
+    Table,
+    json_text,
+    kinds_of,
+    names_of,
+    row_of,
+)
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
@@ -129,19 +139,25 @@ class VersionRow(Row, frozen=True):
 
 
 HANDOFFS: Final = Table(
-    "handoffs", HandoffRow, primary_key=("id",), owner="id",
+    "handoffs",
+    HandoffRow,
+    primary_key=("id",),
+    owner="id",
     indexes=(
         *(("status", "created_index"), ("receiver", "status")),
         *(("sender",), ("reviewer",), ("created_index",), ("answers",)),
     ),
     long=("sender",),
-)  # fmt: skip
+)
 TASKS: Final = Table("handoff_tasks", TaskRow, primary_key=("handoff_id", "position"), owner="handoff_id")
 CRITERIA: Final = Table("handoff_criteria", CriterionRow, primary_key=("handoff_id", "position"), owner="handoff_id")
 DEPENDENCIES: Final = Table(
-    "handoff_dependencies", DependencyRow, primary_key=("handoff_id", "position"), owner="handoff_id",
+    "handoff_dependencies",
+    DependencyRow,
+    primary_key=("handoff_id", "position"),
+    owner="handoff_id",
     indexes=(("depends_on",),),
-)  # fmt: skip
+)
 LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),))
 VERSIONS: Final = Table(
     "handoff_versions", VersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
@@ -192,9 +208,12 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
     life = transition(state.life, event)
     is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out
     state = msgspec.structs.replace(
-        state, life=life, claimed_index=None if is_claimable else state.claimed_index, updated_index=event.index,
+        state,
+        life=life,
+        claimed_index=None if is_claimable else state.claimed_index,
+        updated_index=event.index,
         updated_ms=event.accepted_ms,
-    )  # fmt: skip
+    )
     match event.data:
         case kinds.HandoffCreated() | kinds.HandoffAmended() as data:
             return _with_content(state, event, kinds.content_of(data))
@@ -210,9 +229,12 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return _remarked(state, data.position, Remark(waiver_reason=data.reason))
         case kinds.HandoffCompleted() as data:
             return msgspec.structs.replace(
-                state, completed_index=event.index, summary=data.summary, artifacts=tuple(data.artifacts),
+                state,
+                completed_index=event.index,
+                summary=data.summary,
+                artifacts=tuple(data.artifacts),
                 result_refs=tuple(data.reasoning_refs),
-            )  # fmt: skip
+            )
         case kinds.HandoffChangesRequested():
             return msgspec.structs.replace(state, completed_index=None)
         case kinds.HandoffSuperseded() as data:
@@ -229,16 +251,28 @@ def rows(state: HandoffRecord) -> Rows:
 def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
     imported = {name: getattr(state.imported, name, None) for name in _OF_RECORD}
     yield row_of(
-        HandoffRow, state, life, content,
+        HandoffRow,
+        state,
+        life,
+        content,
         # Without a named reviewer the sender reviews, or the importer who set the content for him.
-        reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None), created=state.created,
-        unlock_at=life.unlock_at, skeleton_index=state.content_index, tasks_done=sum(life.tasks),
-        tasks_total=len(life.tasks), criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
-        criteria_total=len(life.criteria), importer=life.importer or None,
-        lease_from_ms=life.lease and life.lease.from_ms, lease_until_ms=life.lease and life.lease.until_ms,
-        artifacts=json_text(state.artifacts), notes=json_text(msgspec.structs.asdict(content.notes)),
-        reasoning_refs=json_text(content.reasoning_refs), result_refs=json_text(state.result_refs), **imported,
-    )  # fmt: skip
+        reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
+        created=state.created,
+        unlock_at=life.unlock_at,
+        skeleton_index=state.content_index,
+        tasks_done=sum(life.tasks),
+        tasks_total=len(life.tasks),
+        criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
+        criteria_total=len(life.criteria),
+        importer=life.importer or None,
+        lease_from_ms=life.lease and life.lease.from_ms,
+        lease_until_ms=life.lease and life.lease.until_ms,
+        artifacts=json_text(state.artifacts),
+        notes=json_text(msgspec.structs.asdict(content.notes)),
+        reasoning_refs=json_text(content.reasoning_refs),
+        result_refs=json_text(state.result_refs),
+        **imported,
+    )
     for position, (text, is_done) in enumerate(zip(content.tasks, life.tasks, strict=True)):
         yield TaskRow(state.id, position, text, is_done)
     criteria = zip(content.criteria, life.criteria, state.remarks, strict=True)
@@ -270,11 +304,14 @@ def day_of(accepted_ms: int) -> str:
 def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffContent) -> HandoffRecord:
     is_new = state.content is None
     return msgspec.structs.replace(
-        state, content=content, content_index=event.index,
+        state,
+        content=content,
+        content_index=event.index,
         created=content.created or (day_of(event.accepted_ms) if is_new else state.created),
-        remarks=(Remark(),) * len(content.criteria), created_index=event.index if is_new else state.created_index,
+        remarks=(Remark(),) * len(content.criteria),
+        created_index=event.index if is_new else state.created_index,
         approved_index=None,
-    )  # fmt: skip
+    )
 
 
 def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> HandoffRecord:
@@ -347,7 +384,13 @@ HANDLED: Final = kinds_of("handoff") | {"record.imported"}
 keys: Final = names_of("handoff")
 
 VIEW: Final = Projection(
-    name="handoffs", version=VIEW_VERSIONS["handoffs"], handles=HANDLED,
-    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS), state=HandoffRecord, keys=keys, fold=fold,
-    rows=rows, added=added,
-)  # fmt: skip
+    name="handoffs",
+    version=VIEW_VERSIONS["handoffs"],
+    handles=HANDLED,
+    tables=(HANDOFFS, TASKS, CRITERIA, DEPENDENCIES, LOG, VERSIONS),
+    state=HandoffRecord,
+    keys=keys,
+    fold=fold,
+    rows=rows,
+    added=added,
+)

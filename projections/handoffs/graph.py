@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events.handoff import UnlockAt
-from ledger.lifecycle.handoff_status import Status, is_unlocked
-from projections.dialect import stated
-from projections.handoffs.facts import DEPENDS_ON, stage_of
-from projections.handoffs.queries import SUMMARY, find_handoff, summary
-from projections.query import Answer, Arguments, Limit, Moment, json_list
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import UnlockAt
+from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked
+from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, json_list
+from deedbook.projections.handoffs.facts import DEPENDS_ON, stage_of
+from deedbook.projections.handoffs.queries import SUMMARY, find_handoff, summary
+from deedbook.projections.stores.dialect import stated
 
 graph_handoffs_max: Final = 20_000
 
@@ -186,8 +186,9 @@ def still_waits_for(links: Links) -> dict[str, list[str]]:
     holding = {at: {name for name, link in links.items() if link.status in _HOLDING[at]} for at in _HOLDING}
     found = {
         name: [on for on in link.depends_on if on in holding[link.unlock_at]]
-        for name, link in links.items() if link.status in UNFINISHED
-    }  # fmt: skip
+        for name, link in links.items()
+        if link.status in UNFINISHED
+    }
     # What is completed and not yet verified, as one of them asks, is left to do, too.
     return found | {on: [] for wanted in found.values() for on in wanted if on not in found}
 
@@ -266,8 +267,11 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
     shown = set(kept)
     edges = [
         {"from": name, "to": on, "holds": on in held.get(name, ())}
-        for name in kept if name in links for on in dict.fromkeys(links[name].depends_on) if on in shown
-    ]  # fmt: skip
+        for name in kept
+        if name in links
+        for on in dict.fromkeys(links[name].depends_on)
+        if on in shown
+    ]
     total = len(names) + (_beyond(moment, HandoffGraph(is_all=True)) if asked.is_all else 0)
     nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(moment, kept)]
     return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(kept)}}

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from ledger.errors import Refused, did_you_mean, near
-from ledger.events.fields import Name
-from projections.handoffs.facts import (
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.events.fields import Name
+from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, json_list, names_in
+from deedbook.projections.handoffs.facts import (
     RECEIVER_REMOVED,
     STUCK_ON,
     SUSPECT_APPROVAL,
@@ -23,10 +24,9 @@ from projections.handoffs.facts import (
     HandoffFacts,
     facts_of,
 )
-from projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
-from projections.query import Answer, Arguments, Limit, Moment, json_list, names_in
-from projections.reviews.queries import SUPERSEDED_BY
-from projections.store import Value
+from deedbook.projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
+from deedbook.projections.reviews.queries import SUPERSEDED_BY
+from deedbook.projections.stores.store import Value
 
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
@@ -266,12 +266,23 @@ def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
     return {
-        "kind": "review", "id": review["id"], "title": review["question"], "action": "review", "agent": agent,
-        "status": "open", "is_imported": False, "from": review["author"], "author": review["author"], "to": agent,
-        "reviewer": agent, "version": None,
-        "why": f"{review['author']} asks a human, by the rule {review['rule']}", "act": "answer",
-        "arguments": {"approve": True}, "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
-    }  # fmt: skip
+        "kind": "review",
+        "id": review["id"],
+        "title": review["question"],
+        "action": "review",
+        "agent": agent,
+        "status": "open",
+        "is_imported": False,
+        "from": review["author"],
+        "author": review["author"],
+        "to": agent,
+        "reviewer": agent,
+        "version": None,
+        "why": f"{review['author']} asks a human, by the rule {review['rule']}",
+        "act": "answer",
+        "arguments": {"approve": True},
+        "reasoning_refs": [review["reasoning_ref"]] if review["reasoning_ref"] else [],
+    }
 
 
 def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
@@ -279,14 +290,24 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     act, arguments = _act_of(action, agent, facts, texts["criteria"])
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
-        "kind": "handoff", "id": facts.id, "title": texts["title"], "action": action, "agent": agent,
-        "status": facts.status, "is_imported": case_of(facts) == "imported", "from": facts.sender,
-        "author": texts["author"], "to": facts.receiver,
-        "reviewer": facts.reviewer, "version": facts.version,
-        "why": _why(action, agent, facts, texts), "act": act, "arguments": arguments,
+        "kind": "handoff",
+        "id": facts.id,
+        "title": texts["title"],
+        "action": action,
+        "agent": agent,
+        "status": facts.status,
+        "is_imported": case_of(facts) == "imported",
+        "from": facts.sender,
+        "author": texts["author"],
+        "to": facts.receiver,
+        "reviewer": facts.reviewer,
+        "version": facts.version,
+        "why": _why(action, agent, facts, texts),
+        "act": act,
+        "arguments": arguments,
         # What is verified is the return: its reasoning first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
-    }  # fmt: skip
+    }
 
 
 def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from ledger.lifecycle.handoff_status import FINAL, Status
-from projections import query
-from projections.handoffs.facts import (
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
+from deedbook.projections.answers import query
+from deedbook.projections.handoffs.facts import (
     CLAIMABLE,
     NEXT_LEASE,
     UNLOCKED,
@@ -123,16 +123,21 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
     totals: dict[Status, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
     filled = [status for status in totals if asked.is_all or stage_of(status) != "over"]
     wheres = [_where(asked, status) for status in filled]
-    found = moment.together(*[
-        (f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?", (moment.now_ms, *where.values, asked.limit))
-        for where in wheres
-    ])  # fmt: skip
+    found = moment.together(
+        *[
+            (
+                f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",
+                (moment.now_ms, *where.values, asked.limit),
+            )
+            for where in wheres
+        ]
+    )
     shown = [row for rows in found for row in rows]
     depended, facts = (
         moment.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
     )
     known = _known(moment, facts_in(moment, facts))
-    from projections.handoffs.why import explain  # noqa: PLC0415 - a list says no sentence
+    from deedbook.projections.handoffs.why import explain  # noqa: PLC0415 - a list says no sentence
 
     cards: dict[str, list[query.Answer]] = {}
     for card in _summaries(shown, depended):
@@ -181,15 +186,15 @@ def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 
 
 def _why(moment: query.Moment, handoff: HandoffFacts) -> query.Answer:
-    from projections.handoffs.next import acts_awaited  # noqa: PLC0415 - a list says not whom it waits for
-    from projections.handoffs.why import explain  # noqa: PLC0415 - as above
+    from deedbook.projections.handoffs.next import acts_awaited  # noqa: PLC0415 - a list says not whom it waits for
+    from deedbook.projections.handoffs.why import explain  # noqa: PLC0415 - as above
 
     return explain(handoff, _known(moment, {handoff.id: handoff})) | {"waits": acts_awaited(moment, handoff)}
 
 
 def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
-    from projections.handoffs.why import chain_links_max  # noqa: PLC0415 - as above
+    from deedbook.projections.handoffs.why import chain_links_max  # noqa: PLC0415 - as above
 
     frontier = list(known.values())
     for depth in range(chain_links_max + 1):

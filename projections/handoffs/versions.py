@@ -14,10 +14,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffContent, ReceiverNotes
-from projections import query
-from projections.handoffs.queries import find_handoff
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
+from deedbook.projections.answers import query
+from deedbook.projections.handoffs.queries import find_handoff
 
 Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]

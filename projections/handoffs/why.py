@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
-from projections.handoffs.facts import HandoffFacts, stage_of
+from deedbook.projections.handoffs.facts import HandoffFacts, stage_of
 
 chain_links_max: Final = 32
 

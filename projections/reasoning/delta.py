@@ -20,11 +20,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ledger.errors import Corrupted, Refused
-from projections.briefs.tokens import count_tokens, tokenizer
-from projections.query import prefix_digits_min, prefix_range
-from projections.reasoning import graph
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, memory_from_dict
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.projections.answers.query import prefix_digits_min, prefix_range
+from deedbook.projections.briefs.tokens import count_tokens, tokenizer
+from deedbook.projections.reasoning import graph
+from deedbook.projections.reasoning.memory import (
+    ReasoningMemory,
+    ReasoningStep,
+    compute_reasoning_ref,
+    memory_from_dict,
+)
 
 SentAs: TypeAlias = Literal["full", "squashed", "chain"]
 

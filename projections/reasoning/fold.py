@@ -14,12 +14,22 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import reasoning as kinds
-from ledger.events.body import Event, read_as
-from ledger.events.imported import RecordImported
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, names_of, row_of, unfolded
-from projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.events.body import Event, read_as
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.reasoning.graph import GraphState, apply_event, change_of, encode_change, ref_of
+from deedbook.projections.views.projection import (
+    Logged,
+    Projection,
+    Row,
+    Rows,
+    Table,
+    json_text,
+    names_of,
+    row_of,
+    unfolded,
+)
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -129,15 +139,24 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
     data = read_as(event).data
     graph = apply_event(state.graph, data)
     state = msgspec.structs.replace(
-        state, graph=graph, version=state.version + 1, ref=ref_of(graph), base=state.ref or None,
-        updated_index=event.index, updated_ms=event.accepted_ms,
-    )  # fmt: skip
+        state,
+        graph=graph,
+        version=state.version + 1,
+        ref=ref_of(graph),
+        base=state.ref or None,
+        updated_index=event.index,
+        updated_ms=event.accepted_ms,
+    )
     match data:
         case kinds.ReasoningStarted():
             return msgspec.structs.replace(
-                state, author=event.author, domain=data.domain, session=data.session, started_index=event.index,
+                state,
+                author=event.author,
+                domain=data.domain,
+                session=data.session,
+                started_index=event.index,
                 origin=origin_of(event),
-            )  # fmt: skip
+            )
         case kinds.ReasoningConcluded():
             return msgspec.structs.replace(state, status="concluded")
         case kinds.ReasoningExtended():
@@ -165,7 +184,13 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
 
 
 VIEW: Final = Projection(
-    name="reasoning", version=VIEW_VERSIONS["reasoning"],
+    name="reasoning",
+    version=VIEW_VERSIONS["reasoning"],
     handles=frozenset({"reasoning.started", "reasoning.extended", "reasoning.concluded", "record.imported"}),
-    tables=(REASONINGS, VERSIONS), state=ReasoningRecord, keys=names_of("reasoning"), fold=fold, rows=rows, added=added,
-)  # fmt: skip
+    tables=(REASONINGS, VERSIONS),
+    state=ReasoningRecord,
+    keys=names_of("reasoning"),
+    fold=fold,
+    rows=rows,
+    added=added,
+)

@@ -22,8 +22,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ledger.events import reasoning as kinds
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 _dump: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=True, allow_nan=False).encode
 _step_decoder: Final = msgspec.json.Decoder(ReasoningStep)

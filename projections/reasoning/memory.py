@@ -22,8 +22,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ledger.codec import halves, schema_error
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import halves, schema_error
 
 steps_max: Final = 10_000
 step_number_max: Final = 1_000_000

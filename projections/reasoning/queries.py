@@ -7,13 +7,27 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ledger.errors import Corrupted, Refused
-from projections import query
-from projections.briefs.tokens import tokenizer
-from projections.reasoning.delta import SentAs, choose, find_change, write_chain, write_full, write_squashed
-from projections.reasoning.fold import marked
-from projections.reasoning.graph import GraphState, apply_change, canonical_text, decode_change, memory_of, ref_of
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.projections.answers import query
+from deedbook.projections.briefs.tokens import tokenizer
+from deedbook.projections.reasoning.delta import (
+    SentAs,
+    choose,
+    find_change,
+    write_chain,
+    write_full,
+    write_squashed,
+)
+from deedbook.projections.reasoning.fold import marked
+from deedbook.projections.reasoning.graph import (
+    GraphState,
+    apply_change,
+    canonical_text,
+    decode_change,
+    memory_of,
+    ref_of,
+)
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 LISTING: Final = query.Listing("SELECT * FROM reasonings", "reasonings", "started_index")
 
@@ -89,9 +103,10 @@ def show_reasoning(moment: query.Moment, asked: query.ById) -> query.Answer:
     sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
     memory = get_full_reasoning(moment, name).memory.to_dict()
     return marked(row) | {
-        "versions": moment.rows(sql + "ORDER BY version", (name,)), "asked_version": version,
+        "versions": moment.rows(sql + "ORDER BY version", (name,)),
+        "asked_version": version,
         "memory": msgspec.to_builtins(memory, str_keys=True),
-    }  # fmt: skip
+    }
 
 
 def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
@@ -100,9 +115,13 @@ def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
     shown = marked(row)
     return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
-        "ref": full.ref, "reasoning_id": full.reasoning_id, "version": full.version, "event_index": full.event_index,
-        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True), "canonical": full.canonical.decode(),
-    }  # fmt: skip
+        "ref": full.ref,
+        "reasoning_id": full.reasoning_id,
+        "version": full.version,
+        "event_index": full.event_index,
+        "memory": msgspec.to_builtins(full.memory.to_dict(), str_keys=True),
+        "canonical": full.canonical.decode(),
+    }
 
 
 def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
@@ -129,11 +148,16 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
             payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
     sent_as, sizes = choose(payloads)
     return {
-        "ref": full.ref, "reasoning_id": full.reasoning_id, "version": full.version,
-        "base": None if base is None else base.ref, "sent_as": sent_as, "payload": payloads[sent_as],
+        "ref": full.ref,
+        "reasoning_id": full.reasoning_id,
+        "version": full.version,
+        "base": None if base is None else base.ref,
+        "sent_as": sent_as,
+        "payload": payloads[sent_as],
         "sizes": dict.fromkeys(("full", "chain", "squashed")) | msgspec.to_builtins(sizes),
-        "tokenizer": tokenizer().name, "exact": tokenizer().exact,
-    }  # fmt: skip
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+    }
 
 
 def list_reasonings(moment: query.Moment, asked: ReasoningList) -> query.Answer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ledger.events.imported import RecordClaims, RecordImported, read_mapped
-from projections.projection import Logged, Row, Rows, Table, event_rows, row_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events.imported import RecordClaims, RecordImported, read_mapped
+from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows, row_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class RecordRow(Row, frozen=True):

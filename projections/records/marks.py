@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.events.body import Event
-from ledger.events.imported import RecordImported
-from ledger.forms import TIME_PATTERN
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.format.forms import TIME_PATTERN
 
 UNKNOWN: Final = "unknown"
 """Who another tool's records are by where it does not say."""

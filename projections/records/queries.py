@@ -6,7 +6,16 @@ from typing import Annotated, Final
 
 import msgspec
 
-from projections.query import Answer, Arguments, Listing, Moment, Page, Where, list_of, page_rows_max
+from deedbook.projections.answers.query import (
+    Answer,
+    Arguments,
+    Listing,
+    Moment,
+    Page,
+    Where,
+    list_of,
+    page_rows_max,
+)
 
 LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newest_first=False)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ledger.events.session import Calibration, ReportType, Vectors
+from deedbook.ledger.events.session import Calibration, ReportType, Vectors
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
 INVERTED: Final = frozenset({"uncertainty"})  # of these less is better

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from projections.briefs.text import CJK_MARKS, is_between_signs
-from projections.reports.report import Report, uncorrected
+from deedbook.projections.briefs.text import CJK_MARKS, is_between_signs
+from deedbook.projections.reports.report import Report, uncorrected
 
 short_id_chars: Final = 8
 task_max_chars: Final = 200
@@ -46,15 +46,19 @@ def compressed_of(report: Report) -> str:
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
     kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
     fields: dict[str, Any] = {
-        "s": report.session_id[:short_id_chars], "ai": report.ai_id, "ts": report.timestamp,
+        "s": report.session_id[:short_id_chars],
+        "ai": report.ai_id,
+        "ts": report.timestamp,
         "task": shorten(report.title, task_max_chars),
-        **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}), "deltas": kept,
+        **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}),
+        "deltas": kept,
         "findings": _top(report.key_findings, findings_max, finding_max_chars),
         "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
         "next": shorten(report.next_session_context, context_max_chars),
         "recommend": _top(report.recommended_next_steps, steps_max, step_max_chars),
-        "calibrated": report.calibration_status, "ref": short_ref(report.report_id),
-    }  # fmt: skip
+        "calibrated": report.calibration_status,
+        "ref": short_ref(report.report_id),
+    }
     more = _left_out(report, fields) | ({"corrected": corrected} if corrected else {})
     return msgspec.json.encode(fields | ({"more": more} if more else {})).decode()
 
@@ -123,10 +127,13 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
     """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
     more: dict[str, Any] = {}
     whole_texts = {
-        "task": [report.title], "outcome": [report.outcome], "findings": report.key_findings,
-        "unknowns": report.remaining_unknowns, "next": [report.next_session_context],
+        "task": [report.title],
+        "outcome": [report.outcome],
+        "findings": report.key_findings,
+        "unknowns": report.remaining_unknowns,
+        "next": [report.next_session_context],
         "recommend": report.recommended_next_steps,
-    }  # fmt: skip
+    }
     for key, texts in whole_texts.items():
         kept = fields.get(key, "")
         kept = kept if isinstance(kept, list) else [kept]
@@ -138,9 +145,11 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
     if small:
         more["deltas"] = {"left_out": len(small)}
     without_key: dict[str, Sequence[object]] = {
-        "accomplished": report.accomplished, "gaps": report.knowledge_gaps_filled,
-        "tools": report.investigation_tools, "artifacts": report.artifacts_created,
-    }  # fmt: skip
+        "accomplished": report.accomplished,
+        "gaps": report.knowledge_gaps_filled,
+        "tools": report.investigation_tools,
+        "artifacts": report.artifacts_created,
+    }
     return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
 
 

@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.events.body import Event, read_as
-from ledger.events.imported import RecordImported
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
-from projections.records.marks import encoded, happened_ms, imported_of
-from projections.reports.compressed import compressed_of
-from projections.reports.markdown import markdown_of
-from projections.reports.report import Report, plain, report_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events.body import Event, read_as
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.records.marks import encoded, happened_ms, imported_of
+from deedbook.projections.reports.compressed import compressed_of
+from deedbook.projections.reports.markdown import markdown_of
+from deedbook.projections.reports.report import Report, plain, report_of
+from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table, json_text, row_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ReportRow(Row, frozen=True):
@@ -60,14 +60,19 @@ class VersionRow(Row, frozen=True):
 
 
 REPORTS: Final = Table(
-    "handoff_reports", ReportRow, primary_key=("session_id",), owner="session_id",
+    "handoff_reports",
+    ReportRow,
+    primary_key=("session_id",),
+    owner="session_id",
     indexes=(("ai_id",), ("timestamp",), ("event_index",), ("author", "event_index"), ("happened_ms", "event_index")),
     long=("ai_id",),
-)  # fmt: skip
+)
 VERSIONS: Final = Table(
-    "handoff_report_versions", VersionRow, primary_key=("event_index",),
+    "handoff_report_versions",
+    VersionRow,
+    primary_key=("event_index",),
     indexes=(("session_id", "event_index"), ("report_id",)),
-)  # fmt: skip
+)
 
 
 class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -125,6 +130,13 @@ def keys(event: Event) -> tuple[str, ...]:
 
 
 VIEW: Final = Projection(
-    name="reports", version=VIEW_VERSIONS["reports"], handles=frozenset({"report.generated", "record.imported"}),
-    tables=(REPORTS, VERSIONS), state=ReportRecord, keys=keys, fold=fold, rows=rows, added=added,
-)  # fmt: skip
+    name="reports",
+    version=VIEW_VERSIONS["reports"],
+    handles=frozenset({"report.generated", "record.imported"}),
+    tables=(REPORTS, VERSIONS),
+    state=ReportRecord,
+    keys=keys,
+    fold=fold,
+    rows=rows,
+    added=added,
+)

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ledger.events.session import FilledGap
-from projections.briefs.text import one_line
-from projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
-from projections.reports.compressed import compressed_of
-from projections.reports.report import Correction, Report, plain, uncorrected
+from deedbook.ledger.events.session import FilledGap
+from deedbook.projections.briefs.text import one_line
+from deedbook.projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
+from deedbook.projections.reports.compressed import compressed_of
+from deedbook.projections.reports.report import Correction, Report, plain, uncorrected
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"

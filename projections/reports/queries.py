@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.lifecycle.clock import clock_text
-from projections import query
-from projections.reports.markdown import with_texts
-from projections.reports.report import Correction, is_same, plain, read_report
-from projections.reports.trends import grounds_of
-from projections.sessions.queries import corrections_of, find_session
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers import query
+from deedbook.projections.reports.markdown import with_texts
+from deedbook.projections.reports.report import Correction, is_same, plain, read_report
+from deedbook.projections.reports.trends import grounds_of
+from deedbook.projections.sessions.queries import corrections_of, find_session
 
 pattern_max_chars: Final = 1_000
 pattern_memory_max_bytes: Final = 8 * 1024**2
@@ -32,9 +32,12 @@ Pattern: TypeAlias = Annotated[
 
 _JOIN: Final = "FROM handoff_reports r JOIN handoff_report_versions v ON v.event_index = r.event_index"
 LISTING: Final = query.Listing(
-    f"SELECT v.report, r.event_index {_JOIN}", "handoff_reports r", "r.event_index",
-    time="r.happened_ms", cursors="handoff_report_versions",
-)  # fmt: skip
+    f"SELECT v.report, r.event_index {_JOIN}",
+    "handoff_reports r",
+    "r.event_index",
+    time="r.happened_ms",
+    cursors="handoff_report_versions",
+)
 # A session that names no agent is its author's.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = query.Listing(
@@ -42,8 +45,11 @@ SESSIONS: Final = query.Listing(
     "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
     "LEFT JOIN handoff_reports r ON r.session_id = s.id "
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
-    "sessions s", "s.started_index", time="s.happened_ms", cursors="sessions",
-)  # fmt: skip
+    "sessions s",
+    "s.started_index",
+    time="s.happened_ms",
+    cursors="sessions",
+)
 
 
 class ReportName(query.Arguments, frozen=True):

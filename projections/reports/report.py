@@ -13,9 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events.session import Calibration, Deltas, FilledGap, LongText, ReportGenerated, ReportType, Vectors
-from ledger.lifecycle.clock import clock_text
-from projections.records.marks import Imported
+from deedbook.ledger.events.session import (
+    Calibration,
+    Deltas,
+    FilledGap,
+    LongText,
+    ReportGenerated,
+    ReportType,
+    Vectors,
+)
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.records.marks import Imported
 
 DERIVED: Final = "(Derived from the session's events.)"
 # What begins a sentence of a derived context, or a next step, about an unknown or a dead end.
@@ -101,12 +109,18 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     fields = {name: getattr(data, name) for name in Report.__struct_fields__ if hasattr(data, name)}
     deltas = assessed(data.epistemic_deltas)
     fields |= {
-        "session_id": session_id, "report_id": event_id, "event_index": index, "ai_id": data.ai_id or author,
-        "author": author, "timestamp": clock_text(at_ms), "epistemic_deltas": deltas,
-        "overall_confidence_delta": deltas.get("overall_confidence"), "imported": imported,
+        "session_id": session_id,
+        "report_id": event_id,
+        "event_index": index,
+        "ai_id": data.ai_id or author,
+        "author": author,
+        "timestamp": clock_text(at_ms),
+        "epistemic_deltas": deltas,
+        "overall_confidence_delta": deltas.get("overall_confidence"),
+        "imported": imported,
         "preflight": None if data.preflight is None else assessed(data.preflight),
         "postflight": None if data.postflight is None else assessed(data.postflight),
-    }  # fmt: skip
+    }
     return Report(**fields)
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from ledger.events.session import Calibration
-from projections.query import Answer, Arguments, ById, Limit, Moment, Where
-from projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
-from projections.sessions.queries import find_session
+from deedbook.ledger.events.session import Calibration
+from deedbook.projections.answers.query import Answer, Arguments, ById, Limit, Moment, Where
+from deedbook.projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
+from deedbook.projections.sessions.queries import find_session
 
 accomplished_max: Final = 200
 
@@ -160,20 +160,26 @@ def _point(row: dict[str, Any]) -> dict[str, Any]:
     deltas = msgspec.json.decode(row["epistemic_deltas"])
     know, uncertainty = deltas.get("know"), deltas.get("uncertainty")
     return {name: row[name] for name in ("timestamp", "session_id", "report_id")} | {
-        "dk": know, "du": None if uncertainty is None else 0.0 - uncertainty, "bias": bias_of(know, uncertainty),
+        "dk": know,
+        "du": None if uncertainty is None else 0.0 - uncertainty,
+        "bias": bias_of(know, uncertainty),
         "status": row["calibration_status"],
-    }  # fmt: skip
+    }
 
 
 def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, Any]:
     biases = [point["bias"] for point in points if point["bias"] is not None]
     bias = round(sum(biases) / len(biases), decimals) + 0.0 if biases else None
     return {
-        "ai_id": ai_id, "points": points[-limit:],
+        "ai_id": ai_id,
+        "points": points[-limit:],
         "counts": {status: sum(point["status"] == status for point in points) for status in get_args(Calibration)},
-        "total": len(points), "assessed": len(biases), "bias": bias, "meaning": bias_text(bias),
+        "total": len(points),
+        "assessed": len(biases),
+        "bias": bias,
+        "meaning": bias_text(bias),
         "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
-    }  # fmt: skip
+    }
 
 
 def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.events import review as kinds
-from ledger.events.body import Event
-from ledger.lifecycle.review import ReviewState, transition
-from projections.projection import Projection, Row, Table, json_text, kinds_of, names_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import review as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.review import ReviewState, transition
+from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, names_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ReviewRow(Row, frozen=True):
@@ -36,9 +36,12 @@ class ReviewRow(Row, frozen=True):
 
 
 REVIEWS: Final = Table(
-    "reviews", ReviewRow, primary_key=("id",), owner="id",
+    "reviews",
+    ReviewRow,
+    primary_key=("id",),
+    owner="id",
     indexes=(("status", "requested_index"), ("reasoning_ref",), ("requested_index",)),
-)  # fmt: skip
+)
 
 
 def fold(state: ReviewRow, event: Event) -> ReviewRow:
@@ -47,22 +50,40 @@ def fold(state: ReviewRow, event: Event) -> ReviewRow:
     match event.data:
         case kinds.ReviewRequested() as data:
             return msgspec.structs.replace(
-                state, status="open", author=life.requester, question=data.question, rule=data.rule,
-                reasons=json_text(data.reasons), task=data.task, reasoning_ref=data.reasoning_ref,
-                snapshot_id=data.snapshot_id, validations=json_text(data.validations), requested_index=event.index,
+                state,
+                status="open",
+                author=life.requester,
+                question=data.question,
+                rule=data.rule,
+                reasons=json_text(data.reasons),
+                task=data.task,
+                reasoning_ref=data.reasoning_ref,
+                snapshot_id=data.snapshot_id,
+                validations=json_text(data.validations),
+                requested_index=event.index,
                 requested_ms=event.accepted_ms,
-            )  # fmt: skip
+            )
         case kinds.ReviewAnswered() as data:
             return msgspec.structs.replace(
-                state, status="answered", verdict=data.verdict, comment=data.comment, answered_by=event.author,
-                answered_index=event.index, answered_ms=event.accepted_ms,
-            )  # fmt: skip
+                state,
+                status="answered",
+                verdict=data.verdict,
+                comment=data.comment,
+                answered_by=event.author,
+                answered_index=event.index,
+                answered_ms=event.accepted_ms,
+            )
         case _:  # no other kind is handled
             return state
 
 
 VIEW: Final = Projection(
-    name="reviews", version=VIEW_VERSIONS["reviews"], handles=kinds_of("review"),
-    tables=(REVIEWS,), state=ReviewRow, keys=names_of("review"), fold=fold,
+    name="reviews",
+    version=VIEW_VERSIONS["reviews"],
+    handles=kinds_of("review"),
+    tables=(REVIEWS,),
+    state=ReviewRow,
+    keys=names_of("review"),
+    fold=fold,
     rows=lambda review: (review,) if review.status else (),
-)  # fmt: skip
+)

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from projections.dialect import stated
-from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
+from deedbook.projections.answers.query import (
+    Answer,
+    ById,
+    Listing,
+    Moment,
+    Page,
+    Where,
+    list_of,
+    row_of_id,
+    with_json,
+)
+from deedbook.projections.stores.dialect import stated
 
 _ABOUT_THE_SAME: Final = stated(
     sqlite="n.reasoning_ref IS r.reasoning_ref",

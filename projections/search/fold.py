@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from ledger.events import KINDS, EventData, handoff, reasoning, review, session, snapshot, tot
-from ledger.events.imported import RecordImported, read_mapped
-from projections.projection import Logged, Row, Rows, Table, event_rows
-from projections.search.words import words_of
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.projections.search.words import words_of
+from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TextRow(Row, frozen=True):
@@ -112,28 +113,37 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     for kind in KINDS.values()
     if kind.stream == "handoff" and {"reason", "comment"} & {*kind.data.__struct_fields__}
 } | {
-    handoff.HandoffContent: _handoff, handoff.HandoffCreated: _handoff, handoff.HandoffAmended: _handoff,
+    handoff.HandoffContent: _handoff,
+    handoff.HandoffCreated: _handoff,
+    handoff.HandoffAmended: _handoff,
     handoff.HandoffCriterionChecked: lambda data: (data.evidence,),
     handoff.HandoffLogged: lambda data: (data.text,),
     handoff.HandoffCompleted: lambda data: (data.summary, *data.artifacts),
-    handoff.HandoffChangesRequested: lambda data: data.reasons, session.SessionStarted: lambda data: (data.task,),
+    handoff.HandoffChangesRequested: lambda data: data.reasons,
+    session.SessionStarted: lambda data: (data.task,),
     session.AssessmentRecorded: lambda data: (data.reasoning,),
     session.FindingLogged: lambda data: (data.finding, data.subject, *data.evidence),
     session.UnknownLogged: lambda data: (data.unknown, data.subject),
     session.DeadEndLogged: lambda data: (data.approach, data.why_failed, data.subject),
-    session.FindingRetracted: lambda data: (data.reason,), session.DeadEndRetracted: lambda data: (data.reason,),
-    session.UnknownResolved: lambda data: (data.answer,), session.ToolUsed: lambda data: (data.purpose, data.tool),
-    session.SessionEnded: lambda data: (data.summary,), session.ReportGenerated: _report,
-    reasoning.ReasoningStarted: lambda data: (data.task, data.domain), reasoning.ReasoningExtended: _extended,
+    session.FindingRetracted: lambda data: (data.reason,),
+    session.DeadEndRetracted: lambda data: (data.reason,),
+    session.UnknownResolved: lambda data: (data.answer,),
+    session.ToolUsed: lambda data: (data.purpose, data.tool),
+    session.SessionEnded: lambda data: (data.summary,),
+    session.ReportGenerated: _report,
+    reasoning.ReasoningStarted: lambda data: (data.task, data.domain),
+    reasoning.ReasoningExtended: _extended,
     reasoning.ReasoningConcluded: lambda data: (data.conclusion, *data.known_limitations),
     snapshot.SnapshotTaken: _snapshot,
-    review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons), review.ReviewAnswered: _remark,
+    review.ReviewRequested: lambda data: (data.question, data.task, *data.reasons),
+    review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
     tot.EvaluationResults: lambda data: [one.reasoning for one in (data.payload.evaluations if data.payload else ())],
-    tot.FinalSolution: _solution, tot.TotError: lambda data: (data.error.message,),
+    tot.FinalSolution: _solution,
+    tot.TotError: lambda data: (data.error.message,),
     tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],
-}  # fmt: skip
+}
 
 HANDLED: Final = frozenset(name for name, kind in KINDS.items() if kind.data in _TEXTS or kind.data is RecordImported)
 

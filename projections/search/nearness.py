@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from projections.briefs.embedding import HASH_V1, best_embedder, similarities
-from projections.dialect import Expression, stated
-from projections.query import Moment, Where
-from projections.search.words import Form, features_of, forms_of
+from deedbook.projections.answers.query import Moment, Where
+from deedbook.projections.briefs.embedding import HASH_V1, best_embedder, similarities
+from deedbook.projections.search.words import Form, features_of, forms_of
+from deedbook.projections.stores.dialect import Expression, stated
 
 terms_max: Final = 24  # so many of a question's words, the rarest, are looked for
 terms_weighed_max: Final = 96

@@ -19,13 +19,21 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.limits import json_integer_max
-from projections.dialect import Expression, stated
-from projections.query import Answer, Arguments, Moment, Where, prefix_digits_min
-from projections.search.nearness import MATCHES, nearest, related_min
-from projections.search.words import Word, beginning_min, chunks_of, form_of, placed_words, stem_of, words_of
-from projections.sessions.queries import corrections_of
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.answers.query import Answer, Arguments, Moment, Where, prefix_digits_min
+from deedbook.projections.search.nearness import MATCHES, nearest, related_min
+from deedbook.projections.search.words import (
+    Word,
+    beginning_min,
+    chunks_of,
+    form_of,
+    placed_words,
+    stem_of,
+    words_of,
+)
+from deedbook.projections.sessions.queries import corrections_of
+from deedbook.projections.stores.dialect import Expression, stated
 
 text_max_chars: Final = 10_240
 hits_max: Final = 200

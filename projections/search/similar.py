@@ -16,13 +16,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
-from projections.query import Answer, Arguments, Limit, Moment, Where, with_json
-from projections.reports.queries import AI_ID
-from projections.reports.report import is_same
-from projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
-from projections.search.words import features_of, stem_of
-from projections.sessions.queries import corrections_of
+from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, Where, with_json
+from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
+from deedbook.projections.reports.queries import AI_ID
+from deedbook.projections.reports.report import is_same
+from deedbook.projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
+from deedbook.projections.search.words import features_of, stem_of
+from deedbook.projections.sessions.queries import corrections_of
 
 overlap_compared_max: Final = 150
 overlap_min: Final = 0.22

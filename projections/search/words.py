@@ -20,8 +20,8 @@ from functools import cache, lru_cache
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from projections.briefs.embedding import STOP_WORDS
-from projections.dialect import Expression
+from deedbook.projections.briefs.embedding import STOP_WORDS
+from deedbook.projections.stores.dialect import Expression
 
 clusters_cached_max: Final = 8_192
 stems_cached_max: Final = 65_536

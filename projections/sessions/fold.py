@@ -12,10 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import session as kinds
-from ledger.events.body import Event, read_as
-from ledger.events.imported import RecordImported
-from projections.projection import (
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.body import Event, read_as
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
+from deedbook.projections.reports.calibration import VECTOR_NAMES
+from deedbook.projections.views.projection import (
     Logged,
     Projection,
     Row,
@@ -27,9 +29,7 @@ from projections.projection import (
     row_of,
     unfolded,
 )
-from projections.records.marks import UNKNOWN, Imported, claimed_author, encoded, happened_ms, imported_of
-from projections.reports.calibration import VECTOR_NAMES
-from projections.views import VIEW_VERSIONS
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class SessionRow(Row, frozen=True):
@@ -79,8 +79,12 @@ def _of_session(name: str, row: type[Row]) -> Table:
     return Table(name, row, primary_key=("event_index",), indexes=(("session_id", "event_index"),))
 
 
-_INDEXES: Final = (("author", "started_index"), ("ai_id", "started_index"), ("started_index",),
-                   ("happened_ms", "started_index"))  # fmt: skip
+_INDEXES: Final = (
+    ("author", "started_index"),
+    ("ai_id", "started_index"),
+    ("started_index",),
+    ("happened_ms", "started_index"),
+)
 SESSIONS: Final = Table("sessions", SessionRow, primary_key=("id",), owner="id", indexes=_INDEXES, long=("ai_id",))
 ASSESSMENTS: Final = _of_session("assessments", AssessmentRow)
 FINDINGS: Final = _of_session("findings", FindingRow)
@@ -129,9 +133,15 @@ def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
     """Return the session with what every imported record says of it: whose it is, and since when."""
     if state.imported is None:
         return msgspec.structs.replace(
-            state, author=event.author, ai_id=claimed_author(event), started_index=event.index,
-            started_ms=event.accepted_ms, happened_ms=happened_ms(event), status="imported", imported=encoded(mark),
-        )  # fmt: skip
+            state,
+            author=event.author,
+            ai_id=claimed_author(event),
+            started_index=event.index,
+            started_ms=event.accepted_ms,
+            happened_ms=happened_ms(event),
+            status="imported",
+            imported=encoded(mark),
+        )
     ai_id = claimed_author(event) if state.ai_id == UNKNOWN else state.ai_id
     return msgspec.structs.replace(state, ai_id=ai_id, happened_ms=min(state.happened_ms, happened_ms(event)))
 
@@ -165,8 +175,13 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
 
 
 VIEW: Final = Projection(
-    name="sessions", version=VIEW_VERSIONS["sessions"],
+    name="sessions",
+    version=VIEW_VERSIONS["sessions"],
     handles=kinds_of("session") | {"record.imported"},
     tables=(SESSIONS, ASSESSMENTS, FINDINGS, UNKNOWNS, DEAD_ENDS, TOOLS, CORRECTIONS),
-    state=SessionRow, keys=keys, fold=fold, rows=lambda session: (session,), added=added,
-)  # fmt: skip
+    state=SessionRow,
+    keys=keys,
+    fold=fold,
+    rows=lambda session: (session,),
+    added=added,
+)

@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal
 
-from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
-from projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
+from deedbook.projections.answers.query import (
+    Answer,
+    ById,
+    Listing,
+    Moment,
+    Page,
+    Where,
+    list_of,
+    row_of_id,
+    with_json,
+)
+from deedbook.projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 _REPORTED: Final = (

@@ -1,8 +1,8 @@
 """Snapshots: what an agent knew at one moment, small enough to travel, and how the next one reads it.
 
-    >>> from projections.briefs.prompt import TransferLevel
-    >>> from projections.briefs.gates import should_fetch_full_reasoning
-    >>> from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
+    >>> from deedbook.projections.briefs.prompt import TransferLevel
+    >>> from deedbook.projections.briefs.gates import should_fetch_full_reasoning
+    >>> from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
     >>> snapshot = EnhancedEpistemicSnapshot(
     ...     snapshot_id="abc123", vectors={"uncertainty": 0.6}, context_summary="API has JWT secret in logs")
     >>> to_context_prompt(snapshot, TransferLevel.MINIMAL).prompt

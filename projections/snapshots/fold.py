@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
-from projections.views import VIEW_VERSIONS
+from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class SnapshotRow(Row, frozen=True):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from projections.query import Answer, Arguments, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
+from deedbook.projections.answers.query import (
+    Answer,
+    Arguments,
+    ById,
+    Listing,
+    Moment,
+    Page,
+    Where,
+    list_of,
+    row_of_id,
+    with_json,
+)
 
 _COLUMNS: Final = (
     "event_index, id, event_id, author, session_id, domain, reasoning_ref, reasoning_fidelity, level, "

@@ -16,17 +16,23 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
-from ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
-from ledger.events.snapshot import SnapshotTaken
-from projections.briefs.embedding import Embedding, unpack
-from projections.briefs.fidelity import band_of
-from projections.briefs.gates import Rejected
-from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, context_share_max, cut_to_tokens
-from projections.briefs.prompt import to_context_prompt as brief_prompt
-from projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
-from projections.briefs.text import one_line
-from projections.briefs.tokens import count_tokens, tokenizer
-from projections.snapshots.vectors import AssessedVectors
+from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout, Remark, Sizes, Tag
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.projections.briefs.embedding import Embedding, unpack
+from deedbook.projections.briefs.fidelity import band_of
+from deedbook.projections.briefs.gates import Rejected
+from deedbook.projections.briefs.prompt import (
+    LEVEL_TOKENS,
+    Prompt,
+    TransferLevel,
+    context_share_max,
+    cut_to_tokens,
+)
+from deedbook.projections.briefs.prompt import to_context_prompt as brief_prompt
+from deedbook.projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
+from deedbook.projections.briefs.text import one_line
+from deedbook.projections.briefs.tokens import count_tokens, tokenizer
+from deedbook.projections.snapshots.vectors import AssessedVectors
 
 SNAPSHOT_TOKENS_MAX: Final = 900
 CONTEXT_TOKENS_MAX: Final = 500
@@ -137,15 +143,26 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
     sizes: dict[str, Any] = {"compressed": 0, "full": 0} | snapshot.reasoning_size
     return Brief(
         reasoning_ref=snapshot.reasoning_ref or _NO_REF,
-        level="minimal" if snapshot.level is None else snapshot.level.value, budget=SNAPSHOT_TOKENS_MAX,
-        context=snapshot.context_summary, conclusion=snapshot.conclusion, reasoning_brief=snapshot.reasoning_brief,
-        facts=[], remarks=[Remark("assumption_stated", None, text) for text in snapshot.top_assumptions],
-        tags=[Tag(tag, "finding", None) for tag in snapshot.reasoning_tags], top_assumptions=snapshot.top_assumptions,
-        top_evidence_refs=snapshot.top_evidence_refs, summaries=BlockSummaries("", "", "", 0, 0), sizes=Sizes(**sizes),
-        fidelity=Fidelity(fidelity, band_of(fidelity), None, None, None, 1.0, [], {}), dropped_steps=[],
-        layout=Layout(tags=True, top_evidence=True), compressor_name="none", compressor_version="1",
-        tokenizer=tokenizer().name, exact=tokenizer().exact,
-    )  # fmt: skip
+        level="minimal" if snapshot.level is None else snapshot.level.value,
+        budget=SNAPSHOT_TOKENS_MAX,
+        context=snapshot.context_summary,
+        conclusion=snapshot.conclusion,
+        reasoning_brief=snapshot.reasoning_brief,
+        facts=[],
+        remarks=[Remark("assumption_stated", None, text) for text in snapshot.top_assumptions],
+        tags=[Tag(tag, "finding", None) for tag in snapshot.reasoning_tags],
+        top_assumptions=snapshot.top_assumptions,
+        top_evidence_refs=snapshot.top_evidence_refs,
+        summaries=BlockSummaries("", "", "", 0, 0),
+        sizes=Sizes(**sizes),
+        fidelity=Fidelity(fidelity, band_of(fidelity), None, None, None, 1.0, [], {}),
+        dropped_steps=[],
+        layout=Layout(tags=True, top_evidence=True),
+        compressor_name="none",
+        compressor_version="1",
+        tokenizer=tokenizer().name,
+        exact=tokenizer().exact,
+    )
 
 
 def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ledger.errors import Refused
-from ledger.events.session import Vectors
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import Vectors
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
 

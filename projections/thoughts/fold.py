@@ -10,12 +10,22 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.events import tot as kinds
-from ledger.events.body import Event
-from ledger.lifecycle.tot import TotState, transition, tree_digest
-from projections.projection import Logged, Projection, Row, Rows, Table, json_text, kinds_of, names_of, row_of
-from projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.tot import TotState, transition, tree_digest
+from deedbook.projections.thoughts.tree import Costs, costs_after, root_of, search_state, stats_of, with_children
+from deedbook.projections.views.projection import (
+    Logged,
+    Projection,
+    Row,
+    Rows,
+    Table,
+    json_text,
+    kinds_of,
+    names_of,
+    row_of,
+)
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TaskRow(Row, frozen=True):
@@ -85,9 +95,12 @@ class MessageRow(Row, frozen=True):
 
 
 TASKS: Final = Table(
-    "tot_tasks", TaskRow, primary_key=("id",), owner="id",
+    "tot_tasks",
+    TaskRow,
+    primary_key=("id",),
+    owner="id",
     indexes=(("started_index",), ("status", "started_index"), ("task_type", "started_index")),
-)  # fmt: skip
+)
 NODES: Final = Table(
     "tot_nodes", NodeRow, primary_key=("task_id", "position"), owner="task_id", indexes=(("task_id", "id"),)
 )
@@ -197,12 +210,23 @@ def rows(state: TaskRecord) -> Rows:
     stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
     waiting = [{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]
     row = row_of(
-        TaskRow, state, state.started, status=status_of(state), thinker=state.thinker,
-        roles=json_text(state.started.roles), options=json_text(state.started.options), waiting=json_text(waiting),
-        search_config=_whole(state.config), search_state=_whole(search_state(state.nodes, state.config)),
-        stats=_whole(stats), claimed_stats=_whole(state.claimed), solution=_whole(state.solution),
-        failure=_whole(state.error), root_id=root_of(state.nodes), tree_digest=tree_digest(state.life.nodes),
-    )  # fmt: skip
+        TaskRow,
+        state,
+        state.started,
+        status=status_of(state),
+        thinker=state.thinker,
+        roles=json_text(state.started.roles),
+        options=json_text(state.started.options),
+        waiting=json_text(waiting),
+        search_config=_whole(state.config),
+        search_state=_whole(search_state(state.nodes, state.config)),
+        stats=_whole(stats),
+        claimed_stats=_whole(state.claimed),
+        solution=_whole(state.solution),
+        failure=_whole(state.error),
+        root_id=root_of(state.nodes),
+        tree_digest=tree_digest(state.life.nodes),
+    )
     nodes = enumerate(with_children(state.nodes).values())
     return (row, *(_node(state, position, node) for position, node in nodes))
 
@@ -221,10 +245,16 @@ def status_of(state: TaskRecord) -> str:
 def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
     judged = {name: getattr(node.evaluation, name, None) for name in ("score", "confidence", "reasoning")}
     return row_of(
-        NodeRow, node, state.origins[node.id], task_id=state.id, position=position, **judged,
-        children_ids=json_text(node.children_ids), metadata=json_text(node.metadata),
+        NodeRow,
+        node,
+        state.origins[node.id],
+        task_id=state.id,
+        position=position,
+        **judged,
+        children_ids=json_text(node.children_ids),
+        metadata=json_text(node.metadata),
         dimension_scores=json_text({} if node.evaluation is None else node.evaluation.dimension_scores),
-    )  # fmt: skip
+    )
 
 
 def added(state: TaskRecord | None, logged: Logged) -> Rows:
@@ -238,12 +268,19 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
-        event_index=event.index, task_id=event.name, event_id=event.id, request_id=request_id, sender=sender,
+        event_index=event.index,
+        task_id=event.name,
+        event_id=event.id,
+        request_id=request_id,
+        sender=sender,
         receiver=getattr(data, "to", None),
-        type=event.kind.partition(".")[2], signer=event.author, key=event.key,
-        error=_whole(getattr(data, "error", None)), usage=_whole(getattr(data, "usage", None)),
+        type=event.kind.partition(".")[2],
+        signer=event.author,
+        key=event.key,
+        error=_whole(getattr(data, "error", None)),
+        usage=_whole(getattr(data, "usage", None)),
         accepted_ms=event.accepted_ms,
-    )  # fmt: skip
+    )
     return (row,)
 
 
@@ -263,7 +300,13 @@ def _plain(value: Any) -> Any:
 
 
 VIEW: Final = Projection(
-    name="thoughts", version=VIEW_VERSIONS["thoughts"], state=TaskRecord, tables=(TASKS, NODES, MESSAGES),
+    name="thoughts",
+    version=VIEW_VERSIONS["thoughts"],
+    state=TaskRecord,
+    tables=(TASKS, NODES, MESSAGES),
     handles=kinds_of("tot"),
-    keys=names_of("tot"), fold=fold, rows=rows, added=added,
-)  # fmt: skip
+    keys=names_of("tot"),
+    fold=fold,
+    rows=rows,
+    added=added,
+)

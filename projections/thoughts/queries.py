@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from projections.query import Answer, ById, Listing, Moment, Page, Where, list_of, row_of_id, with_json
+from deedbook.projections.answers.query import (
+    Answer,
+    ById,
+    Listing,
+    Moment,
+    Page,
+    Where,
+    list_of,
+    row_of_id,
+    with_json,
+)
 
 LISTING: Final = Listing("SELECT * FROM tot_tasks", "tot_tasks", "started_index")
 _JSON: Final = (
-    "roles", "options", "search_config", "search_state", "stats", "claimed_stats", "solution", "failure", "waiting",
-)  # fmt: skip
+    "roles",
+    "options",
+    "search_config",
+    "search_state",
+    "stats",
+    "claimed_stats",
+    "solution",
+    "failure",
+    "waiting",
+)
 
 
 class TaskList(Page, frozen=True):
@@ -69,10 +87,16 @@ def prove_task(moment: Moment, asked: ById) -> Answer:
         if id_ not in answered
     ]
     return {
-        "id": task["id"], "status": task["status"], "roles": task["roles"], "answers": answers,
-        "unanswered": unanswered, "answered_itself": itself, "never_ran": never_ran, "missing": missing,
+        "id": task["id"],
+        "status": task["status"],
+        "roles": task["roles"],
+        "answers": answers,
+        "unanswered": unanswered,
+        "answered_itself": itself,
+        "never_ran": never_ran,
+        "missing": missing,
         "passed": not itself and not missing,
-    }  # fmt: skip
+    }
 
 
 def _task_of(moment: Moment, asked: str) -> dict[str, Any]:
@@ -94,7 +118,11 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     kept = ("type", "signer", "key", "accepted_ms", "error", "usage")
     return with_json({name: row[name] for name in kept}, "error", "usage") | {
-        "role": row["sender"], "answer_id": row["event_id"], "answer_index": row["event_index"],
-        "request_id": request["event_id"], "request_index": request["event_index"],
-        "asked_by": request["signer"], "asked_key": request["key"],
-    }  # fmt: skip
+        "role": row["sender"],
+        "answer_id": row["event_id"],
+        "answer_index": row["event_index"],
+        "request_id": request["event_id"],
+        "request_index": request["event_index"],
+        "asked_by": request["signer"],
+        "asked_key": request["key"],
+    }

@@ -14,8 +14,16 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import astuple
 
-from ledger.events.body import Event
-from ledger.events.tot import Reply, SearchConfig, SearchState, SearchStats, ThoughtNode, TotModelAnswered, Usage
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.tot import (
+    Reply,
+    SearchConfig,
+    SearchState,
+    SearchStats,
+    ThoughtNode,
+    TotModelAnswered,
+    Usage,
+)
 
 
 class Costs(msgspec.Struct, frozen=True, array_like=True):
@@ -100,11 +108,16 @@ def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, costs: Costs,
     usage = costs.total
     scores = [node.evaluation.score for node in nodes.values() if node.evaluation is not None]
     return SearchStats(
-        total_nodes=len(nodes), total_backtracks=backtracks, rounds=rounds, best_score=max(scores, default=None),
-        llm_calls=usage.requests, tokens_in=usage.tokens_in, tokens_out=usage.tokens_out,
+        total_nodes=len(nodes),
+        total_backtracks=backtracks,
+        rounds=rounds,
+        best_score=max(scores, default=None),
+        llm_calls=usage.requests,
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
         nodes_pruned=sum(node.status == "pruned" for node in nodes.values()),
         max_depth_reached=max((node.depth for node in nodes.values()), default=0),
-    )  # fmt: skip
+    )
 
 
 def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:

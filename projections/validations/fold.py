@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from projections.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
-from projections.views import VIEW_VERSIONS
+from deedbook.projections.views.projection import Logged, Row, Rows, Table, event_rows, json_text, row_of
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ValidationRow(Row, frozen=True):
@@ -35,10 +35,18 @@ def added(logged: Logged) -> Rows:
     """Return the report's row."""
     event, data = logged.event, logged.event.data
     row = row_of(
-        ValidationRow, event, data, event_index=event.index, event_id=event.id, reasoning_id=event.name,
-        issues=data.counts.issues, tree=data.tree.sort, commit_id=data.tree.commit, validator=data.validator_name,
+        ValidationRow,
+        event,
+        data,
+        event_index=event.index,
+        event_id=event.id,
+        reasoning_id=event.name,
+        issues=data.counts.issues,
+        tree=data.tree.sort,
+        commit_id=data.tree.commit,
+        validator=data.validator_name,
         data=json_text(data),
-    )  # fmt: skip
+    )
     return (row,)
 
 

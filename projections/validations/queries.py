@@ -16,10 +16,20 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
-from projections.agents.suspects import suspect_by
-from projections.query import Answer, Arguments, ByRef, Limit, Listing, Moment, Where, age_of, list_of
-from projections.reasoning.queries import find_version
+from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
+from deedbook.projections.agents.suspects import suspect_by
+from deedbook.projections.answers.query import (
+    Answer,
+    Arguments,
+    ByRef,
+    Limit,
+    Listing,
+    Moment,
+    Where,
+    age_of,
+    list_of,
+)
+from deedbook.projections.reasoning.queries import find_version
 
 LISTING: Final = Listing("SELECT * FROM validations", "validations", "event_index")
 
@@ -135,12 +145,21 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     if counts.issues > problems_named_max:
         problems.append(f"and {counts.issues - problems_named_max} more")
     return Voice(
-        outcome=outcome, by=row["author"], at_ms=row["accepted_ms"],
-        age_s=max(0, now_ms - row["accepted_ms"]) // 1000, event_index=row["event_index"], event_id=row["event_id"],
-        references=counts.evidence, stand=counts.evidence_ok, assumptions_open=missing, tree=row["tree"],
-        commit=row["commit_id"], problems=problems, counted=stand,
+        outcome=outcome,
+        by=row["author"],
+        at_ms=row["accepted_ms"],
+        age_s=max(0, now_ms - row["accepted_ms"]) // 1000,
+        event_index=row["event_index"],
+        event_id=row["event_id"],
+        references=counts.evidence,
+        stand=counts.evidence_ok,
+        assumptions_open=missing,
+        tree=row["tree"],
+        commit=row["commit_id"],
+        problems=problems,
+        counted=stand,
         text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
-    )  # fmt: skip
+    )
 
 
 def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:

@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from ledger.admission.committer import Committer
+from deedbook.ledger.admission.committer import Committer
 from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios, scaled
 from tests.bench.rivals import CORES, aggregate_of, open_rival, signed_of, verify_all
 from tests.bench.workload import BATCH, MIX, batches, open_ledger, session_bodies, singles
@@ -15,7 +15,7 @@ from tests.bench.workload import BATCH, MIX, batches, open_ledger, session_bodie
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
     from tests.building import Ledger
 
 BATCHES_A_ROUND: Final = 16

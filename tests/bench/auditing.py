@@ -12,11 +12,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from consumers.auditor import verify_log
-from ledger.config import Config, Settings
-from ledger.local import LocalClient
-from ledger.merkle import Frontier, leaf_hash
-from projections import Reader
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.home.config import Config, Settings
+from deedbook.projections.answers.reader import Reader
 from tests.bench.appending import rate_of_sodium
 from tests.bench.pairs import Bench, Budget, Row, rate, ratios, scaled
 from tests.bench.rivals import CORES, signed_of

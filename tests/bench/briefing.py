@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.compress import compress
 from tests.bench.pairs import Bench, Budget, Row, ratios, seconds
 from tests.graphs import chain
 

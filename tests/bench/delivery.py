@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 from nats.aio.client import Client as NatsClient
 
-from ledger.author import Draft, draft_and_sign
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server import find_server
-from ledger.client import follow
-from ledger.config import Settings
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.home import Home
-from ledger.identity import open_key
+from deedbook.ledger.client.author import Draft, draft_and_sign
+from deedbook.ledger.client.client import follow
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.service.server import find_server
 from tests.bench.pairs import Bench, Budget, Row, percentile, ratios, scaled
 from tests.bench.workload import text_of
 from tests.building import ids_of

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ledger.author import Draft, draft_and_sign
-from ledger.bus.remote import RemoteClient
-from ledger.bus.subjects import submit_subject
-from ledger.config import Settings
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.home import Home
-from ledger.identity import open_key
+from deedbook.ledger.bus.subjects import submit_subject
+from deedbook.ledger.client.author import Draft, draft_and_sign
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
 from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Budget, Row, percentile, ratios, scaled
 from tests.bench.workload import text_of

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ledger.author import Draft
-from ledger.envelope import decode_entry
-from ledger.events.handoff import (
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffClaimed,
     HandoffCompleted,
@@ -16,10 +15,12 @@ from ledger.events.handoff import (
     HandoffCriterionChecked,
     HandoffTaskChecked,
 )
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.handoff import compute_version
-from projections import Runner, SqliteStore
-from projections.views import KEPT_VIEWS
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views.registry import KEPT_VIEWS
+from deedbook.projections.views.runner import Runner
 from tests.bench.handwritten import HandWritten
 from tests.bench.pairs import Bench, Budget, Row, rate, ratios, scaled
 from tests.bench.rivals import Stream, open_rival
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from eventsourcing.application import Application
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
     from tests.building import Ledger
 
 EVENTS: Final = scaled(20_000, 1_024)

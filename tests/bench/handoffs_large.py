@@ -15,24 +15,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ledger.admission.check import check
-from ledger.author import Draft
-from ledger.events.handoff import (
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffClaimed,
     HandoffCompleted,
     HandoffCreated,
     HandoffCriterionChecked,
 )
-from ledger.lifecycle.handoff import compute_version
-from projections import Reader
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.projections.answers.reader import Reader
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH, open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
     from tests.building import Ledger
 
 LAYERS: Final = scaled(100, 10)

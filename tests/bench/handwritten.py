@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec.structs import astuple, fields, replace
 
-from ledger.codec import encode_sorted
-from projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS, EventRow, StreamRow
-from projections.handoffs.fold import (
+from deedbook.ledger.format.codec import encode_sorted
+from deedbook.projections.catalog.fold import EVENT_REFS, EVENTS, STREAMS, EventRow, StreamRow
+from deedbook.projections.handoffs.fold import (
     CRITERIA,
     DEPENDENCIES,
     HANDOFFS,
@@ -31,7 +31,7 @@ from projections.handoffs.fold import (
     LogRow,
     TaskRow,
 )
-from projections.sessions.fold import (
+from deedbook.projections.sessions.fold import (
     ASSESSMENTS,
     DEAD_ENDS,
     FINDINGS,
@@ -41,14 +41,14 @@ from projections.sessions.fold import (
     FindingRow,
     SessionRow,
 )
-from projections.sqlite import create_table
+from deedbook.projections.stores.sqlite import create_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eventsourcing.application import Application
 
-    from projections.projection import Row
+    from deedbook.projections.views.projection import Row
 
 PAGE: Final = 10_000
 TURNS: Final = ("approved_index", "approval_index", "claimed_index", "completed_index")

@@ -13,14 +13,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from consumers.sdk.ledger import Ledger
-from ledger.author import Author, Draft
-from ledger.client import open_client
-from ledger.config import Settings
-from ledger.events.authority import AgentRegistered
-from ledger.events.handoff import HandoffCreated
-from ledger.home import Home
-from ledger.identity import open_key
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.handoff import HandoffCreated
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
 from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import BATCH
@@ -37,12 +37,12 @@ BASELINE: Final = "the same two runs from the view's row"
 # The first build's way: every question is answered from the views.
 FROM_ROWS: Final = """
 import sys
-from projections import views
+from deedbook.projections.views import registry as views
 views.CHECKED = frozenset()
-from consumers.doors.cli.program import main
+from deedbook.consumers.interfaces.cli.program import main
 main(sys.argv[1:])
 """
-CHECKED: Final = "import sys\nfrom consumers.doors.cli.program import main\nmain(sys.argv[1:])"
+CHECKED: Final = "import sys\nfrom deedbook.consumers.interfaces.cli.program import main\nmain(sys.argv[1:])"
 
 
 def rows(bench: Bench) -> Iterator[Row]:

@@ -29,18 +29,18 @@ import nats.errors
 import nats.js.errors
 from nats.js.api import ConsumerConfig, DeliverPolicy, StreamConfig
 
-from consumers.doors.node.replica import Replica
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions
-from ledger import limits
-from ledger.admission.check import Checked, check
-from ledger.bus.connection import NodeClient
-from ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
-from ledger.bus.remote import RemoteClient
-from ledger.bus.stream import Incarnation, open_stream
-from ledger.bus.subjects import event_pattern
-from ledger.config import Settings
-from ledger.log.log import Log
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger import limits
+from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
+from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.subjects import event_pattern
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.log.log import Log
 from tests.bench.delivery import (
     AUTHOR,
     DEEDBOOK,
@@ -50,7 +50,7 @@ from tests.bench.delivery import (
     served,
     time_deliveries,
     wait_max_s,
-)  # fmt: skip
+)
 from tests.bench.pairs import Bench, Budget, Row, percentile, rate, ratios, scaled
 from tests.bench.servers import connected, servers
 from tests.bench.workload import MAP_SIZE, batches, open_ledger, text_of
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client as NatsClient
     from nats.aio.msg import Msg
 
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
     from tests.building import Ledger
 
 BATCHES: Final = scaled(16, 1)
@@ -163,7 +163,10 @@ class _Side:
     async def _plainly(self, messages: list[OutboundMessage]) -> None:
         under_way = [
             await self._plain.publish_async(
-                PLAIN + one.subject.removeprefix("deedbook"), one.payload, headers=dict(one.headers), wait_stall=wait_max_s
+                PLAIN + one.subject.removeprefix("deedbook"),
+                one.payload,
+                headers=dict(one.headers),
+                wait_stall=wait_max_s,
             )
             for one in messages
         ]

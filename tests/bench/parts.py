@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 from nats.js.api import StorageType
 
-from ledger.admission.check import Checked, check
-from ledger.admission.decide import decide
-from ledger.admission.gate import Transaction
-from ledger.admission.state import Layer
-from ledger.envelope import batch_pae, event_id, pae
-from ledger.events.body import decode_body
-from ledger.identity import verify
-from ledger.merkle import Frontier, leaf_hash
-from ledger.secrets import scan_bodies
-from projections import VIEWS, Runner, SqliteStore
+from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.decide import decide
+from deedbook.ledger.admission.gate import Transaction
+from deedbook.ledger.admission.state import Layer
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.envelope import batch_pae, event_id, pae
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.secrets.scanner import scan_bodies
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views.registry import VIEWS
+from deedbook.projections.views.runner import Runner
 from tests.bench.pairs import Bench, Row, scaled
 from tests.bench.rivals import signed_of, verify_all
 from tests.bench.servers import connected, servers
@@ -32,7 +34,7 @@ from tests.bench.workload import BATCH, batches, open_ledger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
     from tests.building import Ledger
 
 BATCHES: Final = scaled(16, 2)

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from projections import Reader
+from deedbook.projections.answers.reader import Reader
 from tests.bench.folding import grow
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import open_ledger
@@ -19,11 +19,17 @@ REPEATS: Final = 20
 APART: Final = 1_500  # so many entries lie between two moments that are asked for first
 Question: TypeAlias = tuple[str, dict[str, Any]]
 QUESTIONS: Final[tuple[Question, ...]] = (
-    ("handoffs.board", {}), ("handoffs.list", {}), ("handoffs.show", {"id": "work-0-3"}),
-    ("handoffs.next", {"agent": "bob"}), ("sessions.list", {}), ("sessions.show", {"id": "day-0-3"}),
-    ("catalog.find", {"newest": True}), ("catalog.find", {"stream": "session/day-0-3"}), ("catalog.why", {"ref": "90"}),
+    ("handoffs.board", {}),
+    ("handoffs.list", {}),
+    ("handoffs.show", {"id": "work-0-3"}),
+    ("handoffs.next", {"agent": "bob"}),
+    ("sessions.list", {}),
+    ("sessions.show", {"id": "day-0-3"}),
+    ("catalog.find", {"newest": True}),
+    ("catalog.find", {"stream": "session/day-0-3"}),
+    ("catalog.why", {"ref": "90"}),
     ("agents.list", {}),
-)  # fmt: skip
+)
 BASELINE: Final = "the same questions now"
 
 

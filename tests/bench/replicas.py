@@ -13,11 +13,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.doors.node.replica import Replica
-from ledger.bus.connection import NodeClient
-from ledger.bus.publisher import Outbox, StreamPublisher
-from ledger.bus.stream import Incarnation, open_stream
-from ledger.log.log import Log
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
+from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.log.log import Log
 from tests.bench.pairs import scaled
 from tests.bench.servers import connected, servers
 from tests.bench.workload import MAP_SIZE, open_ledger, singles

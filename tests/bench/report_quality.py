@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from projections.reader import Reader
+from deedbook.projections.answers.reader import Reader
 from tests.bench.pairs import Bench, Budget, Row, scaled
 from tests.building import Ledger
 from tests.report_figures import Recorder, answered

@@ -16,11 +16,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from consumers.sessions.generator import ReportInputs
-from consumers.sessions.report import publish_report
-from ledger.author import Author
-from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, UnknownLogged, Vectors
-from projections import Reader
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events.session import (
+    AssessmentRecorded,
+    FindingLogged,
+    SessionStarted,
+    UnknownLogged,
+    Vectors,
+)
+from deedbook.projections.answers.reader import Reader
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import AUTHOR, open_ledger
 
@@ -74,7 +80,10 @@ def rows(bench: Bench) -> Iterator[Row]:
         fill(ledger)
     program = Path(sys.executable).with_name("deed")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"DEEDBOOK_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    environment |= {
+        "DEEDBOOK_HOME": str(bench.folder / "ledger"),
+        "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode"),
+    }
 
     def run(command: Sequence[str], _number: int) -> float:
         return seconds(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))

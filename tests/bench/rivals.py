@@ -17,13 +17,13 @@ from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 from nacl import bindings
 
-from ledger.envelope import batch_pae, pae
+from deedbook.ledger.format.envelope import batch_pae, pae
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 CORES = len(os.sched_getaffinity(0))
 

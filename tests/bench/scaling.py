@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ledger.author import Draft, draft_and_sign
-from ledger.bus.connection import AsyncConnection
-from ledger.bus.subjects import submit_subject
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.home import Home
-from ledger.identity import open_key
+from deedbook.ledger.bus.connection import AsyncConnection
+from deedbook.ledger.bus.subjects import submit_subject
+from deedbook.ledger.client.author import Draft, draft_and_sign
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.home.home import Home
 from tests.bench import replicas
 from tests.bench.delivery import DEEDBOOK, served
 from tests.bench.pairs import Bench, Row, percentile, scaled
@@ -89,10 +89,15 @@ async def _measured(bench: Bench, home: Path, url: str) -> tuple[list[Row], scal
     finally:
         await sender.close()
     found = [
-        Row(f"scaling: {name}, p{share * 100:.0f}, simulated", given, "the same arrivals, really sent", None,
-            f"measured {statistics.median(seen[name, share]):.1f} ms")
+        Row(
+            f"scaling: {name}, p{share * 100:.0f}, simulated",
+            given,
+            "the same arrivals, really sent",
+            None,
+            f"measured {statistics.median(seen[name, share]):.1f} ms",
+        )
         for (name, share), given in ratios.items()
-    ]  # fmt: skip
+    ]
     return found, min(every, key=lambda one: one.checked_s), sender.count
 
 
@@ -105,8 +110,9 @@ async def _costs(sender: Sender) -> scaling.Costs:
         checked_s=1 / most,
         alone_s=[alone[number * (len(alone) - 1) // (QUANTILES - 1)] for number in range(QUANTILES)],
         request_bytes=sender.request_bytes / sender.count,
-        answer_bytes=sender.answer_bytes / sender.count, **nothing,
-    )  # fmt: skip
+        answer_bytes=sender.answer_bytes / sender.count,
+        **nothing,
+    )
 
 
 class Sender:
@@ -186,8 +192,9 @@ def sizes(home: Path) -> dict[str, float]:
     stream = sum(file.stat().st_size for file in (home / "bus" / "jetstream").rglob("*.blk"))
     files = {"log_bytes": home / "log" / "data.mdb", "views_bytes": home / "views.db"}
     return {name: float(file.stat().st_size) for name, file in files.items()} | {
-        "stream_bytes": float(stream), "views_rows": float(count),
-    }  # fmt: skip
+        "stream_bytes": float(stream),
+        "views_rows": float(count),
+    }
 
 
 def memory_bytes(home: Path) -> float:

@@ -13,7 +13,7 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client as NatsClient
 
-from ledger.bus.server import find_server
+from deedbook.ledger.service.server import find_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from projections import Reader
+from deedbook.projections.answers.reader import Reader
 from tests.bench.folding import grow
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.pasts import QUESTIONS as OF_LISTS
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 EVENTS: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_LARGE", "100000")), 2_048)
 REPEATS: Final = scaled(20, 2)
 QUESTIONS: Final[tuple[Question, ...]] = (
-    *OF_LISTS, ("handoffs.why", {"id": "work-0-3"}), ("handoffs.graph", {}), ("reports.list", {}),
-    ("knowledge.graph", {"sel": "session/day-0-3"}), ("search.find", {"text": "login token"}),
-    ("search.find", {"text": "step 3"}), ("search.related", {"task": "Why do tokens expire?"}),
-)  # fmt: skip
+    *OF_LISTS,
+    ("handoffs.why", {"id": "work-0-3"}),
+    ("handoffs.graph", {}),
+    ("reports.list", {}),
+    ("knowledge.graph", {"sel": "session/day-0-3"}),
+    ("search.find", {"text": "login token"}),
+    ("search.find", {"text": "step 3"}),
+    ("search.related", {"task": "Why do tokens expire?"}),
+)
 BASELINE: Final = "the same in SQLite's file"
 
 

@@ -32,7 +32,10 @@ def rows(bench: Bench) -> Iterator[Row]:
         for number in range(HANDOFFS):
             ledger.hand_over(f"2026-02-12-step-{number}", tasks=["read", "write"], criteria=["tests pass"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"DEEDBOOK_HOME": str(bench.folder / "ledger"), "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}
+    environment |= {
+        "DEEDBOOK_HOME": str(bench.folder / "ledger"),
+        "PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode"),
+    }
     program = Path(sys.executable).with_name("deed")
     note = f"{HANDOFFS} handoffs, views up to date, byte code cached"
 

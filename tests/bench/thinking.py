@@ -14,12 +14,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.thoughts.run import run_task
-from consumers.thoughts.settings import TaskOptions
-from consumers.thoughts.task import AGENTS
-from consumers.thoughts.thinkers.game24 import Game24
-from ledger.client import follow, open_client
-from ledger.config import Actions, Settings
+from deedbook.consumers.thoughts.run import run_task
+from deedbook.consumers.thoughts.settings import TaskOptions
+from deedbook.consumers.thoughts.task import AGENTS
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.ledger.client.client import follow
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.home.config import Actions, Settings
 from tests.bench.delivery import served
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.consumers.thoughts.tot_driver import solve

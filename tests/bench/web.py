@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import Response
 
-from consumers.doors.web.api import answers_kept_max
-from consumers.doors.web.app import publishing
-from consumers.doors.web.questions import address, path_of
-from consumers.doors.web.server import bind, serving
-from consumers.doors.web.tokens import Tokens
-from consumers.sdk.ledger import Ledger
-from consumers.sdk.text import json_text
-from ledger.config import Settings
-from ledger.local import LocalClient
+from deedbook.consumers.interfaces.web.api import answers_kept_max
+from deedbook.consumers.interfaces.web.app import publishing
+from deedbook.consumers.interfaces.web.questions import address, path_of
+from deedbook.consumers.interfaces.web.server import bind, serving
+from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sdk.text import json_text
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.home.config import Settings
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds
 from tests.bench.workload import hand_over_steps, open_ledger
 

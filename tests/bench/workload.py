@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ledger.admission.check import check
-from ledger.author import sign
-from ledger.codec import encode_sorted
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.client.author import sign
+from deedbook.ledger.format.codec import encode_sorted
 from tests.building import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.envelope import Submission
-    from ledger.events.handoff import HandoffCreated
+    from deedbook.ledger.events.handoff import HandoffCreated
+    from deedbook.ledger.format.envelope import Submission
 
 BATCH: Final = 256
 MIX: Final = "texts of 120/400/1,200/4,000 characters as 11:6:2:1"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "container"
@@ -60,9 +60,11 @@ def test_the_image_runs_as_a_user_of_its_own_from_a_second_stage() -> None:
 def test_what_is_copied_into_the_image_is_let_through_and_there() -> None:
     let_through = {line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().split() if line[0] == "!"}
     copied = {
-        source for word, rest in instructions() if word == "COPY" and not rest.startswith("--")
+        source
+        for word, rest in instructions()
+        if word == "COPY" and not rest.startswith("--")
         for source in rest.split()[:-1]
-    }  # fmt: skip
+    }
     assert copied == let_through
     assert all((ROOT / one).exists() for one in copied)
 

@@ -18,16 +18,16 @@ import pytest
 from served import connect, failure_of, public_key
 from serving import CAROL, make_home
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
-from ledger.bus import connection
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server import EmbeddedServer, find_server
-from ledger.bus.server_config import BusUsers, Member
-from ledger.bus.stream import Incarnation, log_stream_config
-from ledger.config import Settings
-from ledger.errors import Refused
-from ledger.lifecycle.authority import NODE
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+from deedbook.ledger.bus import connection
+from deedbook.ledger.bus.stream import Incarnation, log_stream_config
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.lifecycle.authority import NODE
+from deedbook.ledger.service.server import EmbeddedServer, find_server
+from deedbook.ledger.service.server_config import BusUsers, Member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,17 +14,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import CAROL, as_carol, begin, make_home, published
 from starlette.testclient import TestClient
 
-from consumers.doors.node.node import Node
-from consumers.doors.web.app import Web
-from consumers.doors.web.tokens import Tokens
-from ledger.author import Draft
-from ledger.errors import DeedbookError
-from ledger.events.session import SessionStarted
-from ledger.tally import METERS
+from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.interfaces.web.app import Web
+from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.system.metrics import METERS
 
 if TYPE_CHECKING:
-    from ledger.author import Author
-    from ledger.bus.remote import RemoteClient
+    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.client.remote import RemoteClient
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 OF_PROMETHEUS: Final = {"up"}

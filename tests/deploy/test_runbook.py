@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from serving import ServeProcess
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
-from ledger.config import Settings
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+from deedbook.ledger.home.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

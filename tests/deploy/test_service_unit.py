@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
-from ledger.home import Home, create_ledger
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+from deedbook.ledger.client.creation import create_ledger
+from deedbook.ledger.home.home import Home
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "deedbook.service"
 
@@ -65,7 +66,7 @@ def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> Non
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     deployed = {"/var/lib/deedbook/ledger": str(home), "4222": str(port)}
-    command = [sys.executable, "-m", "consumers.doors.cli", *(deployed.get(one, one) for one in arguments)]
+    command = [sys.executable, "-m", "deedbook", *(deployed.get(one, one) for one in arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         serving = json.loads(server.stdout.readline())

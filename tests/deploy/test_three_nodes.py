@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.bus.remote import RemoteClient
-from ledger.config import Settings
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.home.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def deed(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a verb in a node's folder; return its exit code and its document."""
-    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(scene.home[name]), "--json", *arguments]
+    command = [sys.executable, "-m", "deedbook", "--home", str(scene.home[name]), "--json", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.returncode, json.loads(ended.stdout or ended.stderr)
 
@@ -114,7 +114,7 @@ def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene:
 
 
 def test_follow_is_refused_for_a_node_that_stands_alone(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(tmp_path / "alone"), "--json"]
+    command = [sys.executable, "-m", "deedbook", "--home", str(tmp_path / "alone"), "--json"]
     subprocess.run([*command, "init"], check=True, capture_output=True)
     ended = subprocess.run([*command, "serve", "--follow"], capture_output=True, text=True, check=False)
     assert (ended.returncode, json.loads(ended.stdout or ended.stderr)["error"]["code"]) == (2, "USAGE")

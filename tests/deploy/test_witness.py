@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from witnessing import PROGRAM, WitnessProcess, make, proof, root, run
 
-from ledger.checkpoint import (
+from deedbook.ledger.format.merkle import leaf_hash, verify_consistency
+from deedbook.ledger.proof.checkpoint import (
     COSIGNATURE_KEY,
     Checkpoint,
     CheckpointKey,
@@ -29,8 +30,7 @@ from ledger.checkpoint import (
     sign_checkpoint,
     vkey_of,
 )
-from ledger.merkle import leaf_hash, verify_consistency
-from ledger.policy import Witness
+from deedbook.ledger.proof.policy import Witness
 
 sys.path.insert(0, str(PROGRAM.parent))
 import witness as program
@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 
 LEAVES: Final = [leaf_hash(b"%d" % number) for number in range(40)]
 FORK: Final = [*LEAVES[:3], *(leaf_hash(b"otherwise %d" % number) for number in range(37))]
-KEYS: Final = {name: CheckpointKey(f"log.example/{name}", bytes([number]) * 32) for number, name in enumerate(
-    ("grows", "forks", "rolls", "races", "kills", "rate", "mixed", "limits", "shown", "empty"), 1)}  # fmt: skip
+KEYS: Final = {
+    name: CheckpointKey(f"log.example/{name}", bytes([number]) * 32)
+    for number, name in enumerate(
+        ("grows", "forks", "rolls", "races", "kills", "rate", "mixed", "limits", "shown", "empty"), 1
+    )
+}
 
 
 def note_of(key: CheckpointKey, leaves: list[bytes]) -> str:
@@ -122,10 +126,22 @@ def test_unknown_logs_and_signatures_that_do_not_fit_are_refused(witness: Witnes
     assert witness.ask(body(0, [], note + note.splitlines()[-1][:-6] + "AAAAA=\n"))[0] in {400, 403}
 
 
-@pytest.mark.parametrize("asked", [
-    b"", b"\n", b"old\n\n", b"old -1\n\n", b"old 01\n\n", b"old 1", b"old 0\n\nx\n", b"\xff\xfe", b"old 0\nx\n\n",
-    b"old 99999999999999999999\n\n", b"new 0\n\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"",
+        b"\n",
+        b"old\n\n",
+        b"old -1\n\n",
+        b"old 01\n\n",
+        b"old 1",
+        b"old 0\n\nx\n",
+        b"\xff\xfe",
+        b"old 0\nx\n\n",
+        b"old 99999999999999999999\n\n",
+        b"new 0\n\n",
+    ],
+)
 def test_what_is_no_request_is_refused(witness: WitnessProcess, asked: bytes) -> None:
     note = note_of(KEYS["limits"], LEAVES[:2]).encode()
     assert witness.ask(asked)[0] == 400
@@ -135,9 +151,16 @@ def test_what_is_no_request_is_refused(witness: WitnessProcess, asked: bytes) ->
 
 
 @settings(max_examples=200)
-@given(st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(
-    ["old ", "0", "1", "\n", "\n\n", "— ", "log ", "A" * 43 + "=", "AAAAAAAA", " ", "\u2028", "x"])).map(
-    lambda words: "".join(words).encode())))  # fmt: skip
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.lists(
+            st.sampled_from(
+                ["old ", "0", "1", "\n", "\n\n", "— ", "log ", "A" * 43 + "=", "AAAAAAAA", " ", "\u2028", "x"]
+            )
+        ).map(lambda words: "".join(words).encode()),
+    )
+)
 def test_any_bytes_are_a_request_or_a_bad_one(given: bytes) -> None:
     try:
         old_size, proof_, checkpoint = program.parse_request(given)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ledger.bundle.standalone.proofs import is_signed
-from ledger.identity import verify
+from deedbook.ledger.bundle.standalone.proofs import is_signed
+from deedbook.ledger.format.identity import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

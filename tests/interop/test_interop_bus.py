@@ -15,18 +15,18 @@ from building import Ledger
 from served import bus_seed, public_key, write_bus_key
 from serving import ServeProcess
 
-from ledger.author import Draft
-from ledger.bundle import export_bundle
-from ledger.events.authority import AgentRegistered
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import NODE, ROOT
-from ledger.local import LocalClient
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.config import Settings
+    from deedbook.ledger.home.config import Settings
 
     Ask = Callable[..., Any]
 

@@ -11,12 +11,12 @@ from building import Ledger
 from served import bus_seed, public_key, write_bus_key
 from serving import ServeProcess
 
-from consumers.thoughts.run import role_keys, run_task
-from consumers.thoughts.settings import TaskOptions
-from ledger.config import Settings
-from ledger.events.authority import AgentRegistered
-from ledger.lifecycle.authority import NODE, ROOT
-from ledger.local import LocalClient
+from deedbook.consumers.thoughts.run import role_keys, run_task
+from deedbook.consumers.thoughts.settings import TaskOptions
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

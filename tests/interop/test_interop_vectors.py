@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from ledger.checkpoint import CheckpointKey
-from ledger.receipt import Receipt
+from deedbook.ledger.proof.checkpoint import CheckpointKey
+from deedbook.ledger.proof.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

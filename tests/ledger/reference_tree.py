@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from ledger.merkle import Frontier, leaf_hash, node_hash, subtrees_of
+from deedbook.ledger.format.merkle import Frontier, leaf_hash, node_hash, subtrees_of
 
 LEAVES: Final = [leaf_hash(f"entry {index}".encode()) for index in range(300)]
 SUBTREES: Final = subtrees_of(LEAVES)

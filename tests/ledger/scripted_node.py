@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ledger.checked import StreamReader
-from ledger.envelope import decode_entry, pae
-from ledger.history import Growth, Proven, StreamAsked, StreamPage
-from ledger.merkle import consistency_proof, inclusion_path, inclusion_proof, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.client.stream_reader import StreamReader
+from deedbook.ledger.format.envelope import decode_entry, pae
+from deedbook.ledger.format.merkle import (
+    consistency_proof,
+    inclusion_path,
+    inclusion_proof,
+    leaf_hash,
+    root_of,
+    subtrees_of,
+)
+from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, StreamPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,15 +10,15 @@ from building import Ledger, key_named
 from scripted_node import ScriptedNode
 from tampering import append_behind_the_gate, changed, entries_of, forged
 
-from ledger import checked
-from ledger.author import Draft
-from ledger.envelope import decode_entry
-from ledger.errors import Corrupted
-from ledger.events.authority import AgentRegistered, KeyRevoked, RoleRevoked
-from ledger.events.handoff import HandoffApproved, HandoffLogged
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.history import StreamAsked, StreamPage
-from ledger.lifecycle.handoff import HandoffState, compute_version
+from deedbook.ledger.client import stream_reader as checked
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import AgentRegistered, KeyRevoked, RoleRevoked
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffLogged
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version
+from deedbook.ledger.trust.history import StreamAsked, StreamPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,7 +105,8 @@ def edited(data: bytes) -> bytes:
 
 LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
     "an entry is another one than in the tree": (
-        lambda page: with_entry(page, 4, data=edited(page.entries[4].data)), "is not in the tree"
+        lambda page: with_entry(page, 4, data=edited(page.entries[4].data)),
+        "is not in the tree",
     ),
     "an entry stands elsewhere": (lambda page: with_entry(page, 4, index=6), "is not in the tree"),
     "two entries change places": (
@@ -113,19 +114,22 @@ LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
         "left out",
     ),
     "an entry comes twice": (
-        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.entries[-1]]), "was not asked for"
+        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.entries[-1]]),
+        "was not asked for",
     ),
     "an entry is of another stream": (
-        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.last]), "was not asked for"
+        lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.last]),
+        "was not asked for",
     ),
     "the last entry is another one": (
-        lambda page: msgspec.structs.replace(page, last=page.entries[0]), "entries of authority were handed over"
+        lambda page: msgspec.structs.replace(page, last=page.entries[0]),
+        "entries of authority were handed over",
     ),
     "the head is another one": (
         lambda page: msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, root="00" * 32)),
         "is not in the tree",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from ledger.checkpoint import (
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.format.merkle import EMPTY_ROOT, leaf_hash, tree_size_max
+from deedbook.ledger.proof.checkpoint import (
     Checkpoint,
     CheckpointKey,
     CheckpointVerifier,
@@ -23,8 +25,6 @@ from ledger.checkpoint import (
     sign_checkpoint,
     verify_checkpoint,
 )
-from ledger.errors import DeedbookError, Corrupted, Refused
-from ledger.merkle import EMPTY_ROOT, leaf_hash, tree_size_max
 
 # C2SP signed-note, Example.
 SPEC_VKEY: Final = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import codec
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCreated, content_of
-from ledger.events.reasoning import ReasoningExtended, Step
-from ledger.events.session import AssessmentRecorded, Vectors
-from ledger.lifecycle.handoff import compute_version
-from ledger.limits import json_depth_max, json_integer_max
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffCreated, content_of
+from deedbook.ledger.events.reasoning import ReasoningExtended, Step
+from deedbook.ledger.events.session import AssessmentRecorded, Vectors
+from deedbook.ledger.format import codec
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.limits import json_depth_max, json_integer_max
 
 
 class Reading(msgspec.Struct, forbid_unknown_fields=True):
@@ -203,10 +203,16 @@ def test_vectors_round_trip_whether_floats_are_whole_or_not(vectors: Vectors) ->
 
 @given(
     st.builds(
-        HandoffCreated, title=st.text(), to=st.text(), task=st.text(), context=st.text(), tasks=st.lists(st.text()),
-        created=st.none() | st.text(), depends_on=st.lists(st.text()),
+        HandoffCreated,
+        title=st.text(),
+        to=st.text(),
+        task=st.text(),
+        context=st.text(),
+        tasks=st.lists(st.text()),
+        created=st.none() | st.text(),
+        depends_on=st.lists(st.text()),
     )
-)  # fmt: skip
+)
 def test_version_of_a_handoff_is_the_digest_of_its_canonical_form(data: HandoffCreated) -> None:
     plain = msgspec.to_builtins(content_of(data)) | {"from": "alice"}
     digest = hashlib.sha256(codec.encode_canonical(plain)).hexdigest()

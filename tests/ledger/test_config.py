@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from building import ORIGIN, trusted, work_tree
 
-from ledger.admission.gate import Gate
-from ledger.checkpoint import verify_checkpoint
-from ledger.client import open_client
-from ledger.config import Config, find_home, read_settings, state_folder
-from ledger.errors import DeedbookError, Refused, Unavailable
-from ledger.home import Home, create_ledger
-from ledger.identity import read_key_file
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.creation import create_ledger
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.identity import read_key_file
+from deedbook.ledger.home.config import Config
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import find_home, state_folder
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.proof.checkpoint import verify_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,19 +83,22 @@ def forged(tree: Path, main: Path) -> None:
     (tree / "own" / "commondir").write_text("../../main/.git\n")
 
 
-@pytest.mark.parametrize("change", [
-    copied,
-    forged,
-    linked,
-    lambda tree, main: (tree / ".git").write_bytes(b"gitdir: \0/.git/worktrees/tree\n"),
-    lambda tree, main: (tree / ".git").write_text("gitdir: \n"),
-    lambda tree, main: (tree / ".git").write_text(str(main / ".git/worktrees/tree")),
-    lambda tree, main: (main / ".git/worktrees/tree/gitdir").write_text("/elsewhere/.git\n"),
-    lambda tree, main: (main / ".git/worktrees/tree/commondir").unlink(),
-    lambda tree, main: (main / ".git/worktrees/tree/commondir").write_text("../../modules\n"),
-    lambda tree, main: main.rename(main.with_name("moved")),
-    lambda tree, main: os.chown(tree / ".git", 12345, -1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        copied,
+        forged,
+        linked,
+        lambda tree, main: (tree / ".git").write_bytes(b"gitdir: \0/.git/worktrees/tree\n"),
+        lambda tree, main: (tree / ".git").write_text("gitdir: \n"),
+        lambda tree, main: (tree / ".git").write_text(str(main / ".git/worktrees/tree")),
+        lambda tree, main: (main / ".git/worktrees/tree/gitdir").write_text("/elsewhere/.git\n"),
+        lambda tree, main: (main / ".git/worktrees/tree/commondir").unlink(),
+        lambda tree, main: (main / ".git/worktrees/tree/commondir").write_text("../../modules\n"),
+        lambda tree, main: main.rename(main.with_name("moved")),
+        lambda tree, main: os.chown(tree / ".git", 12345, -1),
+    ],
+)
 def test_a_file_of_git_that_its_repository_knows_nothing_of_leads_nowhere(
     tmp_path: Path, change: Callable[[Path, Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +153,9 @@ def test_what_is_given_wins_over_the_environment(tmp_path: Path) -> None:
 
 def test_empty_variables_are_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / ".deedbook").mkdir()
-    found = read_settings(environment={"DEEDBOOK_HOME": "", "DEEDBOOK_SERVER": "", "DEEDBOOK_AGENT": ""}, start=tmp_path)
+    found = read_settings(
+        environment={"DEEDBOOK_HOME": "", "DEEDBOOK_SERVER": "", "DEEDBOOK_AGENT": ""}, start=tmp_path
+    )
     assert (found.home, found.server, found.agent) == (tmp_path / ".deedbook", None, None)
 
 

@@ -13,9 +13,10 @@ from building import ids_of, key_named
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.author import sign
-from ledger.codec import encode_packed
-from ledger.envelope import (
+from deedbook.ledger.client.author import sign
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import (
     BATCH_TYPE,
     EVENT_TYPE,
     Entry,
@@ -28,16 +29,15 @@ from ledger.envelope import (
     pae,
     to_dsse,
 )
-from ledger.errors import Refused
-from ledger.identity import verify
-from ledger.limits import (
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.format.merkle import tree_size_max
+from deedbook.ledger.limits import (
     batch_events_max,
     batch_size_max_bytes,
     body_size_max_bytes,
     clock_max_ms,
     entry_size_max_bytes,
 )
-from ledger.merkle import tree_size_max
 
 KEY = key_named("alice")
 GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000, 1, 1)

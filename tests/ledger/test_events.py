@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from event_examples import EXAMPLES, KEY, PROOF
 
-from ledger.admission.rules import AUTHORITY_KINDS, RULES
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import KIND_OF, KINDS, EventData, body, tot
-from ledger.events.body import decode_body, make_event
-from ledger.events.fields import Name, Ref, Time
-from ledger.events.handoff import Day, HandoffId
-from ledger.limits import json_integer_max, stream_name_max_bytes
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF, KINDS, body, tot
+from deedbook.ledger.events.body import decode_body, make_event
+from deedbook.ledger.events.fields import EventData, Name, Ref, Time
+from deedbook.ledger.events.handoff import Day, HandoffId
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

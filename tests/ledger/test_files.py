@@ -7,14 +7,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from ledger.files import replacing
+from deedbook.ledger.system.files import replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
 import pathlib, signal, sys
-from ledger.files import replacing
+from deedbook.ledger.system.files import replacing
 with replacing(pathlib.Path(sys.argv[1]), label="bundle-") as file:
     file.write(b"half")
     file.flush()

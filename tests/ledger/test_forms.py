@@ -9,13 +9,13 @@ from building import Actors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.sdk.text import on_a_line
-from ledger.author import Draft
-from ledger.codec import converted
-from ledger.errors import Refused
-from ledger.events.body import decode_body
-from ledger.events.fields import Label, Line
-from ledger.events.handoff import HandoffId
+from deedbook.consumers.sdk.text import on_a_line
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.events.fields import Label, Line
+from deedbook.ledger.events.handoff import HandoffId
+from deedbook.ledger.format.codec import converted
 
 BREAKS = ["\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 UNSEEN = ["\u200b", "\u202e", "\u2066", "\ufeff", "\xad", "\U000e0041", "\u3164"]
@@ -48,14 +48,21 @@ def test_label_holds_nothing_that_nobody_sees(text: str) -> None:
 @pytest.mark.parametrize("family", ["handoff", "session", "reasoning", "snapshot", "review", "record"])
 def test_id_that_looks_like_another_is_refused_on_every_stream(family: str, text: str) -> None:
     kind = {
-        "handoff": "handoff.logged", "session": "session.ended", "reasoning": "reasoning.started",
-        "snapshot": "snapshot.taken", "review": "review.answered", "record": "record.imported",
-    }[family]  # fmt: skip
+        "handoff": "handoff.logged",
+        "session": "session.ended",
+        "reasoning": "reasoning.started",
+        "snapshot": "snapshot.taken",
+        "review": "review.answered",
+        "record": "record.imported",
+    }[family]
     data = {
-        "handoff": {"text": "x"}, "session": {}, "reasoning": {"task": "x"}, "review": {"verdict": "approved"},
+        "handoff": {"text": "x"},
+        "session": {},
+        "reasoning": {"task": "x"},
+        "review": {"verdict": "approved"},
         "snapshot": {"vectors": {}, "context_source": "none"},
         "record": {"original": "sha256:" + "0" * 64, "source": "x", "format": "x"},
-    }[family]  # fmt: skip
+    }[family]
     name = text if text in ALIKE else f"a{text}b"
     draft = Draft(stream=f"{family}/{name}", kind=kind, data=data)
     body = Actors().sign("alice", draft).bodies[0]

@@ -12,9 +12,8 @@ import pytest
 from blake3 import blake3
 from building import key_named, trusted
 
-from ledger.errors import DeedbookError, Refused, Unavailable
-from ledger.home import Home
-from ledger.identity import (
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.identity import (
     Key,
     KeyFile,
     ledger_id,
@@ -26,6 +25,7 @@ from ledger.identity import (
     write_private,
     write_session_key,
 )
+from deedbook.ledger.home.home import Home
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,13 @@ import pytest
 from building import Ledger
 from client_suite import ClientSuite, found
 
-from ledger.author import Draft
-from ledger.client import open_client
-from ledger.config import Settings
-from ledger.errors import DeedbookError
-from ledger.events.session import SessionStarted
-from ledger.local import LocalClient
-from ledger.log.log import Log
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.log.log import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def test_waiting_read_sleeps_through_what_nobody_wants(ledger: Ledger, monkeypat
         if len(naps) == 3:
             ledger.emit("alice", "session/s2", SessionStarted())
 
-    monkeypatch.setattr("ledger.local.time.sleep", write_meanwhile)
+    monkeypatch.setattr("deedbook.ledger.client.local.time.sleep", write_meanwhile)
     with ledger.client() as client:
         page = client.entries(start, kinds=["session.started"], wait_s=20)
         assert ([index for index, _ in page.entries], page.next_index) == ([start + 3], start + 4)

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from building import Ledger
 
-from ledger.author import Draft
-from ledger.errors import DeedbookError
-from ledger.events.authority import EpochStarted
-from ledger.events.session import SessionStarted
-from ledger.history import Growth
-from ledger.local import LocalClient
-from ledger.memory import Memory
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.trust.history import Growth
+from deedbook.ledger.trust.store import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,7 +234,7 @@ def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_r
 def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name)
-    monkeypatch.setattr("ledger.config.pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setattr("deedbook.ledger.home.settings.pwd.getpwuid", {}.__getitem__)
     memory = Memory.of_folder(ledger.id, ledger.home.path)
     monkeypatch.setattr(memory, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
     ledger.home.path.joinpath("config.toml").touch()

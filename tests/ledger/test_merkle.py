@@ -21,8 +21,8 @@ from reference_tree import (
     uniform_tree_root,
 )
 
-from ledger.errors import Corrupted, Refused
-from ledger.merkle import (
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.merkle import (
     EMPTY_ROOT,
     Frontier,
     consistency_proof,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_tree import LEAVES, SUBTREES, reference_path, reference_root, reference_subproof
 
-from ledger.merkle import (
+from deedbook.ledger.format.merkle import (
     EMPTY_ROOT,
     consistency_proof,
     inclusion_proof,

@@ -9,11 +9,11 @@ from cosigning import TIME_S, Signer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.checkpoint import Checkpoint, CheckpointKey, parse_checkpoint, sign_checkpoint
-from ledger.errors import DeedbookError, Corrupted, Refused
-from ledger.limits import policy_lines_max, policy_size_max_bytes, witness_clock_ahead_max_s
-from ledger.merkle import leaf_hash
-from ledger.policy import Policy, Witness
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.limits import policy_lines_max, policy_size_max_bytes, witness_clock_ahead_max_s
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, parse_checkpoint, sign_checkpoint
+from deedbook.ledger.proof.policy import Policy, Witness
 
 KEY: Final = CheckpointKey("ledger.example/one", bytes(range(32)))
 NOTE: Final = sign_checkpoint(Checkpoint(KEY.origin, 42, leaf_hash(b"root")), KEY)
@@ -21,15 +21,21 @@ X: Final = [Signer(f"x{number}.example", number) for number in (1, 2, 3)]
 Y: Final = [Signer(f"y{number}.example", 10 + number) for number in (1, 2, 3)]
 NAMES: Final = [f"X{number}" for number in (1, 2, 3)] + [f"Y{number}" for number in (1, 2, 3)]
 # C2SP tlog-policy, Example policy.
-EXAMPLE: Final = "\n".join([
-    f"log {KEY.verifier.vkey}", "",
-    *(f"witness {name} {signer.vkey}" for name, signer in zip(NAMES[:3], X, strict=True)),
-    "group X-witnesses 2 X1 X2 X3", "",
-    *(f"witness {name} {signer.vkey}" for name, signer in zip(NAMES[3:], Y, strict=True)),
-    "group Y-witnesses any Y1 Y2 Y3", "",
-    "group X-and-Y all X-witnesses Y-witnesses",
-    "quorum X-and-Y", "",
-])  # fmt: skip
+EXAMPLE: Final = "\n".join(
+    [
+        f"log {KEY.verifier.vkey}",
+        "",
+        *(f"witness {name} {signer.vkey}" for name, signer in zip(NAMES[:3], X, strict=True)),
+        "group X-witnesses 2 X1 X2 X3",
+        "",
+        *(f"witness {name} {signer.vkey}" for name, signer in zip(NAMES[3:], Y, strict=True)),
+        "group Y-witnesses any Y1 Y2 Y3",
+        "",
+        "group X-and-Y all X-witnesses Y-witnesses",
+        "quorum X-and-Y",
+        "",
+    ]
+)
 POLICY: Final = Policy.parse(EXAMPLE.encode())
 ONE: Final = f"witness one {X[0].vkey}\nquorum one\n"
 
@@ -87,13 +93,17 @@ def test_lines_of_other_keys_are_passed_over() -> None:
     assert parse(ONE).judge(NOTE + namesake.line(NOTE), TIME_S).by == []
 
 
-@pytest.mark.parametrize("bad", [
-    X[0].line(NOTE, TIME_S, signed_time_s=TIME_S + 1),
-    X[0].line(NOTE, 0),
-    X[0].line(NOTE, 2**63),
-    X[0].line(sign_checkpoint(Checkpoint(KEY.origin, 43, leaf_hash(b"root")), KEY)),
-    X[0].line(NOTE, TIME_S + witness_clock_ahead_max_s + 1),
-], ids=["another time", "no time", "a time beyond all", "another tree", "the future"])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        X[0].line(NOTE, TIME_S, signed_time_s=TIME_S + 1),
+        X[0].line(NOTE, 0),
+        X[0].line(NOTE, 2**63),
+        X[0].line(sign_checkpoint(Checkpoint(KEY.origin, 43, leaf_hash(b"root")), KEY)),
+        X[0].line(NOTE, TIME_S + witness_clock_ahead_max_s + 1),
+    ],
+    ids=["another time", "no time", "a time beyond all", "another tree", "the future"],
+)
 def test_a_line_of_a_known_witness_that_is_wrong_spoils_the_note(bad: str) -> None:
     with pytest.raises(Corrupted, match="VERIFICATION_FAILED"):
         parse(ONE).judge(NOTE + bad + X[0].line(NOTE), TIME_S)
@@ -105,21 +115,40 @@ def test_a_log_that_the_policy_does_not_name_is_refused() -> None:
             parse(text).verify_log(NOTE)
 
 
-@pytest.mark.parametrize("text", [
-    "", "quorum", "quorum one", "quorum none\nquorum none", "quorum none none", "witness", "oracle none", "log",
-    f"log {X[0].vkey}\nquorum none",
-    f"witness one {KEY.verifier.vkey}\nquorum one",
-    f"witness none {X[0].vkey}\nquorum none",
-    ONE + f"witness two {X[0].vkey}",
-    ONE + f"witness one {X[1].vkey}",
-    ONE + "group one 1 one",
-    ONE + "group g 0 one", ONE + "group g 2 one", ONE + "group g 01 one", ONE + "group g -1 one",
-    ONE + "group g all", ONE + "group g all g", ONE + "group g all none", ONE + "group g all one one",
-    ONE + "group g all one\ngroup h all one",
-    "quorum one\n" + ONE.partition("\n")[0],
-    f"log {KEY.verifier.vkey}\nlog {KEY.verifier.vkey}\nquorum none",
-    "quorum none\r\n", "quorum none\x00", "quorum\x0bnone", "quorum\xa0none",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "quorum",
+        "quorum one",
+        "quorum none\nquorum none",
+        "quorum none none",
+        "witness",
+        "oracle none",
+        "log",
+        f"log {X[0].vkey}\nquorum none",
+        f"witness one {KEY.verifier.vkey}\nquorum one",
+        f"witness none {X[0].vkey}\nquorum none",
+        ONE + f"witness two {X[0].vkey}",
+        ONE + f"witness one {X[1].vkey}",
+        ONE + "group one 1 one",
+        ONE + "group g 0 one",
+        ONE + "group g 2 one",
+        ONE + "group g 01 one",
+        ONE + "group g -1 one",
+        ONE + "group g all",
+        ONE + "group g all g",
+        ONE + "group g all none",
+        ONE + "group g all one one",
+        ONE + "group g all one\ngroup h all one",
+        "quorum one\n" + ONE.partition("\n")[0],
+        f"log {KEY.verifier.vkey}\nlog {KEY.verifier.vkey}\nquorum none",
+        "quorum none\r\n",
+        "quorum none\x00",
+        "quorum\x0bnone",
+        "quorum\xa0none",
+    ],
+)
 def test_a_policy_that_breaks_a_rule_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="INVALID_FORMAT"):
         parse(text)
@@ -132,12 +161,15 @@ def test_a_policy_beyond_the_limits_is_refused_unread() -> None:
 
 
 @settings(max_examples=200)
-@given(st.one_of(
-    st.binary(max_size=200),
-    st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(lambda words: " ".join(words).encode()),
-    st.sets(st.integers(0, 12), max_size=3).map(  # most lines of the example are a policy still
-        lambda gone: "\n".join(line for at, line in enumerate(EXAMPLE.split("\n")) if at not in gone).encode()),
-))  # fmt: skip
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(lambda words: " ".join(words).encode()),
+        st.sets(st.integers(0, 12), max_size=3).map(  # most lines of the example are a policy still
+            lambda gone: "\n".join(line for at, line in enumerate(EXAMPLE.split("\n")) if at not in gone).encode()
+        ),
+    )
+)
 def test_any_bytes_are_a_policy_or_a_typed_refusal(content: bytes) -> None:
     try:
         policy = Policy.parse(content)

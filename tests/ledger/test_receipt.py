@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
-from ledger.errors import DeedbookError, Corrupted, Refused
-from ledger.merkle import inclusion_path, leaf_hash, root_of, tree_size_max
-from ledger.receipt import Receipt, receipt_size_max_bytes
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of, tree_size_max
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from deedbook.ledger.proof.receipt import Receipt, receipt_size_max_bytes
 
 KEY: Final = CheckpointKey("ledger.example/one", bytes(range(32)))
 OTHER_KEY: Final = CheckpointKey("ledger.example/one", bytes(32))

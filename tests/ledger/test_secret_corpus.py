@@ -7,8 +7,8 @@ from typing import Final
 
 from secret_corpus import Sample, negatives, positives
 
-from ledger import secrets
-from ledger.codec import encode_canonical
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.secrets import scanner as secrets
 
 POSITIVES_MIN: Final = 400
 FORMS_MIN: Final = 25

@@ -14,12 +14,12 @@ from credentials import ALNUM, CREDENTIALS, GITHUB, PASSWORD, drawn, jwt, pem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import secrets
-from ledger.codec import encode_canonical
-from ledger.credentials import PATTERNS, traces
-from ledger.errors import Refused
-from ledger.identity import write_key
-from ledger.limits import blob_scan_max_bytes
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.identity import write_key
+from deedbook.ledger.limits import blob_scan_max_bytes
+from deedbook.ledger.secrets import scanner as secrets
+from deedbook.ledger.secrets.credentials import PATTERNS, traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

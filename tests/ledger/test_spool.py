@@ -16,15 +16,15 @@ import pytest
 from building import key_named
 from faults import times
 
-from ledger import limits
-from ledger.author import Draft, draft_and_sign
-from ledger.errors import Refused, Unavailable
-from ledger.events.handoff import HandoffClaimed
-from ledger.events.session import FindingLogged
-from ledger.spool import REPORTS, Spool, spools
+from deedbook.ledger import limits
+from deedbook.ledger.client.author import Draft, draft_and_sign
+from deedbook.ledger.client.spool import REPORTS, Spool, spools
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.handoff import HandoffClaimed
+from deedbook.ledger.events.session import FindingLogged
 
 if TYPE_CHECKING:
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 KEY = key_named("alice")
 AWAY = Unavailable("BUS_UNAVAILABLE", "nobody is there")
@@ -79,8 +79,9 @@ def keep(spool: Spool, there: Ledger, *texts: str) -> Unavailable:
 def test_what_is_kept_is_said_to_be_no_record_and_recorded_before_what_comes_next(spool: Spool, there: Ledger) -> None:
     said = [keep(spool, there, text) for text in ("a", "b")]
     assert [(one.code, one.details["recorded"], one.details["number"]) for one in said] == [
-        ("SPOOLED", False, 1), ("SPOOLED", False, 2),
-    ]  # fmt: skip
+        ("SPOOLED", False, 1),
+        ("SPOOLED", False, 2),
+    ]
     there.is_away = False
     assert spool.submit(signed("c"), there.send, may_keep=False) == []
     assert there.recorded == ["a", "b", "c"]
@@ -127,8 +128,10 @@ def test_what_is_refused_is_kept_beside_why_and_the_rest_goes_on_in_order(spool:
     (kept,) = spool.kept()
     assert kept.refusal is not None
     assert (kept.number, kept.refusal["code"], kept.refusal["message"]) == (
-        2, "KEY_REVOKED", "the key was revoked at entry 9",
-    )  # fmt: skip
+        2,
+        "KEY_REVOKED",
+        "the key was revoked at entry 9",
+    )
     assert kept.submission is not None
     assert kept.path.parent.name == "rejected"
     there.is_away = True
@@ -207,7 +210,7 @@ def test_full_disk_keeps_what_was_there_and_says_that_this_is_lost(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("ledger.files.os.fsync" if call == "fsync" else "pathlib.Path.replace", fail)
+        patch.setattr("deedbook.ledger.system.files.os.fsync" if call == "fsync" else "pathlib.Path.replace", fail)
         full = keep(spool, there, "b")
     assert full.code == "STORE_UNAVAILABLE"
     assert "neither recorded nor kept" in full.message
@@ -229,7 +232,12 @@ def test_crash_at_each_step_of_sending_loses_and_repeats_nothing(
     for text in ("a", "bad", "c"):
         keep(spool, there, text)
     there.is_away, there.refusals = False, {"bad": Refused("KEY_REVOKED", "no")}
-    for step in ("pathlib.Path.unlink", "ledger.spool.write_whole", "pathlib.Path.rename", "ledger.spool.sync_folder"):
+    for step in (
+        "pathlib.Path.unlink",
+        "deedbook.ledger.client.spool.write_whole",
+        "pathlib.Path.rename",
+        "deedbook.ledger.client.spool.sync_folder",
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(step, crash)
             with pytest.raises(Crash):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ledger.tally import METERS, Tally
+from deedbook.ledger.system.metrics import METERS, Tally
 
 
 def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:

@@ -15,11 +15,13 @@ import msgspec
 import pytest
 from building import Ledger, trusted
 
-from ledger import files, trust
-from ledger.config import config_folder, read_settings
-from ledger.errors import DeedbookError
-from ledger.membership import Membership, write_membership
-from ledger.trust import Record
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.location import config_folder
+from deedbook.ledger.home.membership import Membership, write_membership
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.home.trust import Record
+from deedbook.ledger.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +128,9 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
 
     monkeypatch.setattr(trust, "_write", write_slowly)
     # The second is seen to wait; one that does not would write and end, and the first goes on then.
-    monkeypatch.setattr("ledger.files.time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set()))
+    monkeypatch.setattr(
+        "deedbook.ledger.system.files.time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set())
+    )
     first, second = (threading.Thread(target=trust.remember, args=(Record(path),)) for path in ("/first", "/second"))
     first.start()
     assert is_writing.wait(60)
@@ -139,7 +143,7 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
 
 
 def test_writer_does_not_wait_for_ever_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.limits.trust_lock_wait_max_s", 0)
+    monkeypatch.setattr("deedbook.ledger.limits.trust_lock_wait_max_s", 0)
     with trust._locked(os.environ):
         error = refusal(lambda: trust.remember(Record("/second")))
     assert (error.code, error.recoverable) == ("STORE_IN_USE", True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from view_ledger import ViewLedger
 
-from projections import Reader, SqliteStore
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from given import fact
 
-from projections import VIEWS
-from projections.projection import Logged, Row
+from deedbook.projections.views.projection import Logged, Row
+from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
-    from ledger.events import EventData
-    from ledger.events.body import Event
-    from projections.projection import Projection
-    from projections.sqlite import SqliteStore
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.projections.stores.sqlite import SqliteStore
+    from deedbook.projections.views.projection import Projection
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from projections.reader import Reader, last_ms
+from deedbook.projections.answers.reader import Reader, last_ms
 
 if TYPE_CHECKING:
-    from ledger.client import Client, HeadView, Page
-    from ledger.config import Settings
-    from projections.store import Reading
+    from deedbook.ledger.client.client import Client, HeadView, Page
+    from deedbook.ledger.home.config import Settings
+    from deedbook.projections.stores.store import Reading
 
 
 class Beginning:

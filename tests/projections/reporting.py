@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
-from projections.reports.report import Report, report_of
+from deedbook.ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
+from deedbook.projections.reports.report import Report, report_of
 
 SESSION: Final = "7f3a2b10-aaaa-bbbb-cccc-000000000001"
 EVENT: Final = "blake3:" + "ab12" * 16

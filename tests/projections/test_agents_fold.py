@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from folding import facts, rows_of
 
-from ledger.events import authority as kinds
-from projections.agents.fold import VIEW as AGENT_VIEW
+from deedbook.ledger.events import authority as kinds
+from deedbook.projections.agents.fold import VIEW as AGENT_VIEW
 
 KEY, SESSION_KEY = "11" * 32, "22" * 32
 REGISTERED = kinds.AgentRegistered(name="bob", key=KEY, proof="00" * 64, roles=["reviewer", "agent"], ai_id="b-1")

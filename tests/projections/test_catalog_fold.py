@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from folding import facts, rows_of
 
-from ledger.events.body import Event
-from ledger.events.handoff import (
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffClaimed,
     HandoffCompleted,
@@ -13,11 +13,11 @@ from ledger.events.handoff import (
     HandoffLogged,
     HandoffSuperseded,
 )
-from ledger.events.session import FindingLogged, SessionStarted, Vectors
-from ledger.events.snapshot import SnapshotTaken
-from projections.catalog.fold import VIEW as CATALOG
-from projections.catalog.fold import RefRow, StreamState, added
-from projections.projection import Logged
+from deedbook.ledger.events.session import FindingLogged, SessionStarted, Vectors
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.projections.catalog.fold import VIEW as CATALOG
+from deedbook.projections.catalog.fold import RefRow, StreamState, added
+from deedbook.projections.views.projection import Logged
 
 REF = "sha256:" + "ab" * 32
 BLOB = "blake3:" + "cd" * 32

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCompleted, HandoffSuperseded
-from ledger.events.session import FindingLogged, SessionStarted
-from projections.catalog import walk
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffCompleted, HandoffSuperseded
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.projections.catalog import walk
 
 UNKNOWN = "sha256:" + "0" * 64
 

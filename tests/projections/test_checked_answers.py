@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.errors import Corrupted, Refused
-from ledger.events.authority import AgentRemoved, KeyCompromised
-from ledger.events.handoff import HandoffAmended, HandoffBlocked
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from ledger.events.review import ReviewRequested
-from ledger.lifecycle.clock import clock_text
-from ledger.local import LocalClient
-from projections.checked import answer_checked
-from projections.handoffs.why import chain_links_max
-from projections.reader import Reader
-from projections.runner import read_logged
-from projections.views import ask
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffBlocked
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.review import ReviewRequested
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.checked import answer_checked
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.handoffs.why import chain_links_max
+from deedbook.projections.views.registry import ask
+from deedbook.projections.views.runner import read_logged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from building import Ledger
 
-    from ledger.client import Client
-    from projections.projection import Logged
+    from deedbook.ledger.client.client import Client
+    from deedbook.projections.views.projection import Logged
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_question_asked_again_folds_what_its_streams_have_since(
         folded.append(index)
         return read_logged(index, data)
 
-    monkeypatch.setattr("projections.checked.read_logged", noted)
+    monkeypatch.setattr("deedbook.projections.answers.checked.read_logged", noted)
     ledger.emit("alice", "reasoning/leak", ReasoningStarted(task="find it"))
     ledger.hand_over("pool", tasks=["one", "two"])
     questions = [("reasoning.show", {"id": "leak"}), ("validations.latest", {"ref": "leak"})]
@@ -205,8 +205,13 @@ def queues(ledger: Ledger, client: Client) -> None:
     story(ledger)
     ledger.emit("alice", "review/r", ReviewRequested(question="may it go?", rule="high_risk_domain"))
     assert {item["action"] for item in client.view("handoffs.next", {})["items"]} >= {
-        "approve", "claim", "continue", "amend", "review", "unblock",
-    }  # fmt: skip
+        "approve",
+        "claim",
+        "continue",
+        "amend",
+        "review",
+        "unblock",
+    }
 
 
 @pytest.mark.parametrize("page", [{}, {"limit": 3}, *({"agent": name} for name in ("alice", "bob", "rita", "hugo"))])

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ledger.errors import Corrupted, Refused
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.reasoning.delta import (
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.reasoning.delta import (
     Delta,
     apply_chain,
     make_delta,
@@ -24,8 +24,8 @@ from projections.reasoning.delta import (
     write_full,
     write_squashed,
 )
-from projections.reasoning.fold import VIEW as REASONING_VIEW
-from projections.reasoning.graph import (
+from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
+from deedbook.projections.reasoning.graph import (
     GraphState,
     ReasoningDelta,
     apply_change,
@@ -36,7 +36,7 @@ from projections.reasoning.graph import (
     ref_of,
     state_of,
 )
-from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 
 STARTED = ReasoningStarted(task="Is it safe? 登入", ai_id="bob-1")
 EXTENDED = ReasoningExtended(

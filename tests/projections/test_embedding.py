@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import Refused
-from projections.briefs.embedding import (
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.embedding import (
     HASH_V1,
     Embedder,
     Embedding,
@@ -34,7 +34,7 @@ PACKED_ERROR_MAX = 0.01
 
 _PROGRAM = """
 import json, sys
-from projections.briefs.embedding import embed_text
+from deedbook.projections.briefs.embedding import embed_text
 print(json.dumps([list(embed_text(text)) for text in json.loads(sys.argv[1])]))
 """
 

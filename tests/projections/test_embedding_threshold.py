@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from paraphrases import PAIRS
 
-from ledger.errors import Refused
-from projections.briefs.embedding import (
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.embedding import (
     HASH_V1,
     Embedder,
     Embedding,
@@ -20,7 +20,7 @@ from projections.briefs.embedding import (
     is_embedding_of,
     pack,
 )
-from projections.briefs.gates import should_fetch_full_reasoning
+from deedbook.projections.briefs.gates import should_fetch_full_reasoning
 
 semantic = pytest.mark.skipif(find_spec("wordllama") is None, reason="needs the extra semantic")
 BRIEF, OTHER_WORDS = PAIRS[0]
@@ -96,7 +96,7 @@ def test_without_the_extra_briefs_are_hashed(monkeypatch: pytest.MonkeyPatch) ->
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("projections.briefs.embedding.import_module", missing)
+    monkeypatch.setattr("deedbook.projections.briefs.embedding.import_module", missing)
     _semantic.cache_clear()
     try:
         assert best_embedder() == HASH_V1

@@ -12,13 +12,13 @@ from graphs import CHINESE, audit_graph, audit_json, chain, graph, odd_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.critical import concluding_steps, critical_numbers, critical_units
-from projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
-from projections.briefs.index import index_graph
-from projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
-from projections.briefs.vetoes import negation_scopes
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.critical import concluding_steps, critical_numbers, critical_units
+from deedbook.projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
+from deedbook.projections.briefs.index import index_graph
+from deedbook.projections.briefs.text import clauses, content_of, content_words, count_sentences, one_line, words
+from deedbook.projections.briefs.vetoes import negation_scopes
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 GRAPHS = [audit_graph(), chain(9), chain(30), graph(CHINESE)]
 LATIN_GRAPHS = GRAPHS[:3]

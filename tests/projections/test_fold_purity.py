@@ -16,12 +16,11 @@ import pytest
 from folding import digests_of
 
 import projections
-from ledger.events import KINDS
-from ledger.events.authority import RoleGranted
-from projections import VIEWS
-from projections.projection import NoState, row_of
-from projections.query import Arguments
-from projections.views import QUERIES
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.authority import RoleGranted
+from deedbook.projections.answers.query import Arguments
+from deedbook.projections.views.projection import NoState, row_of
+from deedbook.projections.views.registry import QUERIES, VIEWS
 
 FORBIDDEN = {"asyncio", "http", "lmdb", "nats", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess"}
 FORBIDDEN |= {"threading", "time", "urllib", "uuid"}
@@ -33,9 +32,11 @@ PURE += ["marks.py", "words.py"]
 _DIGESTS = """
 import json, sys
 from pathlib import Path
-from ledger.config import Config, Settings
-from ledger.local import LocalClient
-from projections import VIEWS, Runner, SqliteStore
+from deedbook.ledger.home.settings import Config, Settings
+from deedbook.ledger.client.local import LocalClient
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views.registry import VIEWS
+from deedbook.projections.views.runner import Runner
 settings = Settings(home=Path(sys.argv[1]), config=Config(map_size_bytes=int(sys.argv[3])))
 with LocalClient(settings) as client:
     store = SqliteStore(Path(sys.argv[2]), ledger=client.ledger)
@@ -150,7 +151,7 @@ def test_states_survive_their_packed_form(ledger, reader):
 
 def test_every_module_can_be_imported():
     names = [module.name for module in pkgutil.walk_packages([str(FOLDER)], "projections.")]
-    assert "projections.reader" in names
+    assert "deedbook.projections.answers.reader" in names
     for name in names:
         import_module(name)
 

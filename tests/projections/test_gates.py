@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from projections.briefs.gates import (
+from deedbook.projections.briefs.gates import (
     check_level,
     check_verdict,
     choose_level,
     should_fetch_full_reasoning,
     verdict_age_max_s,
 )
-from projections.briefs.prompt import TransferLevel
-from projections.validations.queries import LatestVerdict, Outcome, Voice
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice
 
 QUIET: dict[str, Any] = {
     "fidelity": 0.92,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from projections.handoffs import graph
-from projections.handoffs.graph import critical_path, levels, reversed_graph, walk
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.projections.handoffs import graph
+from deedbook.projections.handoffs.graph import critical_path, levels, reversed_graph, walk
 
 PHASES = ("2a", "2c", "2b", "3a", "3b", "4")  # in the order in which they must be done
 
@@ -225,9 +225,11 @@ def around(reader, **arguments):
     """Return what stands around a handoff: each with its hops, and the edges that hold it up."""
     answer = reader.answer("handoffs.around", arguments)
     assert all(edge.keys() == {"from", "to", "holds"} for edge in answer["edges"])
-    return answer, {node["id"]: node["hops"] for node in answer["nodes"]}, [
-        (edge["from"], edge["to"]) for edge in answer["edges"] if edge["holds"]
-    ]  # fmt: skip
+    return (
+        answer,
+        {node["id"]: node["hops"] for node in answer["nodes"]},
+        [(edge["from"], edge["to"]) for edge in answer["edges"] if edge["holds"]],
+    )
 
 
 def test_around_a_handoff_stand_all_that_it_waits_for_and_two_steps_of_what_waits_for_it(ledger, reader):

@@ -10,20 +10,36 @@ import pytest
 from building import START_MS
 from fresh_fold import Prefix
 
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from ledger.events import review
-from ledger.events.authority import AgentRemoved, KeyCompromised
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff import compute_version
-from ledger.lifecycle.handoff_status import is_lapsed, is_unlocked
-from projections.handoffs.facts import HandoffFacts
-from projections.handoffs.next import WAITS, waits_for
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events import review
+from deedbook.ledger.events.authority import AgentRemoved, KeyCompromised
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.lifecycle.handoff_status import is_lapsed, is_unlocked
+from deedbook.projections.handoffs.facts import HandoffFacts
+from deedbook.projections.handoffs.next import WAITS, waits_for
 
 ITEM = {
-    "kind", "id", "title", "action", "agent", "status", "from", "author", "to", "reviewer", "version", "since_index",
-    "since_ms", "why", "act", "arguments", "reasoning_refs", "is_imported",
-}  # fmt: skip
+    "kind",
+    "id",
+    "title",
+    "action",
+    "agent",
+    "status",
+    "from",
+    "author",
+    "to",
+    "reviewer",
+    "version",
+    "since_index",
+    "since_ms",
+    "why",
+    "act",
+    "arguments",
+    "reasoning_refs",
+    "is_imported",
+}
 
 
 def facts(status, **fields):
@@ -332,8 +348,9 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac"
     assert item["since_index"] == ledger.size - 1
     assert (only(reader, "bob")["act"], only(reader, "bob")["why"]) == (
-        "show", "open criteria: 1. runs on macOS (its waiver is asked for)"
-    )  # fmt: skip
+        "show",
+        "open criteria: 1. runs on macOS (its waiver is asked for)",
+    )
     ledger.emit("rita", "handoff/h", kinds.HandoffCriterionWaived(position=0, reason="no"))
     assert queue(reader, "rita") == []
     assert only(reader, "bob")["act"] == "complete"

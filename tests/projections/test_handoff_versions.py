@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import asdict
 
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from projections.handoffs.versions import changes_of
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.projections.handoffs.versions import changes_of
 
 FIRST = {"tasks": ["rotate", "tell"], "criteria": ["no downtime"], "task": "one\ntwo\nthree"}
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from folding import facts, rows_of
 
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff import compute_version
-from projections.handoffs.fold import VIEW as HANDOFF_VIEW
-from projections.handoffs.fold import keys
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.projections.handoffs.fold import VIEW as HANDOFF_VIEW
+from deedbook.projections.handoffs.fold import keys
 
 REF = "sha256:" + "1" * 64
 SKELETON = "blake3:" + "2" * 64

@@ -6,12 +6,12 @@ import pytest
 from folding import facts, rows_of
 from given import fact
 
-from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import compute_version
-from projections.handoffs.fold import _TEXTS, HANDLED, log_text
-from projections.handoffs.fold import VIEW as HANDOFF_VIEW
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.projections.handoffs.fold import _TEXTS, HANDLED, log_text
+from deedbook.projections.handoffs.fold import VIEW as HANDOFF_VIEW
 
 CREATED = kinds.HandoffCreated(
     title="Event bus",

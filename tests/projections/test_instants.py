@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.errors import Refused
-from ledger.lifecycle.clock import clock_text
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.clock import clock_text
 
 
 @pytest.fixture

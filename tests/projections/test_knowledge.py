@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCancelled
-from ledger.events.reasoning import EvidenceCheck, ReasoningExtended, ReasoningStarted, Step
-from ledger.events.session import FindingRetracted
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffCancelled
+from deedbook.ledger.events.reasoning import EvidenceCheck, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.session import FindingRetracted
 
 
 def asked(reader, **arguments):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.events.session import SessionEnded, SessionStarted
+from deedbook.ledger.events.session import SessionEnded, SessionStarted
 
 
 def asked(reader, **arguments):

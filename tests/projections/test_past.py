@@ -14,14 +14,18 @@ from faults import times
 from fresh_fold import Prefix
 from test_reader import ARGUMENTS
 
-from ledger.errors import DeedbookError
-from ledger.events.authority import KeyCompromised
-from ledger.lifecycle.clock import clock_text
-from projections import QUERIES, Reader, Runner, runner, store, verify_views
-from projections.past import pasts_open_max
-from projections.projection import NoState
-from projections.sqlite import Transaction
-from projections.views import VIEWS
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.past import pasts_open_max
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores import store
+from deedbook.projections.stores.sqlite import Transaction
+from deedbook.projections.views import runner
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.projection import NoState
+from deedbook.projections.views.registry import QUERIES, VIEWS
+from deedbook.projections.views.runner import Runner
 
 FAR = 40
 # Ranked by BM25 over all that was ever written: hits and scores are those of then, their order is that of now.
@@ -30,17 +34,30 @@ RANKED = {"search.find", "search.related", "search.similar"}
 MORE: list[tuple[str, dict[str, Any]]] = [
     *((f"handoffs.{query}", {"id": name}) for query in ("show", "facts", "why") for name in "bdefghz"),
     *(("catalog.find", {"kind": kind}) for kind in ("finding.logged", "handoff.created")),
-    ("catalog.find", {"newest": True, "limit": 3, "author": "bob"}), ("catalog.find", {"stream": "session/s2"}),
-    ("handoffs.list", {"status": "open"}), ("handoffs.list", {"limit": 2}), ("handoffs.next", {"agent": "bob"}),
-    ("handoffs.next", {"agent": "rita"}), ("handoffs.graph", {"all": True}), ("handoffs.board", {"all": True}),
-    ("sessions.show", {"id": "s2"}), ("sessions.list", {"limit": 1}), ("snapshots.show", {"id": "zz"}),
-    ("reasoning.show", {"id": "r2"}), ("catalog.show", {"ref": str(FAR)}), ("catalog.why", {"ref": str(FAR)}),
-    ("agents.show", {"name": "carol"}), ("agents.show", {"name": "zz"}), ("reports.list", {"limit": 1}),
-    ("reviews.list", {}), ("search.find", {"text": "zebra", "limit": 200}), ("sessions.trajectory", {"id": "s2"}),
+    ("catalog.find", {"newest": True, "limit": 3, "author": "bob"}),
+    ("catalog.find", {"stream": "session/s2"}),
+    ("handoffs.list", {"status": "open"}),
+    ("handoffs.list", {"limit": 2}),
+    ("handoffs.next", {"agent": "bob"}),
+    ("handoffs.next", {"agent": "rita"}),
+    ("handoffs.graph", {"all": True}),
+    ("handoffs.board", {"all": True}),
+    ("sessions.show", {"id": "s2"}),
+    ("sessions.list", {"limit": 1}),
+    ("snapshots.show", {"id": "zz"}),
+    ("reasoning.show", {"id": "r2"}),
+    ("catalog.show", {"ref": str(FAR)}),
+    ("catalog.why", {"ref": str(FAR)}),
+    ("agents.show", {"name": "carol"}),
+    ("agents.show", {"name": "zz"}),
+    ("reports.list", {"limit": 1}),
+    ("reviews.list", {}),
+    ("search.find", {"text": "zebra", "limit": 200}),
+    ("sessions.trajectory", {"id": "s2"}),
     ("search.find", {"text": "striped horses by the leaking pool", "limit": 200}),
     ("tot.show", {"id": PAUSED}),
     *((f"search.{query}", {"task": "Count zebras", "limit": 500}) for query in ("related", "similar")),
-]  # fmt: skip
+]
 ASKED = [*((query, ARGUMENTS.get(query, {})) for query in sorted(QUERIES) if query not in RANKED), *MORE]
 SHORT = [(query, ARGUMENTS.get(query, {})) for query in ("handoffs.board", "sessions.list", "agents.keys", "tot.list")]
 

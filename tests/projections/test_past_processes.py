@@ -12,19 +12,28 @@ from every_kind import live
 from faults import times
 from test_past import compare, live_on, stretched
 
-from ledger.local import LocalClient
-from projections import Reader, Runner, SqliteStore, runner, store, verify_views
-from projections.views import VIEWS
+from deedbook.ledger.client.local import LocalClient
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores import store
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views import runner
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import VIEWS
+from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.config import Settings
+    from deedbook.ledger.home.config import Settings
 
 __all__ = ["stretched"]
 ASKED: list[tuple[str, dict[str, Any]]] = [
-    ("handoffs.board", {}), ("sessions.list", {}), ("agents.keys", {}), ("tot.list", {}), ("catalog.find", {}),
-]  # fmt: skip
+    ("handoffs.board", {}),
+    ("sessions.list", {}),
+    ("agents.keys", {}),
+    ("tot.list", {}),
+    ("catalog.find", {}),
+]
 SPAWN = multiprocessing.get_context("spawn")
 
 

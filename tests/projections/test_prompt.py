@@ -11,11 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import compress
-from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, cut_to_tokens, short_ref, to_context_prompt
-from projections.briefs.sentences import HEADINGS, readable_text
-from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.projections.briefs.prompt import (
+    LEVEL_TOKENS,
+    TransferLevel,
+    cut_to_tokens,
+    short_ref,
+    to_context_prompt,
+)
+from deedbook.projections.briefs.sentences import HEADINGS, readable_text
+from deedbook.projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, count_tokens, estimate_tokens
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 MINIMAL = ["CONTEXT", "CONCLUSION", "TAGS", "TOP ASSUMPTIONS", "REASONING BRIEF"]
 STANDARD = [*MINIMAL, "EVIDENCE", "FIDELITY"]
@@ -93,7 +99,11 @@ def test_text_of_a_graph_cannot_forge_a_section(memory: ReasoningMemory) -> None
 
 def test_budget_holds_by_the_estimate_where_the_exact_tokenizer_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     estimate = Tokenizer(ESTIMATE_NAME, exact=False, count=estimate_tokens)
-    for module in ("projections.briefs.tokens", "projections.briefs.prompt", "consumers.reasoning.compressor.envelope"):
+    for module in (
+        "deedbook.projections.briefs.tokens",
+        "deedbook.projections.briefs.prompt",
+        "deedbook.consumers.reasoning.compressor.envelope",
+    ):
         monkeypatch.setattr(f"{module}.tokenizer", lambda: estimate)
     for memory in (audit_graph(), chain(40), graph(CHINESE)):
         prompt = to_context_prompt(compress(memory, TransferLevel.MINIMAL))

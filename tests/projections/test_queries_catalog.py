@@ -7,9 +7,9 @@ import hashlib
 import pytest
 from view_ledger import ViewLedger
 
-from ledger.envelope import decode_entry
-from ledger.errors import Refused
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
 
 
 def code_of(reader, query, **arguments):

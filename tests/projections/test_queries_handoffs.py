@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
 

@@ -7,9 +7,9 @@ import hashlib
 import pytest
 from view_ledger import ViewLedger
 
-from ledger.errors import Corrupted, Refused
-from ledger.events.authority import KeyRevoked
-from ledger.identity import Key
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.authority import KeyRevoked
+from deedbook.ledger.format.identity import Key
 
 
 def test_every_version_is_read_whole_by_its_ref(ledger: ViewLedger, reader):

@@ -7,8 +7,9 @@ import json
 import pytest
 from view_ledger import ARGUMENTS
 
-from ledger.errors import Refused
-from projections import QUERIES, Reader
+from deedbook.ledger.errors import Refused
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views.registry import QUERIES
 
 
 @pytest.mark.parametrize("query", sorted(QUERIES))

@@ -8,10 +8,10 @@ from folding import facts, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.reasoning.fold import VIEW as REASONING_VIEW
-from projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
-from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
+from deedbook.projections.reasoning.graph import GraphState, apply_event, canonical_text, memory_of, ref_of
+from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 
 STARTED = ReasoningStarted(task="Is it safe?", ai_id="bob-1", reasoning_strategy="top-down", domain="security")
 

@@ -8,11 +8,11 @@ import pytest
 from folding import facts, rows_of
 from view_ledger import ViewLedger
 
-from ledger.events import reasoning
-from ledger.events.imported import RecordImported
-from projections.briefs.gates import should_fetch_full_reasoning
-from projections.reader import Reader
-from projections.reasoning.fold import VIEW as REASONING_VIEW
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.gates import should_fetch_full_reasoning
+from deedbook.projections.reasoning.fold import VIEW as REASONING_VIEW
 
 REF = "sha256:" + "1" * 64
 STEP: dict[str, Any] = {"step_number": 1, "type": "observation", "content": "It leaks."}

@@ -13,8 +13,8 @@ from hypothesis import given
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ledger.errors import Refused
-from projections.reasoning.memory import compute_reasoning_ref, memory_from_dict
+from deedbook.ledger.errors import Refused
+from deedbook.projections.reasoning.memory import compute_reasoning_ref, memory_from_dict
 
 SMALL: dict[str, Any] = {
     "task": "t",

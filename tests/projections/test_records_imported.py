@@ -6,15 +6,15 @@ import pytest
 from folding import rows_of
 from given import fact
 
-from ledger.codec import encode_sorted
-from ledger.events.handoff import HandoffCompleted
-from ledger.events.imported import RecordImported
-from ledger.events.session import FindingLogged, SessionStarted
-from projections.projection import Logged
-from projections.records.fold import VIEW as RECORD_VIEW
-from projections.records.marks import happened_ms
-from projections.reports.fold import VIEW as REPORT_VIEW
-from projections.sessions.fold import VIEW as SESSION_VIEW
+from deedbook.ledger.events.handoff import HandoffCompleted
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.codec import encode_sorted
+from deedbook.projections.records.fold import VIEW as RECORD_VIEW
+from deedbook.projections.records.marks import happened_ms
+from deedbook.projections.reports.fold import VIEW as REPORT_VIEW
+from deedbook.projections.sessions.fold import VIEW as SESSION_VIEW
+from deedbook.projections.views.projection import Logged
 
 REF = "blake3:" + "1" * 64
 DAY_MS = 1_748_736_000_000  # 2025-06-01

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reporting import AFTER, BEFORE
 
-from projections.reports.calibration import (
+from deedbook.projections.reports.calibration import (
     VECTOR_NAMES,
     Ends,
     bias_of,
@@ -17,7 +17,7 @@ from projections.reports.calibration import (
     label_of_bias,
     overall_of,
 )
-from projections.reports.trends import bias_text
+from deedbook.projections.reports.trends import bias_text
 
 UNIT = st.floats(0.0, 1.0).map(lambda value: round(value, 4))
 VECTORS = st.dictionaries(st.sampled_from(VECTOR_NAMES), UNIT)

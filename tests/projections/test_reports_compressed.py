@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reporting import EVENT, report
 
-from ledger.events.session import Deltas
-from ledger.lifecycle.clock import clock_text
-from projections.briefs.tokens import count_tokens
-from projections.reports.compressed import compressed_of, shorten
-from projections.reports.report import is_same, plain, read_report
+from deedbook.ledger.events.session import Deltas
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.projections.reports.compressed import compressed_of, shorten
+from deedbook.projections.reports.report import is_same, plain, read_report
 
 KEYS = ["s", "ai", "ts", "task", "deltas", "findings", "unknowns", "next", "recommend", "calibrated"]
 ENGLISH = "The session pool is never closed when the login handler raises an exception under load and "

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from reporting import report
 
-from projections.reports.compressed import compressed_of
-from projections.reports.markdown import counted, markdown_of
-from projections.reports.report import Correction, Report, is_same, uncorrected
+from deedbook.projections.reports.compressed import compressed_of
+from deedbook.projections.reports.markdown import counted, markdown_of
+from deedbook.projections.reports.report import Correction, Report, is_same, uncorrected
 
 
 def corrected(kind: str, text: str, **fields: Any) -> Report:

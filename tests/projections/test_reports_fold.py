@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reporting import generated
 
-from projections.reports.fold import REPORTS, ReportRecord
-from projections.reports.fold import VIEW as REPORT_VIEW
+from deedbook.projections.reports.fold import REPORTS, ReportRecord
+from deedbook.projections.reports.fold import VIEW as REPORT_VIEW
 
 KNOWN_COLUMNS = [
     "session_id",

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from reporting import report
 
-from ledger.events.session import Deltas, FilledGap, LongText, Vectors
-from projections.reports.calibration import VECTOR_NAMES
-from projections.reports.markdown import duration_text, item, markdown_of, number_text, sections
+from deedbook.ledger.events.session import Deltas, FilledGap, LongText, Vectors
+from deedbook.projections.reports.calibration import VECTOR_NAMES
+from deedbook.projections.reports.markdown import duration_text, item, markdown_of, number_text, sections
 
 TITLES = [
     "Epistemic Trajectory",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from building import START_MS
 
-from ledger.errors import Refused
-from ledger.events import handoff, session
-from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
-from ledger.events.session import Deltas
-from projections.reports import trends
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff, session
+from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.session import Deltas
+from deedbook.projections.reports import trends
 
 TASKS = ["Test the login", "Validation of 登入", "Write the docs", "TESTING the pool", "Review"]
 

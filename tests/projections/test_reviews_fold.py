@@ -10,11 +10,11 @@ import pytest
 from folding import facts, rows_of
 from view_ledger import ViewLedger
 
-from ledger.errors import Refused
-from ledger.events.reasoning import Counts, ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from ledger.events.review import ReviewAnswered, ReviewRequested
-from projections import Reader
-from projections.reviews.fold import VIEW as REVIEW_VIEW
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import Counts, ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.reviews.fold import VIEW as REVIEW_VIEW
 
 # The ledger's clock stands, that of the question goes on.
 AGE = re.compile(r"just now|\d+ (?:min|h|d) ago")

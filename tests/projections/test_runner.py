@@ -11,21 +11,23 @@ import pytest
 from folding import digests_of
 from view_ledger import ViewLedger
 
-from ledger.errors import Refused, Unavailable
-from ledger.events import handoff, session
-from ledger.local import LocalClient
-from projections import VIEWS, Runner, SqliteStore, verify_views
-from projections import runner as runner_module
-from projections.handoffs.fold import VIEW as HANDOFF_VIEW
-from projections.handoffs.fold import HandoffRow
-from projections.projection import Projection
-from projections.runner import Work
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import handoff, session
+from deedbook.projections.handoffs.fold import VIEW as HANDOFF_VIEW
+from deedbook.projections.handoffs.fold import HandoffRow
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views import runner as runner_module
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.projection import Projection
+from deedbook.projections.views.registry import VIEWS
+from deedbook.projections.views.runner import Runner, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.config import Settings
+    from deedbook.ledger.home.config import Settings
 
 
 def slots_of(store: SqliteStore) -> object:

@@ -6,13 +6,13 @@ import pytest
 from folding import facts, rows_of
 from given import fact
 
-from ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
-from ledger.events.imported import MAPPED, RecordImported, mapped_types
-from projections.handoffs.fold import LogRow
-from projections.projection import Table
-from projections.search.fold import _TEXTS, HANDLED, WordsRow
-from projections.search.fold import VIEW as SEARCH_VIEW
-from projections.search.queries import SORTS
+from deedbook.ledger.events import KINDS, handoff, reasoning, review, session, snapshot, tot
+from deedbook.ledger.events.imported import MAPPED, RecordImported, mapped_types
+from deedbook.projections.handoffs.fold import LogRow
+from deedbook.projections.search.fold import _TEXTS, HANDLED, WordsRow
+from deedbook.projections.search.fold import VIEW as SEARCH_VIEW
+from deedbook.projections.search.queries import SORTS
+from deedbook.projections.views.projection import Table
 
 # Kinds that carry no text of their own, or repeat what other events say.
 SILENT = {

@@ -7,9 +7,9 @@ import sqlite3
 import pytest
 from folding import digests_of
 
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events.handoff import HandoffLogged
-from ledger.events.session import (
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events.handoff import HandoffLogged
+from deedbook.ledger.events.session import (
     DeadEndLogged,
     DeadEndRetracted,
     FindingLogged,
@@ -18,10 +18,12 @@ from ledger.events.session import (
     UnknownLogged,
     UnknownResolved,
 )
-from projections import VIEWS, Runner, sqlite, verify_views
-from projections.query import Moment
-from projections.search.queries import SearchText, excerpt_max_chars, find_text
-from projections.views import KEPT_VIEWS
+from deedbook.projections.answers.query import Moment
+from deedbook.projections.search.queries import SearchText, excerpt_max_chars, find_text
+from deedbook.projections.stores import sqlite
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import KEPT_VIEWS, VIEWS
+from deedbook.projections.views.runner import Runner
 
 
 @pytest.fixture
@@ -196,11 +198,18 @@ def test_where_nothing_holds_all_words_the_nearest_is_the_answer_and_how_near(wr
 @pytest.mark.parametrize(
     "text",
     [
-        " ".join(f"w{number}" for number in range(2_000))[:10_240], "登" * 5_000, "the of and", "ภาษาไทยยาว",
+        " ".join(f"w{number}" for number in range(2_000))[:10_240],
+        "登" * 5_000,
+        "the of and",
+        "ภาษาไทยยาว",
         "pool\0x zebra",
-        '"zebra NEAR" (', "zebra* OR -x", "a\u0300\u0301 zebra", "🚀 zebra", "0a" * 6,
+        '"zebra NEAR" (',
+        "zebra* OR -x",
+        "a\u0300\u0301 zebra",
+        "🚀 zebra",
+        "0a" * 6,
     ],
-)  # fmt: skip
+)
 def test_no_question_goes_without_an_answer(written, reader, text):
     hits = written("the pool leaks", "页面", "ภาษา")
     answer = reader.answer("search.find", {"text": text})

@@ -14,15 +14,15 @@ from paraphrases import PAIRS
 from retold import ALONE, TWICE
 from view_ledger import ViewLedger
 
-from consumers.importers.empirica.importer import import_notes, read_notes
-from consumers.importers.empirica.notes import Repository
-from ledger.author import Author
-from ledger.events import session
-from projections import Reader
-from projections.briefs import embedding
-from projections.query import Moment, Where
-from projections.search import nearness, similar
-from projections.search.words import words_of
+from deedbook.consumers.importers.empirica.importer import import_notes, read_notes
+from deedbook.consumers.importers.empirica.notes import Repository
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events import session
+from deedbook.projections.answers.query import Moment, Where
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs import embedding
+from deedbook.projections.search import nearness, similar
+from deedbook.projections.search.words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.errors import Refused
-from projections.search.queries import (
-    Term,
-    excerpt_max_chars,
-    excerpt_of,
-    matches_in,
-    terms_of,
-)
-from projections.search.words import features_of, forms_of, placed_words, stem_of, words_of
+from deedbook.ledger.errors import Refused
+from deedbook.projections.search.queries import Term, excerpt_max_chars, excerpt_of, matches_in, terms_of
+from deedbook.projections.search.words import features_of, forms_of, placed_words, stem_of, words_of
 
 # Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's
 # tables, what joins and what parts, and what is no word at all.

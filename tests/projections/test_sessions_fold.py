@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from folding import facts, rows_of
 
-from ledger.events import session as kinds
-from projections.sessions.fold import VIEW as SESSION_VIEW
+from deedbook.ledger.events import session as kinds
+from deedbook.projections.sessions.fold import VIEW as SESSION_VIEW
 
 STARTED = kinds.SessionStarted(task="Find the leak", ai_id="bob-1", resumes="s0")
 

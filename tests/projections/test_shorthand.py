@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.briefs.sentences import expand
-from projections.briefs.shorthand import (
+from deedbook.projections.briefs.sentences import expand
+from deedbook.projections.briefs.shorthand import (
     BRACES,
     BRIEF,
     HEADS,
@@ -21,8 +21,8 @@ from projections.briefs.shorthand import (
     shorten,
     with_symbol,
 )
-from projections.briefs.text import one_line
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs.text import one_line
+from deedbook.projections.briefs.tokens import count_tokens
 
 HOSTILE = [
     "if (a | b) { return ~c; }",

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from projections.briefs.embedding import HASH_V1, Embedder, Embedding, embed_text
-from projections.briefs.gates import check_level, domain_told, should_fetch_full_reasoning
-from projections.briefs.prompt import TransferLevel
-from projections.snapshots.snapshot import EnhancedEpistemicSnapshot
+from deedbook.projections.briefs.embedding import HASH_V1, Embedder, Embedding, embed_text
+from deedbook.projections.briefs.gates import check_level, domain_told, should_fetch_full_reasoning
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 BRIEF = "The invoice job stalls at the third page. The page has a broken total."
 REF = "sha256:" + "1" * 64

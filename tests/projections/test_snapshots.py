@@ -11,15 +11,15 @@ from graphs import CHINESE, audit_graph, chain, graph, odd_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.reasoning.snapshots.take import assemble
-from ledger.errors import Refused
-from projections.briefs.embedding import best_embedder
-from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
-from projections.briefs.tokens import count_tokens
-from projections.reasoning.delta import write_full
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
-from projections.snapshots.fold import VIEW as SNAPSHOT_VIEW
-from projections.snapshots.snapshot import (
+from deedbook.consumers.reasoning.snapshots.take import assemble
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.embedding import best_embedder
+from deedbook.projections.briefs.prompt import LEVEL_TOKENS, TransferLevel
+from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.projections.reasoning.delta import write_full
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+from deedbook.projections.snapshots.fold import VIEW as SNAPSHOT_VIEW
+from deedbook.projections.snapshots.snapshot import (
     CONTEXT_TOKENS_MAX,
     SNAPSHOT_TOKENS_MAX,
     EnhancedEpistemicSnapshot,
@@ -28,7 +28,7 @@ from projections.snapshots.snapshot import (
     snapshot_of,
     to_context_prompt,
 )
-from projections.snapshots.vectors import read_vectors
+from deedbook.projections.snapshots.vectors import read_vectors
 
 
 def session(**changed: Any) -> dict[str, Any]:
@@ -93,8 +93,15 @@ def test_prompt_shows_the_seeds_headings_in_order() -> None:
     snapshot = taken(audit_graph(), "API has JWT secret in logs")
     found = re.findall(r"^([A-Z ]+):", snapshot.to_context_prompt(TransferLevel.FULL).prompt, re.MULTILINE)
     assert found == [
-        "CONTEXT", "CONCLUSION", "TAGS", "TOP ASSUMPTIONS", "REASONING BRIEF", "EVIDENCE", "FIDELITY", "FULL REASONING",
-    ]  # fmt: skip
+        "CONTEXT",
+        "CONCLUSION",
+        "TAGS",
+        "TOP ASSUMPTIONS",
+        "REASONING BRIEF",
+        "EVIDENCE",
+        "FIDELITY",
+        "FULL REASONING",
+    ]
 
 
 def test_snapshot_without_reasoning_shows_its_context_at_every_level() -> None:

@@ -14,10 +14,11 @@ from folding import digests_of
 from test_past import ASKED, RANKED, answer_of
 from test_reader import ARGUMENTS
 
-from ledger.events import session
-from projections import Reader, store, verify_views
-from projections.reader import last_ms
-from projections.views import VIEWS
+from deedbook.ledger.events import session
+from deedbook.projections.answers.reader import Reader, last_ms
+from deedbook.projections.stores import store
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import VIEWS
 
 PROTO = Path(__file__).parents[2] / "proto"
 ALL = [*ASKED, *((query, ARGUMENTS.get(query, {})) for query in sorted(RANKED))]

@@ -15,22 +15,26 @@ from faults import times
 from folding import digests_of
 from view_ledger import ViewLedger
 
-from ledger import LocalClient, Settings
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.events import imported, reasoning, session
-from projections import Reader, postgres_connection, runner
-from projections import postgres as of_postgres
-from projections.postgres import PostgresStore, schema_of
-from projections.postgres_connection import Connection
-from projections.views import VIEW_VERSIONS
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events import imported, reasoning, session
+from deedbook.ledger.home.config import Settings
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores import postgres as of_postgres
+from deedbook.projections.stores import postgres_connection
+from deedbook.projections.stores.postgres import PostgresStore, schema_of
+from deedbook.projections.stores.postgres_connection import Connection
+from deedbook.projections.views import runner
+from deedbook.projections.views.registry import VIEW_VERSIONS
 
 SECRET = "hunter2"
 # One that folds an event at a time, and says so: it is killed somewhere in the middle.
 WORKER = """
 import sys
 from pathlib import Path
-from ledger import LocalClient, Settings
-from projections import Reader, postgres_connection, runner
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.home.settings import Settings
+from deedbook.projections import Reader, postgres_connection, runner
 runner.batch_events_max = 3
 with LocalClient(Settings(home=Path(sys.argv[1]))) as client:
     with Reader(client, Settings(home=Path(sys.argv[1])), store=sys.argv[2]) as reader:
@@ -219,9 +223,7 @@ def test_a_schema_that_somebody_else_made_first_is_not_used(postgres, database):
         other.execute(f'CREATE ROLE eve; GRANT CREATE ON DATABASE "{other.info.dbname}" TO eve; SET ROLE eve')
         other.execute(f"CREATE SCHEMA {schema_of('x')}")
         other.execute(f"CREATE FUNCTION {schema_of('x')}.spy() RETURNS text RETURN current_user || ' ran this'")
-        other.execute(
-            f"CREATE VIEW {schema_of('x')}.deedbook AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format"
-        )
+        other.execute(f"CREATE VIEW {schema_of('x')}.deedbook AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format")
         other.execute(f"GRANT USAGE ON SCHEMA {schema_of('x')} TO PUBLIC")
         with pytest.raises(Corrupted, match="is another role's: drop the schema"):
             PostgresStore(database, ledger="x")

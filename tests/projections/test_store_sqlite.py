@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 from view_ledger import ViewLedger
 
-from ledger.errors import Corrupted, Unavailable
-from projections import VIEWS, Runner, SqliteStore
+from deedbook.ledger.errors import Corrupted, Unavailable
+from deedbook.projections.stores.sqlite import SqliteStore
+from deedbook.projections.views.registry import VIEWS
+from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,22 +5,39 @@ from __future__ import annotations
 import pytest
 from building import key_named
 
-from ledger.events.authority import KeyCompromised
-from ledger.events.session import FindingLogged, SessionStarted
-from projections import verify_views
-from projections.agents.suspects import suspect_places, suspect_words
-from projections.views import QUERIES, VIEWS
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.projections.agents.suspects import suspect_places, suspect_words
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import QUERIES, VIEWS
 
 # Arguments with which a query has an answer in the ledger of ``fill``.
 ASKED = {
-    "handoffs.list": {}, "handoffs.board": {"all": True}, "handoffs.show": {"id": "b"},
-    "handoffs.why": {"id": "b"}, "handoffs.graph": {"all": True}, "handoffs.facts": {"id": "b"},
-    "handoffs.versions": {"id": "b"}, "handoffs.around": {"id": "b"}, "catalog.lanes": {}, "knowledge.graph": {},
-    "sessions.list": {}, "sessions.show": {"id": "s1"}, "reasoning.list": {}, "reasoning.show": {"id": "r1"},
-    "reports.list": {}, "search.find": {"text": "login"}, "catalog.find": {},
-    "catalog.why": {"ref": "9"}, "catalog.show": {"ref": "9"},
-    "reports.sessions": {}, "tot.list": {}, "snapshots.list": {}, "reviews.list": {}, "handoffs.next": {},
-}  # fmt: skip
+    "handoffs.list": {},
+    "handoffs.board": {"all": True},
+    "handoffs.show": {"id": "b"},
+    "handoffs.why": {"id": "b"},
+    "handoffs.graph": {"all": True},
+    "handoffs.facts": {"id": "b"},
+    "handoffs.versions": {"id": "b"},
+    "handoffs.around": {"id": "b"},
+    "catalog.lanes": {},
+    "knowledge.graph": {},
+    "sessions.list": {},
+    "sessions.show": {"id": "s1"},
+    "reasoning.list": {},
+    "reasoning.show": {"id": "r1"},
+    "reports.list": {},
+    "search.find": {"text": "login"},
+    "catalog.find": {},
+    "catalog.why": {"ref": "9"},
+    "catalog.show": {"ref": "9"},
+    "reports.sessions": {},
+    "tot.list": {},
+    "snapshots.list": {},
+    "reviews.list": {},
+    "handoffs.next": {},
+}
 
 
 def compromise(ledger, name, since, key=None):

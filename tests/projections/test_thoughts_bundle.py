@@ -6,14 +6,14 @@ import tot_story as told
 from folding import rows_of
 from tot_story import STORY, TASK
 
-from consumers.auditor.bundle import split_entries
-from consumers.auditor.report import Findings
-from ledger.bundle.archive import Bundle
-from ledger.bundle.export import export_bundle
-from ledger.bundle.layout import tile_name, tiles_of
-from ledger.entries import read_event
-from ledger.merkle import leaf_hash
-from projections.thoughts.fold import VIEW as THOUGHT_VIEW
+from deedbook.consumers.auditor.bundle import split_entries
+from deedbook.consumers.auditor.report import Findings
+from deedbook.ledger.bundle.archive import Bundle
+from deedbook.ledger.bundle.export import export_bundle
+from deedbook.ledger.bundle.layout import tile_name, tiles_of
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
 
 
 def replayed(path):

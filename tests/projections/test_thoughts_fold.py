@@ -10,11 +10,11 @@ import tot_story as told
 from folding import rows_of
 from tot_story import BEST, NODES, STATS, STORY, TASK
 
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from projections.thoughts.fold import VIEW as THOUGHT_VIEW
-from projections.thoughts.fold import TaskRecord, fold
-from projections.thoughts.tree import Costs, best_path, frontier, search_state, stats_of, with_children
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
+from deedbook.projections.thoughts.fold import TaskRecord, fold
+from deedbook.projections.thoughts.tree import Costs, best_path, frontier, search_state, stats_of, with_children
 
 EVENTS = told.events()
 END = len(STORY)
@@ -254,8 +254,10 @@ def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
 
 
 def test_dimensions_of_an_evaluation_stay_with_its_node():
-    judged = [kinds.NodeEvaluation(node_id=one.id, score=5, confidence=1, dimension_scores={"progress": 4.5})
-              for one in (told.N11, told.N12)]  # fmt: skip
+    judged = [
+        kinds.NodeEvaluation(node_id=one.id, score=5, confidence=1, dimension_scores={"progress": 4.5})
+        for one in (told.N11, told.N12)
+    ]
     said = told.evaluated([told.N11, told.N12], payload=kinds.ResultsPayload(evaluations=judged))
     found = rows_of(THOUGHT_VIEW, TASK, [*EVENTS[:10], told.spoken("evaluator", said, index=10, causes=(9,))])
     assert [row["dimension_scores"] for row in found["tot_nodes"]] == ["{}", *['{"progress":4.5}'] * 2]

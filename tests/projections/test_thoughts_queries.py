@@ -10,10 +10,11 @@ from building import key_named
 from folding import digests_of, rows_of
 from tot_story import BEST, NODES, STORY, TASK
 
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from projections import VIEWS, verify_views
-from projections.thoughts.fold import VIEW as THOUGHT_VIEW
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.projections.thoughts.fold import VIEW as THOUGHT_VIEW
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import VIEWS
 
 OTHER = "tot-20260213-090000-0000ab"
 

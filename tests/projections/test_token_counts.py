@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.briefs.tokens import (
+from deedbook.projections.briefs.tokens import (
     _MERGED,
     ESTIMATE_NAME,
     bound_tokens,

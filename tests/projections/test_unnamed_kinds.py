@@ -9,11 +9,12 @@ import pytest
 from event_examples import EXAMPLES
 from given import fact
 
-from ledger.events import KINDS, EventData
-from projections.agents import fold as agents
-from projections.projection import Projection
-from projections.reasoning import fold as reasoning
-from projections.sessions import fold as sessions
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.fields import EventData
+from deedbook.projections.agents import fold as agents
+from deedbook.projections.reasoning import fold as reasoning
+from deedbook.projections.sessions import fold as sessions
+from deedbook.projections.views.projection import Projection
 
 
 class Unnamed(EventData, frozen=True):
@@ -24,7 +25,7 @@ class Unnamed(EventData, frozen=True):
     ("view", "started"),
     [(agents.VIEW, "agent.registered"), (reasoning.VIEW, "reasoning.started"), (sessions.VIEW, "session.started")],
     ids=lambda each: getattr(each, "name", None),
-)  # fmt: skip
+)
 def test_a_fold_refuses_data_that_it_does_not_name(view: Projection[Any], started: str) -> None:
     first = fact("claude", msgspec.convert(EXAMPLES[started], KINDS[started].data))
     state = view.fold(view.state(first.name), first)

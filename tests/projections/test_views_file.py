@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.errors import Corrupted, Refused
-from projections.reader import Reader
-from projections.sqlite import FORMAT
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.stores.sqlite import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

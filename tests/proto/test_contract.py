@@ -15,15 +15,15 @@ import msgspec
 import published_contract as contract
 import pytest
 
-from ledger import limits
-from ledger.admission.rules import RULES
-from ledger.bus import subjects
-from ledger.bus.service import Service
-from ledger.errors import CODES, Refused
-from ledger.events import KINDS
-from ledger.events.blob import BLOB_STORED
-from ledger.events.body import Body, decode_body
-from ledger.forms import STATEMENT_PATTERN
+from deedbook.ledger import limits
+from deedbook.ledger.admission.rules import RULES
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.errors import CODES, Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.blob import BLOB_STORED
+from deedbook.ledger.events.body import Body, decode_body
+from deedbook.ledger.format.forms import STATEMENT_PATTERN
+from deedbook.ledger.service.service import Service
 
 PROTO = Path(__file__).parent.parent.parent / "proto"
 

@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.admission.check import check
-from ledger.author import sign
-from ledger.bus.subjects import event_subject, stream_token, submit_subject
-from ledger.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint
-from ledger.codec import encode_canonical
-from ledger.envelope import Entry, batch_pae, decode_entry, decode_submission, event_id, pae, to_dsse
-from ledger.errors import Refused
-from ledger.events.body import decode_body
-from ledger.identity import Key, ledger_id, possession
-from ledger.merkle import inclusion_proof, leaf_hash, root_of, subtrees_of
-from ledger.receipt import Receipt
-from projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.bus.subjects import event_subject, stream_token, submit_subject
+from deedbook.ledger.client.author import sign
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.envelope import (
+    Entry,
+    batch_pae,
+    decode_entry,
+    decode_submission,
+    event_id,
+    pae,
+    to_dsse,
+)
+from deedbook.ledger.format.identity import Key, ledger_id, possession
+from deedbook.ledger.format.merkle import inclusion_proof, leaf_hash, root_of, subtrees_of
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, CheckpointVerifier, sign_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
+from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref, memory_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ import nats.errors
 import nats.js.errors as js
 from nats.js.api import RawStreamMsg, StreamInfo, StreamState
 
-from ledger.bus.history import entry_at
+from deedbook.ledger.bus.history import entry_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

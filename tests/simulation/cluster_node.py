@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from consumers.doors.node.membership import Membership
-from consumers.doors.node.replica import Replica
-from ledger.admission.gate import Gate
-from ledger.bus.subjects import submit_pattern
-from ledger.errors import Unavailable
-from ledger.replication.lease import Timing
+from deedbook.consumers.interfaces.node.membership import Membership
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.bus.subjects import submit_pattern
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.replication.lease import Timing
 from tests.simulation.solo_node import SoloNode
 from tests.simulation.story import actors
 
@@ -63,17 +63,34 @@ class ClusterNode(SoloNode):
         client: Any = self._client
         replicas = len(self.network.cluster.hosts)
         self.replica = Replica(
-            lambda: client, self.log, actors().id, self.host, replicas=replicas, record=self.record,  # type: ignore[arg-type]
-        )  # fmt: skip
+            lambda: client,
+            self.log,
+            actors().id,
+            self.host,
+            replicas=replicas,
+            record=self.record,  # type: ignore[arg-type]
+        )
         self.membership = membership = Membership(
-            lambda: client, self.replica, self._news, folder=NOWHERE,  # type: ignore[arg-type]
-            url=self.host, key=actors().keys[self.host],
-            replicas=replicas, answer=self._let, lead=self._lead, timing=Timing(),
-        )  # fmt: skip
+            lambda: client,
+            self.replica,
+            self._news,
+            folder=NOWHERE,  # type: ignore[arg-type]
+            url=self.host,
+            key=actors().keys[self.host],
+            replicas=replicas,
+            answer=self._let,
+            lead=self._lead,
+            timing=Timing(),
+        )
         await membership.start()
         for work in (
-            membership.run, membership.beat, membership.follow, membership.do_duties, membership.scrub, self._write,
-        ):  # fmt: skip
+            membership.run,
+            membership.beat,
+            membership.follow,
+            membership.do_duties,
+            membership.scrub,
+            self._write,
+        ):
             process.run_task(self._keep_running(work))
 
     async def _let(self, admits: bool, reads: bool) -> None:

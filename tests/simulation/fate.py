@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from consumers.doors.node import membership, publication, replica
-from consumers.sdk import reactor
-from ledger import identity
-from ledger.admission import follower, gate
-from ledger.bus.stream import Incarnation
-from ledger.identity import verify
-from ledger.lifecycle.clock import clock_text
+from deedbook.consumers.interfaces.node import membership, publication, replica
+from deedbook.consumers.sdk import reactor
+from deedbook.ledger.admission import follower, gate
+from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.format import identity
+from deedbook.ledger.format.identity import verify
+from deedbook.ledger.lifecycle.clock import clock_text
 from tests.simulation.client import Network
 from tests.simulation.cluster import Cluster, entry_in
 from tests.simulation.cluster_node import ClusterNode
@@ -76,16 +76,27 @@ def parts(world: World) -> Iterator[None]:
     clock = SimpleNamespace(time_ns=lambda: world.current.wall_ms() * 1_000_000)
     with contextlib.ExitStack() as stack:
         for module, name, part in (
-            (publication, "read_record", read), (publication, "write_record", write), (replica, "read_record", read),
-            (replica, "write_record", write), (replica, "near_least", 1), (membership, "replacing", nowhere),
-            (publication, "log", notes), (replica, "log", notes), (membership, "log", notes), (reactor, "log", notes),
-            (publication, "scrub_every_s", 10.0), (membership, "scrub_every_s", 10.0),
+            (publication, "read_record", read),
+            (publication, "write_record", write),
+            (replica, "read_record", read),
+            (replica, "write_record", write),
+            (replica, "near_least", 1),
+            (membership, "replacing", nowhere),
+            (publication, "log", notes),
+            (replica, "log", notes),
+            (membership, "log", notes),
+            (reactor, "log", notes),
+            (publication, "scrub_every_s", 10.0),
+            (membership, "scrub_every_s", 10.0),
             (membership, "tick_s", tick_s),
-            (membership, "_now_ms", now_ms), (gate, "time", clock),
+            (membership, "_now_ms", now_ms),
+            (gate, "time", clock),
             (membership, "now", lambda: clock_text(world.current.wall_ms())),
             (asyncio, "run_coroutine_threadsafe", ThreadOutcome),
-            (follower, "verify", _verify), (identity, "verify", _verify), (replica, "entry_at", entry_in),
-        ):  # fmt: skip
+            (follower, "verify", _verify),
+            (identity, "verify", _verify),
+            (replica, "entry_at", entry_in),
+        ):
             stack.enter_context(mock.patch.object(module, name, part))
         yield
 
@@ -248,9 +259,15 @@ class Fate:
         world, invariants = self.world, self.invariants
         effects = sum(len(one.disk.db.execute("SELECT 1 FROM effects").fetchall()) for one in self.subscribers)
         return Outcome(
-            world.seed, len(invariants.history), len(invariants.acknowledged), effects, self.faults, invariants.terms,
-            world.trace or [], violation,
-        )  # fmt: skip
+            world.seed,
+            len(invariants.history),
+            len(invariants.acknowledged),
+            effects,
+            self.faults,
+            invariants.terms,
+            world.trace or [],
+            violation,
+        )
 
     def _heal(self) -> None:
         self.is_over = True

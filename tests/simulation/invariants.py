@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.entries import read_event
-from ledger.envelope import decode_entry
-from ledger.events.authority import TermStarted
-from ledger.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from deedbook.ledger.events.authority import TermStarted
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.admission.decide import Accepted
+    from deedbook.ledger.admission.decide import Accepted
     from tests.simulation.cluster import Cluster
     from tests.simulation.memory_log import MemoryLog
     from tests.simulation.world import World

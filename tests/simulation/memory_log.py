@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from ledger.errors import Refused
-from ledger.history import Growth
-from ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
-from ledger.log import tables as layout
-from ledger.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
+from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.trust.history import Growth
 from tests.simulation.thread import Killed, Thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ledger.log.log import Pending
-    from ledger.log.tables import Head, Shared
-    from ledger.merkle import SubtreeReader
+    from deedbook.ledger.format.merkle import SubtreeReader
+    from deedbook.ledger.log.log import Pending
+    from deedbook.ledger.log.tables import Head, Shared
     from tests.simulation.world import Process
 
 lock_wait_s = 0.005
@@ -111,9 +111,12 @@ class MemoryLog:
         leaves = [leaf_hash(entry) for entry in pending.entries]
         frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
         new_head = msgspec.structs.replace(
-            head, size=frontier.size, frontier=frontier.to_bytes(), accepted_ms=pending.accepted_ms,
+            head,
+            size=frontier.size,
+            frontier=frontier.to_bytes(),
+            accepted_ms=pending.accepted_ms,
             authority_version=pending.authority_version,
-        )  # fmt: skip
+        )
         self._staged.append((new_head, pending))
         return new_head, leaves
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import nats.errors
 
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import SCHEMA, Subscriptions
-from ledger.bus.subjects import submit_subject
-from ledger.client import Page
-from ledger.errors import DeedbookError, Unavailable
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import SCHEMA, Subscriptions
+from deedbook.ledger.bus.subjects import submit_subject
+from deedbook.ledger.client.client import Page
+from deedbook.ledger.errors import DeedbookError, Unavailable
 from tests.building import ids_of
 from tests.simulation.client import Network, SimClient
 from tests.simulation.story import actors, is_refused, submission
@@ -31,8 +31,8 @@ from tests.simulation.world import Process
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.events.body import Event
-    from ledger.history import Growth
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.trust.history import Growth
     from tests.simulation.invariants import Invariants
     from tests.simulation.memory_log import MemoryLog
     from tests.simulation.world import World

@@ -10,14 +10,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from consumers.doors.node.replica import Replica
-from consumers.sdk.reactor import Reactor
-from ledger.admission import follower
-from ledger.admission.gate import Transaction
-from ledger.bus import publisher
-from ledger.bus.stream import Incarnation, retire
-from ledger.errors import Unavailable
-from ledger.replication import role
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.ledger.admission import follower
+from deedbook.ledger.admission.gate import Transaction
+from deedbook.ledger.bus import publisher
+from deedbook.ledger.bus.stream import Incarnation, retire
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.replication import role
 from tests.simulation.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from consumers.doors.node.publication import Publishing
-from ledger.admission.follower import Follower
-from ledger.admission.gate import Gate
-from ledger.bus.history import entry_at, read_messages
-from ledger.bus.publisher import Outbox
-from ledger.bus.service import News
-from ledger.bus.stream import Incarnation, stream_info
-from ledger.bus.subjects import submit_pattern
-from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
+from deedbook.consumers.interfaces.node.publication import Publishing
+from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.bus.history import entry_at, read_messages
+from deedbook.ledger.bus.publisher import Outbox
+from deedbook.ledger.bus.stream import Incarnation, stream_info
+from deedbook.ledger.bus.subjects import submit_pattern
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.service.service import News
 from tests.simulation.client import SimClient, SimMessage
 from tests.simulation.story import actors, checked, first_log
 from tests.simulation.world import Process
@@ -27,8 +27,8 @@ from tests.simulation.world import Process
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ledger.admission.check import Checked
-    from ledger.admission.decide import Accepted
+    from deedbook.ledger.admission.check import Checked
+    from deedbook.ledger.admission.decide import Accepted
     from tests.simulation.client import Network
     from tests.simulation.invariants import Invariants
     from tests.simulation.memory_log import MemoryLog

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from ledger.admission.check import Checked, check
-from ledger.admission.gate import Gate
-from ledger.author import Draft
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, ROOT
+from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
 from tests.building import GIVEN_MS, Actors, Clock, key_named
 from tests.simulation.memory_log import MemoryLog
 
 if TYPE_CHECKING:
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 NODES: Final = ("node", "node-b", "node-c")
 AGENTS: Final = ("ada", "ben", "cleo", "dan")

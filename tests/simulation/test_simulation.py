@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
 SHARES: Final = 8
-RARE: Final = frozenset({
-    "an unknown outcome counts as failed", "the lease is trusted, and publishing does not compare",
-    "what a retired stream was given last is left",
-})  # fmt: skip
+RARE: Final = frozenset(
+    {
+        "an unknown outcome counts as failed",
+        "the lease is trusted, and publishing does not compare",
+        "what a retired stream was given last is left",
+    }
+)
 """Seen once in some hundred worlds."""
 
 

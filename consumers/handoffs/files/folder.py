@@ -16,15 +16,15 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
-from consumers.handoffs.files import sync
-from consumers.handoffs.files.mapping import file_name, file_now, last_rendered, name_of
-from consumers.handoffs.files.plan import EditedHandoff, plan_edits
-from consumers.handoffs.files.syntax import active_table, comparison
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.sdk.files import read_file, remove_file, write_file
-from ledger.entries import read_event
-from ledger.errors import Refused, Unavailable
-from projections.handoffs.queries import TABLE_FORMAT
+from deedbook.consumers.handoffs.files import sync
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now, last_rendered, name_of
+from deedbook.consumers.handoffs.files.plan import EditedHandoff, plan_edits
+from deedbook.consumers.handoffs.files.syntax import active_table, comparison
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.sdk.files import read_file, remove_file, write_file
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.entries import read_event
+from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 CONFLICT: Final = ".ledger.md"
 _CONFLICT_SHOWN: Final = b"conflict"

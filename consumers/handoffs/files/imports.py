@@ -12,21 +12,21 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.files import mapping
-from consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.lines import Problem
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.sections import is_handoff_id
-from consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
-from consumers.sdk.text import on_a_line
-from ledger.client import Ask
-from ledger.errors import Refused, Unavailable
-from ledger.events.handoff import HandoffClaims, HandoffContent
-from ledger.events.imported import RecordImported
-from ledger.files import read_regular
-from projections.handoffs.queries import TABLE_FORMAT
-from projections.query import page_rows_max
+from deedbook.consumers.handoffs.files import mapping
+from deedbook.consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.lines import Problem
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
+from deedbook.consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
+from deedbook.consumers.sdk.text import on_a_line
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.system.files import read_regular
+from deedbook.projections.answers.query import page_rows_max
+from deedbook.projections.handoffs.queries import TABLE_FORMAT
 
 file_read_max_bytes: Final = 8 * 1024**2
 UNREAD: Final = "unread"
@@ -67,9 +67,12 @@ def read_source(file: Path, root: Path) -> Source:
 
 
 def read_records(
-    path: Path, put_blob: Callable[[bytes], str], *, reviewer: str | None,
+    path: Path,
+    put_blob: Callable[[bytes], str],
+    *,
+    reviewer: str | None,
     step: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Found:  # fmt: skip
+) -> Found:
     """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
 
     Two files of one name in different folders would be one handoff: the second is kept aside. Raises Refused:
@@ -157,12 +160,15 @@ def _claimed(
     original: str, source: str, content: HandoffContent, claims: HandoffClaims, file: HandoffFile | TableRow
 ) -> RecordImported:
     return RecordImported(
-        original=original, source=source, format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
-        mapped_kind="handoff.created", mapped=msgspec.to_builtins(content),
+        original=original,
+        source=source,
+        format=TABLE_FORMAT if isinstance(file, TableRow) else file.format,
+        mapped_kind="handoff.created",
+        mapped=msgspec.to_builtins(content),
         claimed_author=mapping.claimed_author(file.sender),
         claimed_at=mapping.shortened(file.created, mapping.label_max_chars) if file.created else None,
         claims=msgspec.to_builtins(claims),
-    )  # fmt: skip
+    )
 
 
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:

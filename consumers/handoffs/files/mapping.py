@@ -14,19 +14,19 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from consumers.handoffs.content import content_from
-from consumers.handoffs.files.syntax.active_table import TableRow
-from consumers.handoffs.files.syntax.comparison import revise
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
-from consumers.sdk.text import on_a_line, shorten
-from ledger.codec import converted, encode_canonical
-from ledger.entries import read_event
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffClaims, HandoffContent
-from ledger.forms import NAME_PATTERN
-from projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
+from deedbook.consumers.handoffs.content import content_from
+from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
+from deedbook.consumers.handoffs.files.syntax.comparison import revise
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
+from deedbook.consumers.sdk.text import on_a_line, shorten
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
+from deedbook.ledger.format.codec import converted, encode_canonical
+from deedbook.ledger.format.forms import NAME_PATTERN
+from deedbook.projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
 
 title_max_chars: Final = 200
 line_max_chars: Final = 2000
@@ -47,14 +47,20 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
     if file.entry("Reviewer") is None and reviewer not in (sender, to):
         named = reviewer  # a file that says "—" names nobody, on purpose
     fields: dict[str, Any] = {
-        "title": shortened(file.title, title_max_chars), "to": to, "reviewer": named, "created": day_of(file.created),
+        "title": shortened(file.title, title_max_chars),
+        "to": to,
+        "reviewer": named,
+        "created": day_of(file.created),
         "proposal": None if file.proposal is None else shortened(file.proposal, line_max_chars),
-        "depends_on": list(file.depends_on), "reasoning_refs": list(file.reasoning_refs), "task": file.task,
+        "depends_on": list(file.depends_on),
+        "reasoning_refs": list(file.reasoning_refs),
+        "task": file.task,
         "tasks": [shortened(box.text, line_max_chars) for box in file.tasks],
         "criteria": [shortened(box.text, line_max_chars) for box in file.criteria],
         "notes": {name: [shortened(text, line_max_chars) for text in of] for name, of in asdict(file.notes).items()},
-        "context": file.context, "skeleton": skeleton,
-    }  # fmt: skip
+        "context": file.context,
+        "skeleton": skeleton,
+    }
     for name in ("context", "task"):
         if len(encode_canonical(fields)) > content_size_max_bytes:
             fields[name] = ""
@@ -67,10 +73,12 @@ def content_of_row(row: TableRow, *, reviewer: str | None) -> HandoffContent:
     """Return the content of the small handoff that a row of a table is; ``reviewer`` reviews unless party to it."""
     sender, to = name_of(row.sender), name_of(row.to)
     return HandoffContent(
-        title=shortened(row.task, title_max_chars) or "—", to=to,
-        reviewer=None if reviewer in (sender, to) else reviewer, created=day_of(row.created),
+        title=shortened(row.task, title_max_chars) or "—",
+        to=to,
+        reviewer=None if reviewer in (sender, to) else reviewer,
+        created=day_of(row.created),
         task=row.task if len(row.task) > title_max_chars else "",
-    )  # fmt: skip
+    )
 
 
 def claims_of_file(file: HandoffFile) -> HandoffClaims:
@@ -195,10 +203,15 @@ def _answered(record: HandoffRecord) -> dict[str, Any]:
     assert content is not None  # noqa: S101 - as above
     tasks, criteria = zip(content.tasks, life.tasks, strict=True), zip(content.criteria, life.criteria, strict=True)
     return asdict(content) | {
-        "from": life.sender, "to": life.receiver, "status": life.status,
+        "from": life.sender,
+        "to": life.receiver,
+        "status": life.status,
         "reviewer": content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
-        "created": record.created, "depends_on": [{"id": id_} for id_ in content.depends_on],
+        "created": record.created,
+        "depends_on": [{"id": id_} for id_ in content.depends_on],
         "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
         "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
-        "notes": asdict(content.notes), "skeleton_index": record.content_index, "claimed_status": life.claimed_status,
-    }  # fmt: skip
+        "notes": asdict(content.notes),
+        "skeleton_index": record.content_index,
+        "claimed_status": life.claimed_status,
+    }

@@ -11,16 +11,22 @@ import shlex
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
-from consumers.handoffs.acts import ACTS, REVIEWS, Verb, hint, setting, way
-from consumers.handoffs.files.syntax.comparison import Edits, differences, is_text_changed, moved, with_progress_of
-from consumers.handoffs.files.syntax.document import HandoffFile, LogLine
-from consumers.handoffs.files.syntax.lines import apply_edits, join_lines
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import Progress, render, replace_at
-from ledger.events import KIND_OF
-from ledger.events import handoff as kinds
-from ledger.events.fields import EventData
-from ledger.lifecycle.handoff_status import Status
+from deedbook.consumers.handoffs.files.syntax.comparison import (
+    Edits,
+    differences,
+    is_text_changed,
+    moved,
+    with_progress_of,
+)
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, LogLine
+from deedbook.consumers.handoffs.files.syntax.lines import apply_edits, join_lines
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import Progress, render, replace_at
+from deedbook.consumers.handoffs.operations import ACTS, REVIEWS, Verb, hint, setting, way
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.lifecycle.handoff_status import Status
 
 _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"
@@ -64,12 +70,15 @@ class EditedHandoff(NamedTuple):
         senders = tuple(name for name in (handoff["from"], handoff["importer"]) if name)
         log = () if position is None else handoff["log"]
         return cls(
-            handoff["id"], senders, handoff["to"], handoff["reviewer"] or (senders[0] if senders else ""),
+            handoff["id"],
+            senders,
+            handoff["to"],
+            handoff["reviewer"] or (senders[0] if senders else ""),
             handoff["status"],
             news=tuple((line["kind"], line["author"]) for line in log if line["event_index"] > (position or 0)),
             claimed=tuple(one["position"] for one in handoff.get("criteria", ()) if one["mark"] == "claimed"),
             importer=handoff["importer"] if handoff["claimed_status"] is not None else None,
-        )  # fmt: skip
+        )
 
 
 def plan_edits(

@@ -15,17 +15,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.content import amended, content_from
-from consumers.handoffs.files.mapping import content_of_file
-from consumers.handoffs.files.plan import Held, Plan, base_after
-from consumers.handoffs.files.syntax.comparison import with_progress_of
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.author import Author, Draft, kind_of
-from ledger.client import Ask, Client
-from ledger.envelope import event_id, pae
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCreated
+from deedbook.consumers.handoffs.content import amended, content_from
+from deedbook.consumers.handoffs.files.mapping import content_of_file
+from deedbook.consumers.handoffs.files.plan import Held, Plan, base_after
+from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.client.author import Author, Draft, kind_of
+from deedbook.ledger.client.client import Ask, Client
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffCreated
+from deedbook.ledger.format.envelope import event_id, pae
 
 events_in_submission_max: Final = 128
 reason_for_amending: Final = "edited in its file"
@@ -115,9 +115,14 @@ class SyncContext(NamedTuple):
 
 
 def sign_plan(
-    context: SyncContext, handoff: dict[str, Any], plan: Plan, *, base: HandoffFile, edited: HandoffFile,
+    context: SyncContext,
+    handoff: dict[str, Any],
+    plan: Plan,
+    *,
+    base: HandoffFile,
+    edited: HandoffFile,
     ledger: HandoffFile,
-) -> Notice:  # fmt: skip
+) -> Notice:
     """Sign a plan on the handoff as it was shown.
 
     Raises Refused: ``STREAM_CONFLICT`` when it went on meanwhile, or whatever the ledger refuses. Unavailable: the

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from consumers.handoffs.files.folder import CONFLICT, Folder
-from consumers.handoffs.files.mapping import file_name
-from consumers.handoffs.files.sync import FILES, Notice, SyncContext
-from consumers.handoffs.files.syntax.sections import is_handoff_id
-from consumers.sdk.files import settled_for_s
-from ledger.client import every_row, follow
-from ledger.errors import DeedbookError, Unavailable
-from ledger.files import as_unavailable
-from projections.handoffs.fold import HANDLED
+from deedbook.consumers.handoffs.files.folder import CONFLICT, Folder
+from deedbook.consumers.handoffs.files.mapping import file_name
+from deedbook.consumers.handoffs.files.sync import FILES, Notice, SyncContext
+from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
+from deedbook.consumers.sdk.files import settled_for_s
+from deedbook.ledger.client.client import every_row, follow
+from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.system.files import as_unavailable
+from deedbook.projections.handoffs.fold import HANDLED
 
 settle_s: Final = 0.25
 rescan_interval_s: Final = 30.0
@@ -167,9 +167,15 @@ class Watcher:
         watched = self._folder_identity()
         is_told = False
         changed = watch(
-            self._folder.path, stop_event=stop, step=_notify_step_ms, debounce=_notify_debounce_ms, recursive=False,
-            rust_timeout=_notify_timeout_ms, yield_on_timeout=True, raise_interrupt=False,
-        )  # fmt: skip
+            self._folder.path,
+            stop_event=stop,
+            step=_notify_step_ms,
+            debounce=_notify_debounce_ms,
+            recursive=False,
+            rust_timeout=_notify_timeout_ms,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+        )
         while (changes := self._next(changed)) is not None:
             if not is_told:
                 self._waiting.pop("files", None)

@@ -17,11 +17,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import structlog
 
-from consumers.handoffs.notifier.episodes import Notification
-from consumers.handoffs.notifier.settings import Channel, ChannelSettings, Secret
-from consumers.handoffs.notifier.store import Delivery, NotifierStore
-from consumers.sdk.command import run_command
-from consumers.sdk.http import NoAnswer, request
+from deedbook.consumers.handoffs.notifier.episodes import Notification
+from deedbook.consumers.handoffs.notifier.settings import Channel, ChannelSettings, Secret
+from deedbook.consumers.handoffs.notifier.store import Delivery, NotifierStore
+from deedbook.consumers.sdk.command import run_command
+from deedbook.consumers.sdk.http import NoAnswer, request
 
 retry_wait_first_s: Final = 5.0
 retry_wait_factor: Final = 4

@@ -18,10 +18,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.handoffs.acts import ENDS
-from consumers.sdk.quotation import Origin, is_plain, words_of
-from consumers.sdk.text import cut, json_text, one_line
-from ledger.lifecycle.clock import clock_text
+from deedbook.consumers.handoffs.operations import ENDS
+from deedbook.consumers.sdk.quotation import Origin, is_plain, words_of
+from deedbook.consumers.sdk.text import cut, json_text, one_line
+from deedbook.ledger.lifecycle.clock import clock_text
 
 Kind: TypeAlias = Literal["handoff", "review"]
 Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.grounds`` tells it
@@ -123,12 +123,21 @@ def notification_of(
     text = f"Deedbook: {who} waits for {key.agent} to {what} {named}"
     text += "".join(f"; its reasoning: {_line(one['said'], said_max_chars)}" for one in behind[:1])
     data: dict[str, Any] = {
-        "id": identity, "ledger": ledger, "kind": key.kind, "subject": _line(key.id), "agent": key.agent,
-        "action": key.action, "status": _line(waiting.status, status_max_chars), "from": waiting.sender,
-        "to": waiting.receiver, "since_index": waiting.since_index, "since_ms": waiting.since_ms, "text": text,
+        "id": identity,
+        "ledger": ledger,
+        "kind": key.kind,
+        "subject": _line(key.id),
+        "agent": key.agent,
+        "action": key.action,
+        "status": _line(waiting.status, status_max_chars),
+        "from": waiting.sender,
+        "to": waiting.receiver,
+        "since_index": waiting.since_index,
+        "since_ms": waiting.since_ms,
+        "text": text,
         "others": origin.beside(),
         "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
-    }  # fmt: skip
+    }
     if behind:
         data["reasoning"] = [
             {"reasoning_ref": one["reasoning_ref"], "said": _line(one["said"], said_max_chars)}

@@ -19,14 +19,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from consumers.handoffs.acts import Wait
-from consumers.sdk.http import is_loopback
-from ledger.client import Client
-from ledger.codec import converted
-from ledger.config import CONFIG_FILE, Settings, environment_variable
-from ledger.errors import Refused
-from ledger.forms import NAME_PATTERN
-from ledger.trust import actions_of
+from deedbook.consumers.handoffs.operations import Wait
+from deedbook.consumers.sdk.http import is_loopback
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.format.forms import NAME_PATTERN
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.location import CONFIG_FILE
+from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.trust import actions_of
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"
@@ -78,9 +80,12 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 def read_channels(
-    settings: Settings, variable: Callable[[str], str | None] = environment_variable, *, client: Client | None = None,
+    settings: Settings,
+    variable: Callable[[str], str | None] = environment_variable,
+    *,
+    client: Client | None = None,
     must_be_ready: bool = False,
-) -> tuple[Channel, ...]:  # fmt: skip
+) -> tuple[Channel, ...]:
     """Return the channels that ``config.toml`` names, in its order; with ``must_be_ready`` those that lack no secret.
 
     Raises Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.handoffs.notifier.episodes import Key, Notification, Open, Waiting
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.notifier.episodes import Key, Notification, Open, Waiting
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.errors import Refused
 
 STORE_FILE: Final = "notifier.db"
 dead_letters_max: Final = 1_000

@@ -17,16 +17,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from consumers.handoffs.notifier.delivery import Sender
-from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episode_id, episodes, interrupted, notification_of
-from consumers.handoffs.notifier.settings import Channel
-from consumers.handoffs.notifier.store import NotifierStore
-from consumers.sdk.quotation import origin_of
-from ledger.client import Ask, Client, every_row, rows_per_page
-from ledger.entries import read_event
-from ledger.events import KINDS as ALL_KINDS
-from ledger.events.body import Event
-from ledger.home import Home
+from deedbook.consumers.handoffs.notifier.delivery import Sender
+from deedbook.consumers.handoffs.notifier.episodes import (
+    Key,
+    Open,
+    Waiting,
+    episode_id,
+    episodes,
+    interrupted,
+    notification_of,
+)
+from deedbook.consumers.handoffs.notifier.settings import Channel
+from deedbook.consumers.handoffs.notifier.store import NotifierStore
+from deedbook.consumers.sdk.quotation import origin_of
+from deedbook.ledger.client.client import Ask, Client, every_row, rows_per_page
+from deedbook.ledger.events import KINDS as ALL_KINDS
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.home import Home
 
 kinds_kept_max: Final = 10_000
 looks_max: Final = 3
@@ -37,9 +45,12 @@ def waiting_of(item: dict[str, Any]) -> Waiting:
     same = {name: item[name] for name in ("title", "status", "since_index", "since_ms")}
     # The sender is not ``from``, which an imported file may only claim.
     return Waiting(
-        key=Key(item["kind"], item["id"], item["agent"], item["action"]), sender=item["author"],
-        receiver=item["to"] or None, reasoning_refs=tuple(item["reasoning_refs"]), **same,
-    )  # fmt: skip
+        key=Key(item["kind"], item["id"], item["agent"], item["action"]),
+        sender=item["author"],
+        receiver=item["to"] or None,
+        reasoning_refs=tuple(item["reasoning_refs"]),
+        **same,
+    )
 
 
 NAME: Final = "notifier"
@@ -60,10 +71,16 @@ class NotifierWorker:
     """Tells agents, once for each waiting episode, that something waits for them."""
 
     def __init__(
-        self, client: Client, answer: Ask, store: Path, channels: Sequence[Channel], *,
-        clock_ms: Callable[[], int] = unix_ms, sweep_s: float = sweep_interval_s,
+        self,
+        client: Client,
+        answer: Ask,
+        store: Path,
+        channels: Sequence[Channel],
+        *,
+        clock_ms: Callable[[], int] = unix_ms,
+        sweep_s: float = sweep_interval_s,
         behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Follow ``client``, ask ``answer``, keep ``store``, send to ``channels``; ``behind`` tells of reasonings."""
         self._client = client
         self._answer = answer

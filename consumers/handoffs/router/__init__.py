@@ -2,7 +2,7 @@
 
 The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs what it says::
 
-    >>> from consumers.handoffs.router.chains_file import read_chains
+    >>> from deedbook.consumers.handoffs.router.chains_file import read_chains
     >>> chains = read_chains(b'''
     ... [[chain]]
     ... name = "validate"

@@ -17,13 +17,24 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from consumers.sdk.text import shorten
-from ledger.errors import Refused
-from ledger.events.handoff import UnlockAt
+from deedbook.consumers.sdk.text import shorten
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import UnlockAt
 
 PLACEHOLDERS: Final = (
-    "id", "title", "from", "to", "reviewer", "author", "summary", "reasoning_ref", "artifacts", "chain", "hop", "day",
-)  # fmt: skip
+    "id",
+    "title",
+    "from",
+    "to",
+    "reviewer",
+    "author",
+    "summary",
+    "reasoning_ref",
+    "artifacts",
+    "chain",
+    "hop",
+    "day",
+)
 
 _TOKENS: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 # Controls, line and paragraph separators, and the marks that turn the direction of reading (UAX #9).

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import structlog
 
-from consumers.handoffs.acts import KINDS_OF_HANDOFFS
-from consumers.handoffs.router.chains import (
+from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS
+from deedbook.consumers.handoffs.router.chains import (
     Chain,
     Condition,
     Step,
@@ -23,13 +23,13 @@ from consumers.handoffs.router.chains import (
     parse_template,
     text_max_chars,
 )
-from ledger.codec import converted
-from ledger.config import CHAINS_FILE
-from ledger.errors import Refused, Unavailable
-from ledger.events.fields import Name
-from ledger.files import read_regular
-from ledger.forms import NAME_PATTERN
-from ledger.limits import config_size_max_bytes
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.fields import Name
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.format.forms import NAME_PATTERN
+from deedbook.ledger.home.location import CHAINS_FILE
+from deedbook.ledger.limits import config_size_max_bytes
+from deedbook.ledger.system.files import read_regular
 
 log = structlog.get_logger("deedbook.router")
 
@@ -47,10 +47,18 @@ hops_default: Final = 8
 hops_limit: Final = 64
 
 _CHARS_MAX: Final = {
-    "to": label_max_chars, "reviewer": label_max_chars, "title": label_max_chars, "id": label_max_chars,
-    "task": text_max_chars, "context": text_max_chars, "proposal": line_max_chars, "answers": label_max_chars,
-    "tasks": line_max_chars, "criteria": line_max_chars, "depends_on": label_max_chars,
-}  # fmt: skip
+    "to": label_max_chars,
+    "reviewer": label_max_chars,
+    "title": label_max_chars,
+    "id": label_max_chars,
+    "task": text_max_chars,
+    "context": text_max_chars,
+    "proposal": line_max_chars,
+    "answers": label_max_chars,
+    "tasks": line_max_chars,
+    "criteria": line_max_chars,
+    "depends_on": label_max_chars,
+}
 
 
 class _Chain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from blake3 import blake3
 
-from consumers.handoffs.router.chains import (
+from deedbook.consumers.handoffs.router.chains import (
     Chain,
     Step,
     Template,
@@ -24,18 +24,18 @@ from consumers.handoffs.router.chains import (
     one_line,
     text_max_chars,
 )
-from consumers.sdk.text import shorten
-from ledger.codec import converted, encode_canonical
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffCreated
-from ledger.forms import NOT_IN_IDS
-from ledger.limits import data_size_max_bytes
+from deedbook.consumers.sdk.text import shorten
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffCreated
+from deedbook.ledger.format.codec import converted, encode_canonical
+from deedbook.ledger.format.forms import NOT_IN_IDS
+from deedbook.ledger.limits import data_size_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from consumers.handoffs.router.worker import Source
-    from ledger.events.body import Event
+    from deedbook.consumers.handoffs.router.worker import Source
+    from deedbook.ledger.events.body import Event
 
 id_max_chars: Final = 200
 id_max_bytes: Final = 240
@@ -74,9 +74,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def properties(self) -> dict[str, str]:
         """Return what conditions speak of."""
         return {
-            "from": self.sender, "to": self.receiver, "reviewer": self.reviewer, "author": self.author, "id": self.id,
-            "title": self.title, "kind": self.kind, "chain": self.lineage.chain,
-        }  # fmt: skip
+            "from": self.sender,
+            "to": self.receiver,
+            "reviewer": self.reviewer,
+            "author": self.author,
+            "id": self.id,
+            "title": self.title,
+            "kind": self.kind,
+            "chain": self.lineage.chain,
+        }
 
 
 class Planned(NamedTuple):
@@ -121,17 +127,25 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
     root = facts.lineage.root or facts.event_id.partition(":")[2][:16]
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)
     values = facts.properties() | {
-        "summary": facts.summary, "reasoning_ref": ", ".join(facts.reasoning_refs),
-        "artifacts": ", ".join(facts.artifacts), "chain": chain.name, "hop": str(lineage.hop), "day": facts.day,
-    }  # fmt: skip
+        "summary": facts.summary,
+        "reasoning_ref": ", ".join(facts.reasoning_refs),
+        "artifacts": ", ".join(facts.artifacts),
+        "chain": chain.name,
+        "hop": str(lineage.hop),
+        "day": facts.day,
+    }
     idem = f"{chain.name}:{number}:{facts.event_id}"
     wanted = None if step.id is None else handoff_id(fill_line(step.id, values))
     name = wanted or handoff_id(f"{facts.id}-{chain.name}-{number}")
     return Planned(
-        chain=chain.name, step=number, id=name, spare_id=_cut(name, _digest(idem), always=True),
+        chain=chain.name,
+        step=number,
+        id=name,
+        spare_id=_cut(name, _digest(idem), always=True),
         data=_content(step, values, chain.name, default_reviewer, facts.reasoning_refs),
-        corr=f"chain:{lineage.chain}:{lineage.root}:{lineage.hop}", idem=idem,
-    )  # fmt: skip
+        corr=f"chain:{lineage.chain}:{lineage.root}:{lineage.hop}",
+        idem=idem,
+    )
 
 
 def read_lineage(corr: str | None) -> Lineage:
@@ -157,15 +171,19 @@ def _content(
         reviewer = default_reviewer if default_reviewer != to else None  # nobody is made to review his own work
     data = HandoffCreated(
         title=fill_line(step.title, values, label_max_chars) or shorten(f"{chain}: {values['id']}", label_max_chars),
-        to=to, reviewer=reviewer, created=values["day"],
+        to=to,
+        reviewer=reviewer,
+        created=values["day"],
         proposal=None if step.proposal is None else fill_line(step.proposal, values, line_max_chars) or None,
         depends_on=list(dict.fromkeys(filter(None, (handoff_id(fill_line(one, values)) for one in step.depends_on)))),
-        unlock_at=step.unlock_at, task="" if step.task is None else fill_text(step.task, values, text_max_chars),
-        tasks=_lines(step.tasks, values), criteria=_lines(step.criteria, values),
+        unlock_at=step.unlock_at,
+        task="" if step.task is None else fill_text(step.task, values, text_max_chars),
+        tasks=_lines(step.tasks, values),
+        criteria=_lines(step.criteria, values),
         context="" if step.context is None else fill_text(step.context, values, text_max_chars),
         answers=None if step.answers is None else handoff_id(fill_line(step.answers, values)) or None,
         reasoning_refs=list(behind),
-    )  # fmt: skip
+    )
     return converted(msgspec.to_builtins(_fitting(data)), HandoffCreated, f"chain {chain}")
 
 
@@ -213,9 +231,13 @@ def rehearse(
     facts = source.facts(event)
     asked = [chain for chain in chains if every_chain or event.kind in chain.kinds]
     return {
-        "index": event.index, "id": event.id, "kind": event.kind, "handoff": event.name, "hop": facts.lineage.hop,
+        "index": event.index,
+        "id": event.id,
+        "kind": event.kind,
+        "handoff": event.name,
+        "hop": facts.lineage.hop,
         "chains": [_chain(chain, facts, source, default_reviewer) for chain in asked],
-    }  # fmt: skip
+    }
 
 
 def _chain(chain: Chain, facts: Facts, source: Source, default_reviewer: str | None) -> dict[str, Any]:
@@ -234,7 +256,14 @@ def _step(chain: Chain, number: int, facts: Facts, source: Source, default_revie
     made = next((name for name in (planned.id, planned.spare_id) if source.is_made_by_step(name, planned.idem)), None)
     name = made or (planned.spare_id if source.exists(planned.id) else planned.id)
     return {
-        "step": number, "id": name, "to": data.to, "reviewer": data.reviewer, "title": data.title,
-        "depends_on": list(data.depends_on), "tasks": len(data.tasks), "criteria": len(data.criteria),
-        "hop": facts.lineage.hop + 1, "is_there": made is not None,
-    }  # fmt: skip
+        "step": number,
+        "id": name,
+        "to": data.to,
+        "reviewer": data.reviewer,
+        "title": data.title,
+        "depends_on": list(data.depends_on),
+        "tasks": len(data.tasks),
+        "criteria": len(data.criteria),
+        "hop": facts.lineage.hop + 1,
+        "is_there": made is not None,
+    }

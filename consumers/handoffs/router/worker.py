@@ -23,19 +23,27 @@ from typing import Any, Final
 
 import structlog
 
-from consumers.handoffs.acts import KINDS_OF_HANDOFFS, READY_KINDS
-from consumers.handoffs.router.chains import Chain
-from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.plans import Facts, Lineage, Planned, mismatch, plan_step, read_lineage, stopped
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import DeadLetter, Subscriptions
-from ledger.author import Author, Draft
-from ledger.client import Ask, Client, every_row
-from ledger.entries import read_event
-from ledger.errors import Refused
-from ledger.events.body import Event
-from ledger.events.handoff import HandoffCompleted, HandoffContent, HandoffReady
-from ledger.events.imported import RecordImported, read_mapped
+from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS, READY_KINDS
+from deedbook.consumers.handoffs.router.chains import Chain
+from deedbook.consumers.handoffs.router.chains_file import ChainsFile
+from deedbook.consumers.handoffs.router.plans import (
+    Facts,
+    Lineage,
+    Planned,
+    mismatch,
+    plan_step,
+    read_lineage,
+    stopped,
+)
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask, Client, every_row
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffCompleted, HandoffContent, HandoffReady
+from deedbook.ledger.events.imported import RecordImported, read_mapped
 
 CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.imported"})
 WAITING_KINDS: Final = frozenset({*CONTENT_KINDS, "handoff.approved", "handoff.claimed", "handoff.released"})
@@ -66,13 +74,21 @@ class Source:
         lineage = read_lineage(first.corr)
         lineage = lineage if lineage.chain and self._is_router(first.author) else Lineage()
         return Facts(
-            event_id=event.id, index=event.index, kind=event.kind, author=event.author,
-            day=f"{datetime.fromtimestamp(event.accepted_ms / 1000, UTC):%Y-%m-%d}", id=event.name, title=data.title,
-            sender=sender, receiver=data.to or "",
+            event_id=event.id,
+            index=event.index,
+            kind=event.kind,
+            author=event.author,
+            day=f"{datetime.fromtimestamp(event.accepted_ms / 1000, UTC):%Y-%m-%d}",
+            id=event.name,
+            title=data.title,
+            sender=sender,
+            receiver=data.to or "",
             reviewer=data.reviewer or (sender if isinstance(last.data, RecordImported) else last.author),
-            summary=done.summary, reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
-            artifacts=tuple(done.artifacts), lineage=lineage,
-        )  # fmt: skip
+            summary=done.summary,
+            reasoning_refs=tuple(done.reasoning_refs or data.reasoning_refs),
+            artifacts=tuple(done.artifacts),
+            lineage=lineage,
+        )
 
     def is_made_by_step(self, name: str, idem: str) -> bool:
         """Return whether the handoff ``name`` is the one that a router made under the key ``idem``."""
@@ -221,9 +237,12 @@ class RouterWorker:
         """Create a handoff unless it was created before; under its spare id when its id is another handoff's."""
         for name in (planned.id, planned.spare_id):
             draft = Draft(
-                stream=f"handoff/{name}", data=planned.data, causes=[facts.event_id], corr=planned.corr,
+                stream=f"handoff/{name}",
+                data=planned.data,
+                causes=[facts.event_id],
+                corr=planned.corr,
                 idem=planned.idem,
-            )  # fmt: skip
+            )
             try:
                 accepted = self._author.emit(draft)[0]
             except Refused as refusal:

@@ -23,23 +23,23 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.importers import records
-from consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
-from consumers.importers.empirica.notes import Note, Repository
-from consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
-from consumers.importers.records import Aside
-from consumers.sessions.places import text_of
-from ledger.author import Author
-from ledger.client import Ask
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import KIND_OF
-from ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
-from ledger.forms import STREAM_PATTERN
-from ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
-from projections.briefs.tokens import greatest
-from projections.query import page_rows_max
-from projections.reports.compressed import shorten
+from deedbook.consumers.importers import records
+from deedbook.consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
+from deedbook.consumers.importers.empirica.notes import Note, Repository
+from deedbook.consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
+from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.sessions.settings import text_of
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events.imported import DirtyValue, RecordClaims, RecordImported, read_mapped
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.forms import STREAM_PATTERN
+from deedbook.ledger.limits import blob_size_max_bytes, data_size_max_bytes, stream_name_max_bytes
+from deedbook.projections.answers.query import page_rows_max
+from deedbook.projections.briefs.tokens import greatest
+from deedbook.projections.reports.compressed import shorten
 
 Step: TypeAlias = Callable[[int, int], None]
 Place: TypeAlias = tuple[str, str]  # a note's source and original, which tell it from all others
@@ -85,9 +85,14 @@ class Done(NamedTuple):
 
 
 def read_notes(
-    repository: Repository, roots: Sequence[str], answer: Ask, *, put_blob: Callable[[bytes], str] | None,
-    importer: str | None = None, step: Step = lambda _done, _total: None,
-) -> Read:  # fmt: skip
+    repository: Repository,
+    roots: Sequence[str],
+    answer: Ask,
+    *,
+    put_blob: Callable[[bytes], str] | None,
+    importer: str | None = None,
+    step: Step = lambda _done, _total: None,
+) -> Read:
     """Return what the notes below ``roots`` become; without ``put_blob`` no original is kept (a dry run).
 
     What was kept aside because its session is another importer's is tried again as ``importer``.
@@ -273,10 +278,15 @@ def _record(note: Note, meaning: Meaning, author: str, when: str | None, reading
         ours["filled in"] = f"{', '.join(meaning.filled)}: the original has none"
     said = ours | {unused(name, ours): text for name, text in (reading.said() | meaning.said).items()}
     return RecordImported(
-        original=note.original, source=note.source, format=format_of(note), mapped_kind=KIND_OF[type(meaning.data)],
-        mapped=msgspec.to_builtins(meaning.data), claimed_author=author or None, claimed_at=when,
+        original=note.original,
+        source=note.source,
+        format=format_of(note),
+        mapped_kind=KIND_OF[type(meaning.data)],
+        mapped=msgspec.to_builtins(meaning.data),
+        claimed_author=author or None,
+        claimed_at=when,
         claims=msgspec.to_builtins(RecordClaims(said=said, dirty=reading.dirty)),
-    )  # fmt: skip
+    )
 
 
 def _stream(reading: Reading, by_ref: str) -> str:

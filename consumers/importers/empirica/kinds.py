@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, get_args
 
-from consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of
-from ledger.errors import Refused
-from ledger.events import EventData, session
-from ledger.events.session import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
-from ledger.limits import json_integer_max
-from projections.records.marks import UNKNOWN
+from deedbook.consumers.importers.empirica.values import Reading, label_max_chars, line_max_chars, type_of
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import session
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.session import Calibration, Deltas, FilledGap, ReportGenerated, ReportType
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.records.marks import UNKNOWN
 
 NOT_SAID: Final = "(not said)"
 GENERATOR: Final = "empirica"
@@ -54,14 +55,21 @@ def report(note: Reading, about: About) -> Meaning:
         raise Refused("INVALID_FORMAT", "the report has neither a task nor findings nor a context")
     status = _calibration(note)
     data = ReportGenerated(
-        report_type=report_type or ("complete" if deltas is not None else "planning"), ai_id=about.author or UNKNOWN,
+        report_type=report_type or ("complete" if deltas is not None else "planning"),
+        ai_id=about.author or UNKNOWN,
         task_summary=or_default("task_summary", task, NOT_SAID),
-        key_findings=or_default("key_findings", findings, [NOT_SAID]), recommended_next_steps=note.texts("recommend"),
-        calibration_status=status, knowledge_gaps_filled=_gaps(note), remaining_unknowns=note.texts("unknowns"),
-        investigation_tools=note.texts("tools", label_max_chars), next_session_context=context,
-        artifacts_created=note.texts("artifacts", line_max_chars), epistemic_deltas=deltas or Deltas(),
-        duration_seconds=_duration(note), generator=GENERATOR,
-    )  # fmt: skip
+        key_findings=or_default("key_findings", findings, [NOT_SAID]),
+        recommended_next_steps=note.texts("recommend"),
+        calibration_status=status,
+        knowledge_gaps_filled=_gaps(note),
+        remaining_unknowns=note.texts("unknowns"),
+        investigation_tools=note.texts("tools", label_max_chars),
+        next_session_context=context,
+        artifacts_created=note.texts("artifacts", line_max_chars),
+        epistemic_deltas=deltas or Deltas(),
+        duration_seconds=_duration(note),
+        generator=GENERATOR,
+    )
     return Meaning(data, tuple(filled))
 
 
@@ -81,10 +89,12 @@ def assessment(note: Reading, about: About) -> Meaning:
     task, reasoning = meta.text("task_summary"), meta.text("reasoning")
     said = [task, reasoning] if task.strip() != reasoning.strip() else [reasoning]
     data = session.AssessmentRecorded(
-        phase=phase, vectors=session.Vectors(**assessed),
-        reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000), round=number or 0,
+        phase=phase,
+        vectors=session.Vectors(**assessed),
+        reasoning=note.fitted("meta", "\n\n".join(text for text in said if text), 40_000),
+        round=number or 0,
         overall_confidence=note.number("overall_confidence"),
-    )  # fmt: skip
+    )
     return Meaning(data)
 
 
@@ -129,9 +139,14 @@ def goal(note: Reading, about: About) -> Meaning:
 
 
 READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {
-    "handoff": report, "session": assessment, "findings": finding, "unknowns": unknown, "dead_ends": dead_end,
-    "mistakes": mistake, "goals": goal,
-}  # fmt: skip
+    "handoff": report,
+    "session": assessment,
+    "findings": finding,
+    "unknowns": unknown,
+    "dead_ends": dead_end,
+    "mistakes": mistake,
+    "goals": goal,
+}
 ASIDE: Final = {
     "handoff-markdown": "Markdown of a report is derived: its report is read from handoff/ID",
     "tasks": "a task of a goal has no place in a session: here tasks belong to handoffs, which have a receiver",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from consumers.importers.records import Aside
-from consumers.sdk.git import Git, Objects, failure
-from ledger.errors import Refused
-from ledger.limits import blob_size_max_bytes
+from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.sdk.git import Git, Objects, failure
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import blob_size_max_bytes
 
 DEFAULT_REFS: Final = "refs/notes/empirica"
 refs_output_max_bytes: Final = 256 * 1024**2
@@ -68,9 +68,13 @@ class Repository:
         for given in roots:
             root = checked_root(given)
             answer = self._git.call(
-                "for-each-ref", "--format=%(objectname) %(refname)", "--", root,
-                time_max_s=refs_time_max_s, size_max=refs_output_max_bytes,
-            )  # fmt: skip
+                "for-each-ref",
+                "--format=%(objectname) %(refname)",
+                "--",
+                root,
+                time_max_s=refs_time_max_s,
+                size_max=refs_output_max_bytes,
+            )
             if answer.code:
                 raise failure(answer, "git for-each-ref", self._git.folder)
             for line in answer.out.decode("utf-8", "replace").splitlines():

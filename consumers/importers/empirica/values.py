@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from consumers.sdk.text import on_a_line, one_line
-from ledger.codec import check_depth
-from ledger.errors import Refused
-from ledger.events.imported import DirtyValue
-from ledger.limits import json_integer_max
-from projections.reports.compressed import shorten
+from deedbook.consumers.sdk.text import on_a_line, one_line
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.imported import DirtyValue
+from deedbook.ledger.format.codec import check_depth
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.reports.compressed import shorten
 
 label_max_chars: Final = 200
 line_max_chars: Final = 2_000

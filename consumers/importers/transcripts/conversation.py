@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.importers.transcripts import lines
-from ledger.errors import Refused
+from deedbook.consumers.importers.transcripts import lines
+from deedbook.ledger.errors import Refused
 
 open_max: Final = 64
 open_size_max_bytes: Final = 64 * 1024**2

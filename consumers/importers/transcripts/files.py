@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from consumers.importers.records import find_files, name_in
-from consumers.importers.transcripts import lines
-from consumers.importers.transcripts.conversation import Answered, Conversation, Place, Progress, Unread
-from consumers.sdk.thinking.response import has_tags, response_size_max_bytes
-from ledger.errors import Refused
-from ledger.files import as_unavailable, open_regular
-from ledger.limits import blob_size_max_bytes
+from deedbook.consumers.importers.records import find_files, name_in
+from deedbook.consumers.importers.transcripts import lines
+from deedbook.consumers.importers.transcripts.conversation import Answered, Conversation, Place, Progress, Unread
+from deedbook.consumers.sdk.thinking.response import has_tags, response_size_max_bytes
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.system.files import as_unavailable, open_regular
 
 line_size_max_bytes: Final = response_size_max_bytes
 document_size_max_bytes: Final = blob_size_max_bytes
@@ -29,10 +29,12 @@ LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
 _OTHERS: Final = {
-    b"\x1f\x8b": "packed with gzip: unpack it first", b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
-    b"PK\x03\x04": "a zip archive: unpack it first", b"\xff\xfe": "UTF-16: make it UTF-8 first",
+    b"\x1f\x8b": "packed with gzip: unpack it first",
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\xff\xfe": "UTF-16: make it UTF-8 first",
     b"\xfe\xff": "UTF-16: make it UTF-8 first",
-}  # fmt: skip
+}
 
 
 def find_transcripts(path: Path) -> list[Path]:

@@ -19,17 +19,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.importers.reasoning import continuation_of
-from consumers.importers.records import Aside, Counts, Record, kept_aside
-from consumers.importers.transcripts import mapping
-from consumers.importers.transcripts.conversation import Answered, Progress, Unread
-from consumers.sdk.text import shorten
-from ledger.client import Ask
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.imported import DirtyValue
-from ledger.secrets import scan
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
+from deedbook.consumers.importers.reasoning import continuation_of
+from deedbook.consumers.importers.records import Aside, Counts, Record, kept_aside
+from deedbook.consumers.importers.transcripts import mapping
+from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.sdk.text import shorten
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.imported import DirtyValue
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.secrets.scanner import scan
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
 Put: TypeAlias = Callable[[bytes], str]
 FaultsOf: TypeAlias = Callable[[ReasoningMemory], set[str]]
@@ -141,9 +141,17 @@ class TranscriptImport:
     """Takes what a reader finds, and appends it when enough has come together."""
 
     def __init__(
-        self, me: str, answer: Ask, put_blob: Put, append: Append, progress: Progress, *,
-        faults_of: FaultsOf = lambda _: set(), task: str = "", is_dry: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        me: str,
+        answer: Ask,
+        put_blob: Put,
+        append: Append,
+        progress: Progress,
+        *,
+        faults_of: FaultsOf = lambda _: set(),
+        task: str = "",
+        is_dry: bool = False,
+    ) -> None:
         """Import as ``me``: ask ``answer``, store originals by ``put_blob``, and append records by ``append``.
 
         ``faults_of`` says why a graph does not hold together, by codes. ``task`` is that of responses which state none.

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ledger.codec import UNREADABLE, check_strict
-from ledger.errors import Refused
-from ledger.limits import json_integer_max
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import UNREADABLE, check_strict
+from deedbook.ledger.limits import json_integer_max
 
 T = TypeVar("T")
 NONE: Final = msgspec.Raw(b"")

@@ -19,17 +19,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.importers.reasoning import extensions_of
-from consumers.importers.records import Record, claimed_time
-from consumers.importers.transcripts.conversation import Answered, Unread
-from consumers.sdk.text import shorten
-from consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
-from consumers.sdk.thinking.response import read_tags
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import KIND_OF, EventData
-from ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.importers.reasoning import extensions_of
+from deedbook.consumers.importers.records import Record, claimed_time
+from deedbook.consumers.importers.transcripts.conversation import Answered, Unread
+from deedbook.consumers.sdk.text import shorten
+from deedbook.consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
+from deedbook.consumers.sdk.thinking.response import read_tags
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 task_max_chars: Final = 2_000
 conclusion_max_chars: Final = 8_000
@@ -80,10 +81,12 @@ def _thought_in(answered: Answered, task: str) -> Thought | None:
         return None
     own = task if "task" in extraction.absent and task else extraction.memory.task
     memory = msgspec.structs.replace(
-        extraction.memory, ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
+        extraction.memory,
+        ai_id=shorten(extraction.memory.ai_id.strip(), name_max_chars),
         task=shorten(own.strip(), task_max_chars) or TASK_NOT_STATED,
-        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars), reasoning_id="",
-    )  # fmt: skip
+        conclusion=shorten(answer_of(extraction).strip(), conclusion_max_chars),
+        reasoning_id="",
+    )
     return Thought(answered, extraction, memory, names_of(answered, extraction), memory.task == own)
 
 
@@ -137,12 +140,15 @@ def records_of(
     answered = thought.answered
     for event in events:
         yield RecordImported(
-            original=original, source=shorten(str(answered.place).strip(), source_max_chars) or "—",
+            original=original,
+            source=shorten(str(answered.place).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
-            mapped_kind=KIND_OF[type(event)], mapped=msgspec.to_builtins(event, str_keys=True),
-            claimed_author=thought.memory.ai_id or None, claimed_at=time_of(answered.at),
+            mapped_kind=KIND_OF[type(event)],
+            mapped=msgspec.to_builtins(event, str_keys=True),
+            claimed_author=thought.memory.ai_id or None,
+            claimed_at=time_of(answered.at),
             claims=msgspec.to_builtins(claims) if claims is not None else {},
-        )  # fmt: skip
+        )
         claims = None
 
 
@@ -174,12 +180,16 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
             guessed[name] = f"{guessed[name]}, {number}←{step}" if name in guessed else f"{number}←{step}"
     has_task = thought.memory.task != TASK_NOT_STATED
     said = guessed | {
-        "session": answered.session, "message": answered.message, "prompt": prompt or "",
+        "session": answered.session,
+        "message": answered.message,
+        "prompt": prompt or "",
         "conclusion_from": "answer" if thought.memory.conclusion else "absent",
         "task_from": ("importer" if "task" in extraction.absent else "prompt") if has_task else "absent",
-    }  # fmt: skip
-    dirty = dirty + [DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
-                     for note in extraction.notes]  # fmt: skip
+    }
+    dirty = dirty + [
+        DirtyValue(path=note.path[:name_max_chars] or "$", value=note.kind, why=_WHY[note.kind])
+        for note in extraction.notes
+    ]
     if answered.at is not None and time_of(answered.at) is None:
         value = shorten(str(answered.at).strip(), name_max_chars) or '""'
         dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))

@@ -14,15 +14,15 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import budget_needed, measured, remarks_of
-from consumers.reasoning.compressor.envelope import empty_brief, with_facts
-from ledger.events.brief import Brief, Fact
-from projections.briefs.embedding import is_embedding_of
-from projections.briefs.gates import CertificateProblem
-from projections.briefs.index import index_graph
-from projections.briefs.tokens import tokenizer
-from projections.reasoning.delta import write_full
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+from deedbook.consumers.reasoning.compressor.compress import budget_needed, measured, remarks_of
+from deedbook.consumers.reasoning.compressor.envelope import empty_brief, with_facts
+from deedbook.ledger.events.brief import Brief, Fact
+from deedbook.projections.briefs.embedding import is_embedding_of
+from deedbook.projections.briefs.gates import CertificateProblem
+from deedbook.projections.briefs.index import index_graph
+from deedbook.projections.briefs.tokens import tokenizer
+from deedbook.projections.reasoning.delta import write_full
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -21,14 +21,14 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
-from consumers.reasoning.compressor.selection import Line, Order, Part, Pick
-from ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
-from projections.briefs import sentences, shorthand
-from projections.briefs.embedding import best_embedder, embed_text, pack
-from projections.briefs.fidelity import HIGH_BAND, measure_indexed
-from projections.briefs.index import GraphIndex, index_graph, spelled
-from projections.briefs.prompt import (
+from deedbook.consumers.reasoning.compressor.envelope import empty_brief, make_fact, whole_json, with_facts
+from deedbook.consumers.reasoning.compressor.selection import Line, Order, Part, Pick
+from deedbook.ledger.events.brief import Brief, Layout, Remark, RemarkSort, Sizes
+from deedbook.projections.briefs import sentences, shorthand
+from deedbook.projections.briefs.embedding import best_embedder, embed_text, pack
+from deedbook.projections.briefs.fidelity import HIGH_BAND, measure_indexed
+from deedbook.projections.briefs.index import GraphIndex, index_graph, spelled
+from deedbook.projections.briefs.prompt import (
     HEAD_OF,
     LEVEL_TOKENS,
     TransferLevel,
@@ -38,10 +38,10 @@ from projections.briefs.prompt import (
     to_context_prompt,
     unfitted_tokens,
 )
-from projections.briefs.text import one_line, words
-from projections.briefs.tokens import count_tokens
-from projections.reasoning.delta import write_full
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.briefs.text import one_line, words
+from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.projections.reasoning.delta import write_full
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 ENOUGH_FIDELITY: Final = 0.95
 

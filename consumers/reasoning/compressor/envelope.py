@@ -9,18 +9,29 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ledger.events.brief import BlockSummaries, Brief, Fact, Fidelity, Layout, Level, Remark, Sizes, Tag, TagSort
-from projections.briefs.critical import (
+from deedbook.ledger.events.brief import (
+    BlockSummaries,
+    Brief,
+    Fact,
+    Fidelity,
+    Layout,
+    Level,
+    Remark,
+    Sizes,
+    Tag,
+    TagSort,
+)
+from deedbook.projections.briefs.critical import (
     concluding_steps,
     critical_numbers,
     fact_text,
     is_open_assumption,
     own_conclusion,
 )
-from projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
-from projections.briefs.index import GraphIndex, spelled
-from projections.briefs.prompt import shown_conclusion
-from projections.briefs.sentences import (
+from deedbook.projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
+from deedbook.projections.briefs.index import GraphIndex, spelled
+from deedbook.projections.briefs.prompt import shown_conclusion
+from deedbook.projections.briefs.sentences import (
     CHECK,
     choose_lead,
     counting_sentences,
@@ -28,9 +39,9 @@ from projections.briefs.sentences import (
     lead_sentences,
     lead_sentences_min,
 )
-from projections.briefs.text import clauses, count_sentences, one_line, words
-from projections.briefs.tokens import count_tokens, tokenizer
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
+from deedbook.projections.briefs.text import clauses, count_sentences, one_line, words
+from deedbook.projections.briefs.tokens import count_tokens, tokenizer
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
 COMPRESSOR_NAME: Final = "deedbook-extractive"
 COMPRESSOR_VERSION: Final = "1"
@@ -67,24 +78,40 @@ def empty_brief(
     """Return the envelope of a graph with no facts chosen yet; CONTEXT is the graph's task unless one is given."""
     memory = index.memory
     return Brief(
-        reasoning_ref=compute_reasoning_ref(memory), level=level, budget=budget,
-        context=memory.task if context is None else context, conclusion=memory.conclusion.strip(), reasoning_brief="",
-        facts=[], remarks=[], tags=_make_tags(memory, domain), top_assumptions=_top_assumptions(index),
-        top_evidence_refs=_top_evidence(index), summaries=_summarize_blocks(memory),
-        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))), fidelity=_UNMEASURED, dropped_steps=[],
-        layout=Layout(), compressor_name=COMPRESSOR_NAME, compressor_version=COMPRESSOR_VERSION,
-        tokenizer=tokenizer().name, exact=tokenizer().exact,
-    )  # fmt: skip
+        reasoning_ref=compute_reasoning_ref(memory),
+        level=level,
+        budget=budget,
+        context=memory.task if context is None else context,
+        conclusion=memory.conclusion.strip(),
+        reasoning_brief="",
+        facts=[],
+        remarks=[],
+        tags=_make_tags(memory, domain),
+        top_assumptions=_top_assumptions(index),
+        top_evidence_refs=_top_evidence(index),
+        summaries=_summarize_blocks(memory),
+        sizes=Sizes(compressed=0, full=count_tokens(whole_json(memory))),
+        fidelity=_UNMEASURED,
+        dropped_steps=[],
+        layout=Layout(),
+        compressor_name=COMPRESSOR_NAME,
+        compressor_version=COMPRESSOR_VERSION,
+        tokenizer=tokenizer().name,
+        exact=tokenizer().exact,
+    )
 
 
 def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
     """Return the fact of a step, byte-equal to its trimmed text."""
     return Fact(
-        step=step.step_number, text=fact_text(step), evidence=list(step.evidence), conclusion=own_conclusion(step),
+        step=step.step_number,
+        text=fact_text(step),
+        evidence=list(step.evidence),
+        conclusion=own_conclusion(step),
         assumed=is_open_assumption(step),
         check=step.validation_method.strip() if isinstance(step.validation_method, str) else "",
         rests_on=list(memory.dependencies.get(step.step_number, ())),
-    )  # fmt: skip
+    )
 
 
 def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:
@@ -100,9 +127,13 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
     shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | held
     dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]
     return replace(
-        brief, facts=facts, remarks=remarks, layout=layout, dropped_steps=dropped,
+        brief,
+        facts=facts,
+        remarks=remarks,
+        layout=layout,
+        dropped_steps=dropped,
         reasoning_brief=_reasoning_brief(facts, layout, index, dropped),
-    )  # fmt: skip
+    )
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:

@@ -21,18 +21,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
-from consumers.sdk.quotation import UNTRUSTED, data_block
-from consumers.sdk.text import one_line
-from ledger.errors import Refused, Unavailable
-from ledger.events.brief import Fidelity, Prose, Sentence
-from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.fidelity import measure_indexed
-from projections.briefs.index import GraphIndex, index_graph
-from projections.briefs.sentences import lead_sentences_max, lead_sentences_min, looks_like_heading
-from projections.briefs.text import content_words, count_sentences
-from projections.briefs.vetoes import find_vetoes
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
+from deedbook.consumers.sdk.text import one_line
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.brief import Fidelity, Prose, Sentence
+from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.fidelity import measure_indexed
+from deedbook.projections.briefs.index import GraphIndex, index_graph
+from deedbook.projections.briefs.sentences import lead_sentences_max, lead_sentences_min, looks_like_heading
+from deedbook.projections.briefs.text import content_words, count_sentences
+from deedbook.projections.briefs.vetoes import find_vetoes
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 sentence_max_chars: Final = 600
 problems_shown_max: Final = 5

@@ -26,12 +26,12 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from projections.briefs import shorthand
-from projections.briefs.anchors import anchors
-from projections.briefs.fidelity import RAMP_START, WEIGHTS, combine
-from projections.briefs.index import GraphIndex
-from projections.briefs.text import content_words
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs import shorthand
+from deedbook.projections.briefs.anchors import anchors
+from deedbook.projections.briefs.fidelity import RAMP_START, WEIGHTS, combine
+from deedbook.projections.briefs.index import GraphIndex
+from deedbook.projections.briefs.text import content_words
+from deedbook.projections.briefs.tokens import count_tokens
 
 REACH: Final = 0.85
 """What a statement keeps of another key fact, of the share of its words that it has."""

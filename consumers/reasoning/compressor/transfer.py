@@ -15,21 +15,31 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from consumers.reasoning.compressor.certificate import check_certificate, is_comparable
-from consumers.reasoning.compressor.compress import compress
-from ledger.client import Ask
-from ledger.codec import check_strict
-from ledger.errors import Corrupted, Refused, or_none
-from ledger.events.brief import Brief, Prose
-from ledger.files import replacing
-from ledger.limits import blob_size_max_bytes
-from projections.briefs.gates import CertificateProblem, FetchAnswer, Rejected, should_fetch_full_reasoning
-from projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
-from projections.query import is_whole_ref, prefix_range
-from projections.reasoning.delta import Size, read_payload, write_full
-from projections.reasoning.delta import measure as measure_payload
-from projections.reasoning.memory import ReasoningMemory, canonical_json, compute_reasoning_ref, memory_from_dict
-from projections.validations.queries import LatestVerdict
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate, is_comparable
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Corrupted, Refused, or_none
+from deedbook.ledger.events.brief import Brief, Prose
+from deedbook.ledger.format.codec import check_strict
+from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.system.files import replacing
+from deedbook.projections.answers.query import is_whole_ref, prefix_range
+from deedbook.projections.briefs.gates import (
+    CertificateProblem,
+    FetchAnswer,
+    Rejected,
+    should_fetch_full_reasoning,
+)
+from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
+from deedbook.projections.reasoning.delta import Size, read_payload, write_full
+from deedbook.projections.reasoning.delta import measure as measure_payload
+from deedbook.projections.reasoning.memory import (
+    ReasoningMemory,
+    canonical_json,
+    compute_reasoning_ref,
+    memory_from_dict,
+)
+from deedbook.projections.validations.queries import LatestVerdict
 
 T = TypeVar("T")
 
@@ -135,10 +145,13 @@ def receive_brief(
         data = _BriefData(_compressed(canonical_json(memory), level, budget, context, domain or None))
     verdict = read_answer(view("validations.latest", {"ref": compute_reasoning_ref(memory)}), LatestVerdict)
     answer = should_fetch_full_reasoning(
-        verdict=verdict, fidelity=data.brief.fidelity.value, domain=domain or None,
+        verdict=verdict,
+        fidelity=data.brief.fidelity.value,
+        domain=domain or None,
         text="\n".join([memory.task, memory.conclusion, *(step.content for step in memory.steps)]),
-        evidence_refs=data.brief.top_evidence_refs, is_imported=imported is not None,
-    )  # fmt: skip
+        evidence_refs=data.brief.top_evidence_refs,
+        is_imported=imported is not None,
+    )
     prompt = to_context_prompt(data.brief, level, budget)
     newer = reasoning["version"] - reasoning["asked_version"]
     own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)
@@ -177,7 +190,7 @@ def published(
         tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
     if prose is not None and not problems:
-        from consumers.reasoning.compressor.prose import holds  # noqa: PLC0415 - loads what asks a model
+        from deedbook.consumers.reasoning.compressor.prose import holds  # noqa: PLC0415 - loads what asks a model
 
         if not holds(prose, memory):
             problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
@@ -295,16 +308,23 @@ def describe(received: Received) -> dict[str, Any]:
     prompt: dict[str, Any] = msgspec.to_builtins(received.prompt)
     left_out = {"sections": prompt.pop("dropped"), "shortened": prompt.pop("shortened")}
     return prompt | {
-        "reasoning_ref": received.brief.reasoning_ref, "fidelity": received.brief.fidelity.value,
+        "reasoning_ref": received.brief.reasoning_ref,
+        "fidelity": received.brief.fidelity.value,
         "parts": msgspec.to_builtins(received.brief.fidelity),
         "dropped": {"steps": received.brief.dropped_steps, **left_out},
-        "budget_needed_for_0.90": received.brief.budget_needed_for_090, "published": received.is_published,
-        "rejected": msgspec.to_builtins(received.rejected), "imported": received.imported,
-        "verdict": msgspec.to_builtins(received.verdict), "newer": received.newer, "fetch_full": received.answer.fetch,
-        "rule_fired": msgspec.to_builtins(received.answer.rule), "not_assessed": received.answer.not_assessed,
-        "brief": msgspec.to_builtins(received.brief), "prose": msgspec.to_builtins(received.prose),
+        "budget_needed_for_0.90": received.brief.budget_needed_for_090,
+        "published": received.is_published,
+        "rejected": msgspec.to_builtins(received.rejected),
+        "imported": received.imported,
+        "verdict": msgspec.to_builtins(received.verdict),
+        "newer": received.newer,
+        "fetch_full": received.answer.fetch,
+        "rule_fired": msgspec.to_builtins(received.answer.rule),
+        "not_assessed": received.answer.not_assessed,
+        "brief": msgspec.to_builtins(received.brief),
+        "prose": msgspec.to_builtins(received.prose),
         "prose_missing": received.prose_missing,
-    }  # fmt: skip
+    }
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:

@@ -26,24 +26,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.transfer import fetch, find_answer
-from consumers.reasoning.snapshots.take import receive_snapshot
-from consumers.sdk.text import cut
-from ledger.author import Author, Draft
-from ledger.client import Ask
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.review import ReviewRequested
-from projections.briefs import gates
-from projections.briefs.prompt import Prompt, TransferLevel, short_ref
-from projections.briefs.text import one_line
-from projections.reasoning.memory import ReasoningMemory
-from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
-from projections.validations.queries import LatestVerdict, Outcome, Voice, counted_words
+from deedbook.consumers.reasoning.compressor.transfer import fetch, find_answer
+from deedbook.consumers.reasoning.snapshots.take import receive_snapshot
+from deedbook.consumers.sdk.text import cut
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.review import ReviewRequested
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.briefs import gates
+from deedbook.projections.briefs.prompt import Prompt, TransferLevel, short_ref
+from deedbook.projections.briefs.text import one_line
+from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
+from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice, counted_words
 
 if TYPE_CHECKING:
-    from consumers.reasoning.validator.report import ValidationReport
-    from consumers.reasoning.validator.trees import Tree
+    from deedbook.consumers.reasoning.validator.report import ValidationReport
+    from deedbook.consumers.reasoning.validator.trees import Tree
 
 Action: TypeAlias = Literal["act", "act_on_full", "human_review_required"]
 
@@ -131,14 +131,19 @@ def act_on(
     shown = (text for brief in snapshot.briefs for fact in brief.facts for text in fact.evidence)
     evidence = list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
     answer = gates.should_fetch_full_reasoning(
-        snapshot, fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
-        domain=_riskier_domain(view, snapshot), vectors=vectors, evidence_refs=evidence, task=task,
+        snapshot,
+        fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
+        domain=_riskier_domain(view, snapshot),
+        vectors=vectors,
+        evidence_refs=evidence,
+        task=task,
         own_task="" if task is None or verdict is None else fetch(view, verdict.reasoning_ref).memory.task,
-        is_imported=is_imported, verdict=verdict,
-    )  # fmt: skip
+        is_imported=is_imported,
+        verdict=verdict,
+    )
     own = None
     if tree is not None and verdict is not None:
-        from consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree
+        from deedbook.consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree
 
         own = validate_ref(view, verdict.reasoning_ref, tree=tree).report
     rule = answer.rule
@@ -190,13 +195,20 @@ def describe(decision: Decision) -> dict[str, Any]:
     plain |= {"rule_fired": plain.pop("rule"), "action": decision.action, "may_act": decision.may_act}
     answer: dict[str, Any] = msgspec.to_builtins(decision.answer)
     answer.pop("rule")  # the receiver's own validation may have fired another
-    return plain | answer | {
-        "snapshot_id": snapshot.snapshot_id, "reasoning_ref": snapshot.reasoning_ref,
-        "fidelity": _fidelity_at(snapshot, TransferLevel(decision.level)), "imported": decision.is_imported,
-        "rejected": msgspec.to_builtins(snapshot.rejected), "validation": voucher,
-        "own_validation": None if own is None else {"passed": own.passed, "text": _said(own)},
-        "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
-    }  # fmt: skip
+    return (
+        plain
+        | answer
+        | {
+            "snapshot_id": snapshot.snapshot_id,
+            "reasoning_ref": snapshot.reasoning_ref,
+            "fidelity": _fidelity_at(snapshot, TransferLevel(decision.level)),
+            "imported": decision.is_imported,
+            "rejected": msgspec.to_builtins(snapshot.rejected),
+            "validation": voucher,
+            "own_validation": None if own is None else {"passed": own.passed, "text": _said(own)},
+            "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
+        }
+    )
 
 
 def _gate(
@@ -255,11 +267,14 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
     outcomes: tuple[Outcome, ...] = ("failed", "passed")
     validations = [] if verdict is None else [one.event_id for of in outcomes for one in verdict.voices(of)]
     return ReviewRequested(
-        question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?", rule=rule.name,
+        question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
+        rule=rule.name,
         reasons=[cut(one_line(reason), _reason_chars_max) for reason in reasons[:reasons_max]],
-        task=cut((task or "").strip(), _task_chars_max), reasoning_ref=ref, snapshot_id=snapshot.snapshot_id,
+        task=cut((task or "").strip(), _task_chars_max),
+        reasoning_ref=ref,
+        snapshot_id=snapshot.snapshot_id,
         validations=validations[:reasons_max],
-    )  # fmt: skip
+    )
 
 
 def _ask_human(

@@ -16,26 +16,31 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.certificate import check_certificate, differences, is_comparable
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
-from ledger.author import Author, Draft
-from ledger.client import Ask
-from ledger.codec import encode_canonical
-from ledger.entries import read_event
-from ledger.errors import AS_A_BLOB, Refused, or_none
-from ledger.events.brief import Fidelity, Sizes
-from ledger.events.session import Vectors
-from ledger.events.snapshot import SnapshotTaken
-from ledger.limits import data_size_max_bytes
-from projections.briefs.embedding import is_embedding_of
-from projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
-from projections.briefs.gates import CertificateProblem, Rejected, is_critical_evidence
-from projections.briefs.prompt import TransferLevel
-from projections.query import is_whole_ref
-from projections.reasoning.memory import ReasoningMemory
-from projections.snapshots.snapshot import EnhancedEpistemicSnapshot, derive_context, snapshot_of, to_context_prompt
-from projections.snapshots.vectors import read_vectors
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate, differences, is_comparable
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import AS_A_BLOB, Refused, or_none
+from deedbook.ledger.events.brief import Fidelity, Sizes
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import Vectors
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import data_size_max_bytes
+from deedbook.projections.answers.query import is_whole_ref
+from deedbook.projections.briefs.embedding import is_embedding_of
+from deedbook.projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
+from deedbook.projections.briefs.gates import CertificateProblem, Rejected, is_critical_evidence
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.snapshots.snapshot import (
+    EnhancedEpistemicSnapshot,
+    derive_context,
+    snapshot_of,
+    to_context_prompt,
+)
+from deedbook.projections.snapshots.vectors import read_vectors
 
 evidence_size_max_bytes: Final = 6 * 1024
 _id_bytes: Final = 6
@@ -97,10 +102,12 @@ def assemble(
     own = (context or "").strip()
     summary = own or derive_context(shown, task="" if fetched is None else fetched.memory.task)
     data = SnapshotTaken(
-        vectors=Vectors(**assessed), session_id="" if shown is None else shown["id"],
-        context_source="author" if own else "derived" if summary else "none", context_summary=summary,
+        vectors=Vectors(**assessed),
+        session_id="" if shown is None else shown["id"],
+        context_source="author" if own else "derived" if summary else "none",
+        context_summary=summary,
         domain=domain or "",
-    )  # fmt: skip
+    )
     causes = [] if shown is None else [shown["updated_index"]]
     if fetched is None:
         return _fitting([data]), causes
@@ -176,12 +183,17 @@ def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotT
         briefs.append(compress(memory, TransferLevel.STANDARD, context=context, domain=domain))
     last = briefs[-1]
     whole = replace(
-        data, **{name: getattr(last, name) for name in _SHARED}, **_evidence(memory), reasoning_ref=fetched.ref,
-        reasoning_tags=[tag.tag for tag in last.tags], reasoning_fidelity=last.fidelity.value,
-        reasoning_size=last.sizes, reasoning_embedding=last.embedding,
+        data,
+        **{name: getattr(last, name) for name in _SHARED},
+        **_evidence(memory),
+        reasoning_ref=fetched.ref,
+        reasoning_tags=[tag.tag for tag in last.tags],
+        reasoning_fidelity=last.fidelity.value,
+        reasoning_size=last.sizes,
+        reasoning_embedding=last.embedding,
         # The snapshot holds these two once for all of its briefs.
         briefs=[replace(brief, context="", embedding=None) for brief in briefs],
-    )  # fmt: skip
+    )
     yield whole
     whole = replace(whole, reasoning_embedding=None)
     yield whole

@@ -1,7 +1,7 @@
 """The validator: checks another agent's reasoning before anybody acts on it.
 
-    >>> from consumers.reasoning.validator.validator import ReasoningValidator
-    >>> from projections.reasoning.memory import memory_from_dict
+    >>> from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+    >>> from deedbook.projections.reasoning.memory import memory_from_dict
     >>> steps = [{"step": 1, "type": "assumption", "content": "Logs are kept for 30 days"},
     ...          {"step": 2, "type": "conclusion", "content": "Rotate the secret", "confidence": 0.8}]
     >>> memory, _ = memory_from_dict({"task": "t", "conclusion": "Rotate the secret", "steps": steps,

@@ -22,12 +22,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final, NamedTuple
 
-from consumers.reasoning.validator.evidence import cut
-from consumers.reasoning.validator.reads import Reads
-from consumers.reasoning.validator.trees import Parts, parts_of
-from ledger.events.reasoning import AssumptionCheck, AssumptionStatus
-from projections.briefs.critical import is_open_assumption
-from projections.reasoning.memory import ReasoningStep
+from deedbook.consumers.reasoning.validator.evidence import cut
+from deedbook.consumers.reasoning.validator.reads import Reads
+from deedbook.consumers.reasoning.validator.trees import Parts, parts_of
+from deedbook.ledger.events.reasoning import AssumptionCheck, AssumptionStatus
+from deedbook.projections.briefs.critical import is_open_assumption
+from deedbook.projections.reasoning.memory import ReasoningStep
 
 method_max_chars: Final = 2_000
 globstars_max: Final = 2

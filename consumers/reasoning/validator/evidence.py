@@ -29,14 +29,20 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from consumers.reasoning.validator.reads import FileText, Reads, digest_of, searches_max
-from consumers.reasoning.validator.trees import REVISION, Parts, open_tree, parts_of, work_tree
-from consumers.sdk.text import cut as cut_to_chars
-from ledger.client import Ask
-from ledger.errors import Refused
-from ledger.events.reasoning import EvidenceCheck, EvidenceStatus, ReasoningExtended, Step, excerpt_max_chars
-from ledger.events.session import FindingLogged
-from projections.reasoning.memory import ReasoningStep
+from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of, searches_max
+from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, open_tree, parts_of, work_tree
+from deedbook.consumers.sdk.text import cut as cut_to_chars
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import (
+    EvidenceCheck,
+    EvidenceStatus,
+    ReasoningExtended,
+    Step,
+    excerpt_max_chars,
+)
+from deedbook.ledger.events.session import FindingLogged
+from deedbook.projections.reasoning.memory import ReasoningStep
 
 T = TypeVar("T")
 Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from consumers.reasoning.validator.validator import Verdict
-from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
-from consumers.sdk.quotation import UNTRUSTED, data_block
-from consumers.sdk.text import one_line
-from ledger.errors import Refused, Unavailable
-from ledger.events.reasoning import Opinion
-from projections.reasoning.memory import ReasoningStep
+from deedbook.consumers.reasoning.validator.validator import Verdict
+from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
+from deedbook.consumers.sdk.text import one_line
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.reasoning import Opinion
+from deedbook.projections.reasoning.memory import ReasoningStep
 
 reason_max_chars: Final = 500
 away_s: Final = 60.0

@@ -15,18 +15,18 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
-from consumers.reasoning.validator.evidence import is_known
-from consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
-from consumers.reasoning.validator.trees import Tree
-from consumers.reasoning.validator.validator import Judge, ReasoningValidator
-from ledger.author import Author, Draft
-from ledger.bus.subjects import stream_token
-from ledger.client import Ask
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningValidated
-from projections.validations.queries import LatestVerdict
+from deedbook.consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from deedbook.consumers.reasoning.validator.evidence import is_known
+from deedbook.consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
+from deedbook.consumers.reasoning.validator.trees import Tree
+from deedbook.consumers.reasoning.validator.validator import Judge, ReasoningValidator
+from deedbook.ledger.bus.subjects import stream_token
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import ReasoningValidated
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.validations.queries import LatestVerdict
 
 again_after_s: Final = 86_400
 

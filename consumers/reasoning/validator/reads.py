@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from consumers.reasoning.validator.trees import CommitTree, Listing, Outcome, Parts, Tree
-from ledger.errors import Refused, Unavailable
-from ledger.events.reasoning import CheckedTree, EvidenceStatus
+from deedbook.consumers.reasoning.validator.trees import CommitTree, Listing, Outcome, Parts, Tree
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.reasoning import CheckedTree, EvidenceStatus
 
 file_size_max_bytes: Final = 8 * 1024**2
 read_total_max_bytes: Final = 64 * 1024**2

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.reasoning.validator.evidence import HOLDING, cut
-from ledger.events import reasoning
+from deedbook.consumers.reasoning.validator.evidence import HOLDING, cut
+from deedbook.ledger.events import reasoning
 
 VALIDATOR_NAME: Final = "deedbook-validator"
 VALIDATOR_VERSION: Final = "1"
@@ -57,14 +57,19 @@ class ValidationReport:
         """Return the complete numbers."""
         assumed = Counter(check.status for check in self.assumptions)
         return reasoning.Counts(
-            steps=self.steps, issues=len(self.issues), evidence=len(self.evidence),
-            evidence_ok=sum(check.status in HOLDING for check in self.evidence), assumptions=len(self.assumptions),
-            assumptions_held=assumed["held"], assumptions_refuted=assumed["refuted"],
-            assumptions_settled=assumed["settled"], inferences=len(self.inferences),
+            steps=self.steps,
+            issues=len(self.issues),
+            evidence=len(self.evidence),
+            evidence_ok=sum(check.status in HOLDING for check in self.evidence),
+            assumptions=len(self.assumptions),
+            assumptions_held=assumed["held"],
+            assumptions_refuted=assumed["refuted"],
+            assumptions_settled=assumed["settled"],
+            inferences=len(self.inferences),
             inferences_sound=sum(check.sound for check in self.inferences),
             inferences_judged=sum(check.method == "judged" for check in self.inferences),
             inferences_doubted=sum(check.opinion == "does_not_follow" for check in self.inferences),
-        )  # fmt: skip
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole report as plain values."""

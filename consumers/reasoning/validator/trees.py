@@ -29,10 +29,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from consumers.sdk.git import Git
-from ledger.errors import Refused, Unavailable
-from ledger.events.reasoning import TreeSort
-from ledger.resource import Resource
+from deedbook.consumers.sdk.git import Git
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.reasoning import TreeSort
+from deedbook.ledger.system.resource import Resource
 
 Parts: TypeAlias = tuple[str, ...]
 Outcome: TypeAlias = Literal[

@@ -26,15 +26,27 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 import msgspec
 
-from consumers.reasoning.validator.assumptions import check_assumption, check_assumptions
-from consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, references_of
-from consumers.reasoning.validator.reads import Reads
-from consumers.reasoning.validator.report import ValidationReport
-from consumers.reasoning.validator.trees import Tree
-from ledger.events.brief import Brief
-from ledger.events.reasoning import AssumptionCheck, EvidenceCheck, InferenceCheck, Issue, JudgeMark, Opinion
-from projections.briefs.critical import ancestors, concluding_steps
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref, step_number_max
+from deedbook.consumers.reasoning.validator.assumptions import check_assumption, check_assumptions
+from deedbook.consumers.reasoning.validator.evidence import HOLDING, check_evidence, cut, references_of
+from deedbook.consumers.reasoning.validator.reads import Reads
+from deedbook.consumers.reasoning.validator.report import ValidationReport
+from deedbook.consumers.reasoning.validator.trees import Tree
+from deedbook.ledger.events.brief import Brief
+from deedbook.ledger.events.reasoning import (
+    AssumptionCheck,
+    EvidenceCheck,
+    InferenceCheck,
+    Issue,
+    JudgeMark,
+    Opinion,
+)
+from deedbook.projections.briefs.critical import ancestors, concluding_steps
+from deedbook.projections.reasoning.memory import (
+    ReasoningMemory,
+    ReasoningStep,
+    compute_reasoning_ref,
+    step_number_max,
+)
 
 judged_max: Final = 200
 confidence_tolerance: Final = 0.10

@@ -1,6 +1,6 @@
 """A language model as an optional adviser: OpenAI's, Anthropic's, and what is compatible.
 
-    from consumers.sdk.llm.model import LlmClient, LlmSettings, Message, read_endpoint
+    from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, Message, read_endpoint
 
     settings = LlmSettings(base_url="https://llm.example.org/v1", model="some-model", api_key_variable="LLM_API_KEY")
     client = LlmClient(read_endpoint(settings, environment.get))

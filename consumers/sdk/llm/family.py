@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from consumers.sdk.text import one_line, shorten
-from ledger.errors import Refused
-from ledger.events.tot import Usage
-from ledger.secrets import scan
+from deedbook.consumers.sdk.text import one_line, shorten
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.tot import Usage
+from deedbook.ledger.secrets.scanner import scan
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmSettings, Message
+    from deedbook.consumers.sdk.llm.model import LlmSettings, Message
 
 Family: TypeAlias = Literal["openai", "openai-compatible", "anthropic"]
 NONE: Final = "none"

@@ -17,16 +17,17 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from consumers.sdk.http import NoAnswer, is_loopback, request
-from consumers.sdk.llm import family as families
-from consumers.sdk.llm.family import Completion, Family
-from consumers.sdk.llm.reader import read_answer
-from ledger.codec import UNREADABLE, check_depth, encode_sorted
-from ledger.config import Actions, environment_variable
-from ledger.errors import Refused, Unavailable
-from ledger.events.fields import Label
-from ledger.events.tot import Usage
-from ledger.identity import read_private
+from deedbook.consumers.sdk.http import NoAnswer, is_loopback, request
+from deedbook.consumers.sdk.llm import family as families
+from deedbook.consumers.sdk.llm.family import Completion, Family
+from deedbook.consumers.sdk.llm.reader import read_answer
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.fields import Label
+from deedbook.ledger.events.tot import Usage
+from deedbook.ledger.format.codec import UNREADABLE, check_depth, encode_sorted
+from deedbook.ledger.format.identity import read_private
+from deedbook.ledger.home.config import Actions
+from deedbook.ledger.home.settings import environment_variable
 
 T = TypeVar("T")
 
@@ -168,9 +169,15 @@ class LlmClient:
         try:
             answer = request(
                 "POST",
-                self.endpoint.url, body, families.headers_of(family, key), limit_s=min(limit_s, settings.timeout_s),
-                attempts_max=settings.attempts_max, passing=_PASSING, answer_max_bytes=answer_size_max_bytes, read=None,
-            )  # fmt: skip
+                self.endpoint.url,
+                body,
+                families.headers_of(family, key),
+                limit_s=min(limit_s, settings.timeout_s),
+                attempts_max=settings.attempts_max,
+                passing=_PASSING,
+                answer_max_bytes=answer_size_max_bytes,
+                read=None,
+            )
         except NoAnswer as failure:
             if failure.reason == "large":
                 return Completion("", Refused("TOO_LARGE", failure.problem), Usage(requests=failure.requests))

@@ -23,9 +23,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from consumers.sdk.thinking.response import read_tags
-from ledger.codec import check_depth, encode_utf8, schema_error, strict_json
-from ledger.errors import Refused
+from deedbook.consumers.sdk.thinking.response import read_tags
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import check_depth, encode_utf8, schema_error, strict_json
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Thinking blocks: what a model thought aloud becomes a reasoning graph, with nothing lost on the way.
 
-    >>> from consumers.sdk.thinking.extract import extract_reasoning
+    >>> from deedbook.consumers.sdk.thinking.extract import extract_reasoning
     >>> text = "<think>The secret is in the environment. So it is in the logs.</think>Rotate the secret."
     >>> found = extract_reasoning(text, task="Audit the login")
     >>> [(step.type, step.content) for step in found.memory.steps]

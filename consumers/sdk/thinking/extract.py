@@ -27,17 +27,17 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from consumers.sdk.thinking.response import Format, Note, Region, Response, Source, read_response
-from consumers.sdk.thinking.steps import (
+from deedbook.consumers.sdk.thinking.response import Format, Note, Region, Response, Source, read_response
+from deedbook.consumers.sdk.thinking.steps import (
     classify_step_type,
     infer_reasoning_type,
     split_steps,
     stated_step_type,
     trimmed,
 )
-from ledger.errors import Refused
-from projections.briefs.anchors import anchors
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.anchors import anchors
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, steps_max
 
 Way: TypeAlias = Literal["reference", "name", "connective", "adjacent"]
 Links: TypeAlias = dict[int, dict[int, Way]]
@@ -160,10 +160,13 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
     conclusion_from, conclusion_span = _find_conclusion(read, steps, spans)
     task = task or read.task
     memory = ReasoningMemory(
-        reasoning_id="", ai_id=ai_id or read.model, task=task or TASK_NOT_STATED,
-        conclusion=_words(read, conclusion_span) if conclusion_span else "", steps=steps,
+        reasoning_id="",
+        ai_id=ai_id or read.model,
+        task=task or TASK_NOT_STATED,
+        conclusion=_words(read, conclusion_span) if conclusion_span else "",
+        steps=steps,
         dependencies={number: list(rests_on) for number, rests_on in ways.items()},
-    )  # fmt: skip
+    )
     absent = [name for name, is_there in (("task", task), ("conclusion", memory.conclusion)) if not is_there]
     return Extraction(memory, read.format, read.sources, spans, inferred, ways, conclusion_from, absent, read.notes)
 

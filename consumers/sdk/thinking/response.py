@@ -31,8 +31,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from ledger.codec import check_strict, encode_utf8
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import check_strict, encode_utf8
 
 Format = Literal["minimax", "anthropic", "openai", "text"]
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from consumers.sdk.thinking.response import Region
+    from deedbook.consumers.sdk.thinking.response import Region
 
 PieceKind = Literal["paragraph", "item", "code"]
 
@@ -47,10 +47,12 @@ _abbreviation_max_chars: Final = 8
 _wrapped_min_chars: Final = 60
 _indent_max_chars: Final = 80
 _LABELS: Final = {
-    "observation": "observation|fact|观察|事实|现象", "inference": "inference|deduction|推断|推理|推论",
-    "assumption": "assumption|假设|假定|前提", "hypothesis": "hypothesis|假说|猜想|猜测",
+    "observation": "observation|fact|观察|事实|现象",
+    "inference": "inference|deduction|推断|推理|推论",
+    "assumption": "assumption|假设|假定|前提",
+    "hypothesis": "hypothesis|假说|猜想|猜测",
     "conclusion": "(?:final )?(?:conclusion|answer)|结论|最终答案|答案",
-}  # fmt: skip
+}
 _LABEL: Final = re.compile(
     r"[ \t#>*_]*+(?:"
     + "|".join(f"(?P<{name}>{words})" for name, words in _LABELS.items())

@@ -1,7 +1,7 @@
 """Thinkers: what thinks behind the decomposer, the generator, the evaluator and the synthesizer.
 
-    >>> from consumers.thoughts.thinkers.game24 import Game24
-    >>> from ledger.events.tot import GeneratePayload, ThoughtContext, ThoughtNode
+    >>> from deedbook.consumers.thoughts.thinkers.game24 import Game24
+    >>> from deedbook.ledger.events.tot import GeneratePayload, ThoughtContext, ThoughtNode
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
     >>> context = ThoughtContext(problem=problem, current_depth=1, max_depth=3)
@@ -26,9 +26,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path as Folder
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from ledger.config import Actions
-from ledger.errors import Refused, did_you_mean, near
-from ledger.events import tot as kinds
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.home.config import Actions
 
 Path: TypeAlias = Sequence[kinds.ThoughtNode]
 
@@ -129,8 +129,8 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
 def thinker_named(name: str, actions: Actions) -> Thinker:
     """Return a thinker, loaded now, by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model)."""
     if name.partition(":")[0] == MODEL:
-        from consumers.sdk.llm.model import named_client  # noqa: PLC0415
-        from consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
+        from deedbook.consumers.sdk.llm.model import named_client  # noqa: PLC0415
+        from deedbook.consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
 
         return LlmThinker(named_client(actions))
     points = registered()

@@ -15,7 +15,7 @@ from itertools import combinations
 from operator import add, mul, sub, truediv
 from typing import Final, NamedTuple, TypeAlias
 
-from consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.phrases import phrase
 
 Numbers: TypeAlias = tuple[Fraction, ...]
 Say: TypeAlias = Callable[..., str]

@@ -22,10 +22,18 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from consumers.thoughts.phrases import phrase
-from consumers.thoughts.thinkers import Path, arithmetic, candidates_max, ranked
-from consumers.thoughts.thinkers.arithmetic import Claim, Numbers, listed, reaches, read_claim, replay, steps
-from ledger.events import tot as kinds
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.consumers.thoughts.thinkers import Path, arithmetic, candidates_max, ranked
+from deedbook.consumers.thoughts.thinkers.arithmetic import (
+    Claim,
+    Numbers,
+    listed,
+    reaches,
+    read_claim,
+    replay,
+    steps,
+)
+from deedbook.ledger.events import tot as kinds
 
 PAIR: Final = 2
 ACTIONS: Final = {"+": "addition", "-": "subtraction", "×": "multiplication", "÷": "division"}

@@ -25,15 +25,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from consumers.sdk.llm.model import LlmClient, Message, prompt_digest
-from consumers.sdk.llm.reader import read_answer
-from consumers.sdk.quotation import data_block
-from consumers.sdk.text import one_line, shorten
-from consumers.thoughts.task import fitting
-from consumers.thoughts.thinkers import Answered, Path, Recorder, candidates_max, ranked
-from ledger.errors import Refused, Unavailable
-from ledger.events import tot as kinds
-from ledger.secrets import scan
+from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.llm.reader import read_answer
+from deedbook.consumers.sdk.quotation import data_block
+from deedbook.consumers.sdk.text import one_line, shorten
+from deedbook.consumers.thoughts.task import fitting
+from deedbook.consumers.thoughts.thinkers import Answered, Path, Recorder, candidates_max, ranked
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.secrets.scanner import scan
 
 thought_max_chars: Final = 1_000
 reasoning_max_chars: Final = 300

@@ -13,10 +13,10 @@ from typing import Any
 
 from blake3 import blake3
 
-from ledger.bundle.standalone.authority import AUTHORITY, Authority
-from ledger.bundle.standalone.form import Event, Kinds, read_json
-from ledger.bundle.standalone.members import HOME, Members
-from ledger.bundle.standalone.proofs import (
+from deedbook.ledger.bundle.standalone.authority import AUTHORITY, Authority
+from deedbook.ledger.bundle.standalone.form import Event, Kinds, read_json
+from deedbook.ledger.bundle.standalone.members import HOME, Members
+from deedbook.ledger.bundle.standalone.proofs import (
     BATCH,
     ENDS,
     EVENT,
@@ -35,7 +35,7 @@ from ledger.bundle.standalone.proofs import (
     tile_name,
     tree_root,
     vkey,
-)  # fmt: skip
+)
 
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}

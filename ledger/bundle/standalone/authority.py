@@ -10,15 +10,27 @@ from typing import Any
 
 from blake3 import blake3
 
-from ledger.bundle.standalone.form import Event, to_ms
-from ledger.bundle.standalone.proofs import JOINING, POSSESSION, is_signed, need, pae, vkey
+from deedbook.ledger.bundle.standalone.form import Event, to_ms
+from deedbook.ledger.bundle.standalone.proofs import JOINING, POSSESSION, is_signed, need, pae, vkey
 
 RESERVED = ("root", "node", "checkpoint")
 AUTHORITY = (
-    "ledger.created", "ledger.epoch_started", "ledger.clock_set", "ledger.term_started", "agent.invited",
-    "agent.invitation_revoked", "agent.registered", "agent.removed", "role.granted", "role.revoked", "key.delegated",
-    "key.revoked", "key.rotated", "key.compromised", "checkpoint_key.rotated",
-)  # fmt: skip
+    "ledger.created",
+    "ledger.epoch_started",
+    "ledger.clock_set",
+    "ledger.term_started",
+    "agent.invited",
+    "agent.invitation_revoked",
+    "agent.registered",
+    "agent.removed",
+    "role.granted",
+    "role.revoked",
+    "key.delegated",
+    "key.revoked",
+    "key.rotated",
+    "key.compromised",
+    "checkpoint_key.rotated",
+)
 CHECKPOINTS = "the checkpoints"  # whose the checkpoint keys are, and those of invitations: the name of no agent
 WORKS = {"agent", "reviewer", "human", "service"}
 CORRECTS = {"finding.retracted", "dead_end.retracted", "unknown.resolved"}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from blake3 import blake3
 
-from ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, need, pae
+from deedbook.ledger.bundle.standalone.proofs import EVENT, TREE_MAX, WrongError, need, pae
 
 ENTRY_MAX = 48 * 1024
 BODY_MAX = ENTRY_MAX - 160
@@ -118,9 +118,12 @@ def read_json(text: bytes) -> Any:
         need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels")
     try:
         value = json.loads(
-            text.decode("utf-8"), object_pairs_hook=unique, parse_int=integer, parse_float=number,
+            text.decode("utf-8"),
+            object_pairs_hook=unique,
+            parse_int=integer,
+            parse_float=number,
             parse_constant=number,
-        )  # fmt: skip
+        )
         json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
     except (ValueError, RecursionError) as error:
         raise WrongError(f"this is not JSON: {error}") from error

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ledger.bundle.standalone.form import BATCH_MAX, ENTRY_MAX
-from ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
+from deedbook.ledger.bundle.standalone.form import BATCH_MAX, ENTRY_MAX
+from deedbook.ledger.bundle.standalone.proofs import NOTE_MAX, need, tile_name
 
 MIB = 1024**2
 SIZES = [

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.critical import critical_numbers, critical_units
-from projections.briefs.index import index_graph
-from projections.briefs.text import NEGATORS, content_of, words
+from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.critical import critical_numbers, critical_units
+from deedbook.projections.briefs.index import index_graph
+from deedbook.projections.briefs.text import NEGATORS, content_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.events.brief import Brief, Fact
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.ledger.events.brief import Brief, Fact
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 RARE_SHARE: Final = 0.6
 _NUMBER: Final = re.compile(r"(?<![\w.,/])\d+(?:\.\d+)?(?![\w/]|[.,]\d)")

@@ -11,14 +11,14 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from projections.briefs.anchors import evidence_place
-from projections.briefs.text import content_words, words
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.text import content_words, words
+from deedbook.projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 ALIKE_MIN: Final = 0.1
 DAMPING: Final = 0.85

@@ -19,8 +19,8 @@ import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from projections.briefs.tokens import count_tokens
-from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
 from tests.bench.brief_quality.generated import proof_rows, sum_rows
 
 BAND_TOKENS: Final = (600, 3_000)

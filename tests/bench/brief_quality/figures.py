@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.compressor.compress import compress
-from ledger.events.brief import Brief
-from projections.briefs.fidelity import measure, measure_indexed
-from projections.briefs.index import index_graph, spelled
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.briefs.text import words
-from projections.briefs.vetoes import CONTRADICTION_CAP
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.ledger.events.brief import Brief
+from deedbook.projections.briefs.fidelity import measure, measure_indexed
+from deedbook.projections.briefs.index import index_graph, spelled
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.briefs.text import words
+from deedbook.projections.briefs.vetoes import CONTRADICTION_CAP
 from tests.bench.brief_quality.attacks import (
     changed_line,
     corrupted_briefs,
@@ -44,7 +44,7 @@ from tests.bench.brief_quality.probes import EVERY, FITTED, kind_accuracy, probe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
     from tests.bench.brief_quality.cases import Case
 
 MINIMAL, STANDARD, _ = TransferLevel

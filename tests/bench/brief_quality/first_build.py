@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import remarks_of
-from consumers.reasoning.compressor.envelope import empty_brief, make_fact, with_facts
-from ledger.events.brief import Layout
-from projections.briefs.anchors import anchors, evidence_place
-from projections.briefs.fidelity import BRIEF_MAX, measure_indexed
-from projections.briefs.index import index_graph, spelled
-from projections.briefs.prompt import TransferLevel, cut_to_tokens, section_lines, shown_conclusion
-from projections.briefs.sentences import (
+from deedbook.consumers.reasoning.compressor.compress import remarks_of
+from deedbook.consumers.reasoning.compressor.envelope import empty_brief, make_fact, with_facts
+from deedbook.ledger.events.brief import Layout
+from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.fidelity import BRIEF_MAX, measure_indexed
+from deedbook.projections.briefs.index import index_graph, spelled
+from deedbook.projections.briefs.prompt import TransferLevel, cut_to_tokens, section_lines, shown_conclusion
+from deedbook.projections.briefs.sentences import (
     CONCLUSION,
     CONTEXT,
     EVIDENCE,
@@ -32,16 +32,16 @@ from projections.briefs.sentences import (
     own_line,
     remark_line,
 )
-from projections.briefs.text import words
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs.text import words
+from deedbook.projections.briefs.tokens import count_tokens
 from tests.bench.brief_quality.first_selection import Candidate, Tally, choose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.events.brief import Brief, Fact
-    from projections.briefs.index import GraphIndex
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.ledger.events.brief import Brief, Fact
+    from deedbook.projections.briefs.index import GraphIndex
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 CONTEXT_TOKENS_MIN: Final = 16
 CONTEXT_SHARE: Final = 0.25

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from projections.briefs.anchors import anchors
-from projections.briefs.fidelity import WEIGHTS, combine
-from projections.briefs.index import GraphIndex
-from projections.briefs.tokens import count_tokens
+from deedbook.projections.briefs.anchors import anchors
+from deedbook.projections.briefs.fidelity import WEIGHTS, combine
+from deedbook.projections.briefs.index import GraphIndex
+from deedbook.projections.briefs.tokens import count_tokens
 
 WHOLE_INFERENCE_WEIGHT: Final = 0.2
 """What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""

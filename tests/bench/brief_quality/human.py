@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.reasoning.compressor.compress import compress
-from projections.briefs.fidelity import measure
-from projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.projections.briefs.fidelity import measure
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 from tests.bench.brief_quality.baselines import first_n, lines_of, random_lines, spearman
 from tests.bench.brief_quality.cases import load_cases
 from tests.bench.brief_quality.incidents import incidents
@@ -28,7 +28,7 @@ from tests.bench.brief_quality.incidents import incidents
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 PAIRS: Final = 50
 SEED: Final = 50

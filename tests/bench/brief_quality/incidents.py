@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
 
 COUNT: Final = 32
 FACTS: Final = (7, 12)

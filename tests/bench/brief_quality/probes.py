@@ -22,15 +22,15 @@ from collections import defaultdict
 from statistics import mean
 from typing import TYPE_CHECKING, Final
 
-from projections.briefs.anchors import evidence_place
-from projections.briefs.critical import critical_numbers, critical_units, fact_text
-from projections.briefs.index import spelled
-from projections.briefs.text import one_line, words
+from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.critical import critical_numbers, critical_units, fact_text
+from deedbook.projections.briefs.index import spelled
+from deedbook.projections.briefs.text import one_line, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 OF_STEPS: Final = frozenset({"conclusion", "premise", "evidence", "number", "support"})
 EVERY: Final = OF_STEPS | {"assumption", "assumption_stated", "limitation"}

@@ -32,18 +32,18 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from consumers.reasoning.compressor.compress import compress
-from projections.briefs.anchors import evidence_place
-from projections.briefs.critical import critical_numbers, is_open_assumption
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.briefs.text import content_words
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.briefs.text import content_words
 from tests.bench.brief_quality.baselines import first_n
 from tests.bench.brief_quality.cases import load_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 EXAMS: Final = Path("build") / "reader-exams"
 KEY: Final = Path("build") / "reader-key"

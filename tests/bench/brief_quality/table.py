@@ -30,7 +30,7 @@ from tests.graphs import measure_chain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 VERSIONS: Final = 30
 STANDARD_BUDGET: Final = 400

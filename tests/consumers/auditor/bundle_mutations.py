@@ -13,13 +13,13 @@ from forge import SESSION, Forge
 from json_mutations import mutated, mutated_text
 from tampering import finding
 
-from ledger.author import Draft
-from ledger.bundle import Bundle
-from ledger.bundle.archive import ending, header, padding
-from ledger.bundle.layout import member_names
-from ledger.codec import encode_canonical
-from ledger.envelope import decode_entry, pae
-from ledger.errors import Refused
+from deedbook.ledger.bundle import Bundle
+from deedbook.ledger.bundle.archive import ending, header, padding
+from deedbook.ledger.bundle.layout import member_names
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.format.envelope import decode_entry, pae
 
 if TYPE_CHECKING:
     import random

@@ -12,9 +12,9 @@ import pytest
 from building import Ledger
 from tampering import SESSION, fill, finding
 
-from ledger.author import Draft
-from ledger.bundle import export_bundle
-from ledger.events.session import SessionStarted
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import SessionStarted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,24 +13,33 @@ from unittest import mock
 import msgspec
 from building import AGENTS, Actors, key_named
 
-from ledger.admission.decide import Accepted
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.author import Draft, body_of
-from ledger.bundle import export, export_bundle
-from ledger.checkpoint import Checkpoint, CheckpointKey, Ends, sign_checkpoint, sign_ends
-from ledger.client import Page
-from ledger.envelope import ED25519, ENTRY_VERSION, BodyHead, Entry, Submission, batch_pae, event_id, pae
-from ledger.errors import Corrupted, Refused
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE
-from ledger.merkle import leaf_hash, root_of
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.bundle import export, export_bundle
+from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.client.client import Page
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.format.envelope import (
+    ED25519,
+    ENTRY_VERSION,
+    BodyHead,
+    Entry,
+    Submission,
+    batch_pae,
+    event_id,
+    pae,
+)
+from deedbook.ledger.format.merkle import leaf_hash, root_of
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, Ends, sign_checkpoint, sign_ends
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from ledger.events import EventData
-    from ledger.identity import Key
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.identity import Key
 
 SESSION = "session/audited"
 _decode_head, _survey, _looked_at = export._decode_head, export._survey, export._looked_at

@@ -11,9 +11,8 @@ import msgspec
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 
-from ledger.author import Draft
-from ledger.envelope import pae
-from ledger.events.authority import (
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
@@ -25,23 +24,19 @@ from ledger.events.authority import (
     LedgerCreated,
     RoleGranted,
 )
-from ledger.events.handoff import (
-    HandoffAmended,
-    HandoffApproved,
-    HandoffCreated,
-    HandoffReady,
-)
-from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
-from ledger.events.review import ReviewRequested
-from ledger.events.session import FindingLogged
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
-from ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffCreated, HandoffReady
+from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from deedbook.ledger.events.review import ReviewRequested
+from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.format.envelope import pae
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.lifecycle.handoff import compute_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.events import EventData
-    from ledger.identity import Key
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.identity import Key
 
 DAY_S: Final = 86_400
 NKEY: Final = "U" + "A" * 55
@@ -298,7 +293,7 @@ def deep(forge: Forge) -> None:
 
 def imported(**fields: Any) -> EventData:
     """Return a record of another tool."""
-    from ledger.events.imported import RecordImported
+    from deedbook.ledger.events.imported import RecordImported
 
     return RecordImported(**({"original": "blake3:" + "1" * 64, "source": "x", "format": "x"} | fields))
 

@@ -8,18 +8,55 @@ from typing import TYPE_CHECKING, Any, Final
 
 from event_examples import EXAMPLES
 
-from ledger.events import KINDS
+from deedbook.ledger.events import KINDS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
 VALUES: Final[tuple[Any, ...]] = (
-    None, True, False, 0, -1, 1, 2**53, -(2**53), 10**30, 1.5, 1.0, 0.0, -0.0, 1e300, float("nan"), float("inf"),
-    "", "x", "\n", "x" * 201, "x" * 2001, "x" * 40_001, [], {}, [1], {"a": 1}, ["x"], [None], [[]], "root", "1", "01",
-    "2026-02-30", "2026-02-12T10:00:00Z", "2026-02-30T10:00:00Z", "blake3:" + "1" * 64, "\u2028", "\ud800", "\x00",
-    100_001, 1_000_001,
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**53,
+    -(2**53),
+    10**30,
+    1.5,
+    1.0,
+    0.0,
+    -0.0,
+    1e300,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\n",
+    "x" * 201,
+    "x" * 2001,
+    "x" * 40_001,
+    [],
+    {},
+    [1],
+    {"a": 1},
+    ["x"],
+    [None],
+    [[]],
+    "root",
+    "1",
+    "01",
+    "2026-02-30",
+    "2026-02-12T10:00:00Z",
+    "2026-02-30T10:00:00Z",
+    "blake3:" + "1" * 64,
+    "\u2028",
+    "\ud800",
+    "\x00",
+    100_001,
+    1_000_001,
+)
 KEYS: Final = ("0", "1", "01", "-1", "1000001", "1.0", " 1", "+1", "x", "", "9" * 20, "1e3", "٣")
 LETTERS: Final = "\n A0z/é\u2028\t.-"
 BYTES: Final = b'{}[]",:0123456789.eE+-\\u \n\t\x00ntf'

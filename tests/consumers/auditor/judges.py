@@ -10,9 +10,9 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from consumers.auditor import verify_bundle
-from ledger.bundle.program import verify_program
-from ledger.errors import DeedbookError
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger.bundle.program import verify_program
+from deedbook.ledger.errors import DeedbookError
 
 if TYPE_CHECKING:
     from pathlib import Path

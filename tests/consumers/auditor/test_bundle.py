@@ -10,16 +10,16 @@ from building import Ledger
 from bundles import members
 from tampering import SESSION, entries_of, flipped, named, samples
 
-from consumers.auditor import verify_bundle
-from ledger.bundle import Bundle, export_bundle
-from ledger.bundle.layout import entry_range, levels_of, tile_name, tiles_of
-from ledger.errors import Corrupted, Refused, Unavailable
-from ledger.trust import fingerprint
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger.bundle import Bundle, export_bundle
+from deedbook.ledger.bundle.layout import entry_range, levels_of, tile_name, tiles_of
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.home.trust import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.auditor.report import AuditReport
+    from deedbook.consumers.auditor.report import AuditReport
 
 FLIPS_EACH_MEMBER = 3
 FLIPS_ANYWHERE = 25

@@ -11,10 +11,10 @@ from building import Ledger
 from bundles import run_alone, unpacked
 from tampering import SESSION, append_behind_the_gate, codes_at, entries_of, fill, finding, forged, rebuilt
 
-from consumers.auditor import verify_bundle
-from ledger.bundle import export_bundle
-from ledger.checkpoint import Checkpoint, sign_checkpoint
-from ledger.errors import Refused
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.proof.checkpoint import Checkpoint, sign_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from forge import SESSION, Forge
 from judges import alone, ours, program
 from tampering import flipped
 
-from consumers.auditor import signatures
-from ledger.errors import Corrupted, Refused
+from deedbook.consumers.auditor import signatures
+from deedbook.ledger.errors import Corrupted, Refused
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,17 +15,17 @@ from faults import FAULTS
 from judges import alone
 from tampering import flipped, samples
 
-from ledger import limits
-from ledger.admission.rules import AUTHORITY_KINDS
-from ledger.bundle import export_bundle
-from ledger.bundle.layout import entry_range
-from ledger.bundle.program import verify_program
-from ledger.bundle.standalone import audit, form
-from ledger.bundle.standalone.authority import AUTHORITY, is_delegable
-from ledger.events import KINDS
-from ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
-from ledger.lifecycle.authority import NEVER_DELEGABLE
-from ledger.trust import fingerprint
+from deedbook.ledger import limits
+from deedbook.ledger.admission.rules import AUTHORITY_KINDS
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.bundle.layout import entry_range
+from deedbook.ledger.bundle.program import verify_program
+from deedbook.ledger.bundle.standalone import audit, form
+from deedbook.ledger.bundle.standalone.authority import AUTHORITY, is_delegable
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import NEVER_DELEGABLE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,14 @@ from building import Ledger
 from bundles import run_alone, unpacked
 from tampering import SESSION, append_behind_the_gate, finding, forged
 
-from consumers.auditor import verify_bundle, verify_log
-from consumers.auditor.fsck import fsck
-from ledger.admission import decide
-from ledger.bundle import export_bundle
-from ledger.events.authority import ClockSet, EpochStarted
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.clock import ledger_now
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.consumers.auditor.fsck import fsck
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.admission import decide
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.events.authority import ClockSet, EpochStarted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.clock import ledger_now
 
 if TYPE_CHECKING:
     from pathlib import Path

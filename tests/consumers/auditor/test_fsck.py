@@ -23,13 +23,13 @@ from tampering import (
     samples,
 )
 
-from consumers.auditor.fsck import fsck
-from ledger.author import Draft
-from ledger.errors import Unavailable
-from ledger.events.handoff import HandoffCreated
-from ledger.events.session import SessionStarted
-from ledger.log import tables as layout
-from ledger.log.tiles import tile_key
+from deedbook.consumers.auditor.fsck import fsck
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.handoff import HandoffCreated
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.tiles import tile_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -287,7 +287,7 @@ def test_file_whose_first_pages_are_lost_is_reported(
 ) -> None:
     if not is_long_run:
         # Where the size is lost, too, two processes are started for each bit of what it could be.
-        monkeypatch.setattr("consumers.auditor.fsck._SIZE_UNKNOWN", 2**10)
+        monkeypatch.setattr("deedbook.consumers.auditor.fsck._SIZE_UNKNOWN", 2**10)
     fill(ledger)
     ledger.close()
     data = ledger.home.path / "log" / "data.mdb"
@@ -332,7 +332,7 @@ def test_folder_without_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_empty_log_has_no_problem(tmp_path: Path) -> None:
-    from ledger.log.log import Log
+    from deedbook.ledger.log.log import Log
 
     (tmp_path / "log").mkdir()
     Log(tmp_path, map_size=2**20, create=True).close()

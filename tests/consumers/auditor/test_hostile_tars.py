@@ -13,8 +13,8 @@ from bundle_mutations import members_of, packed
 from forge import SESSION, Forge
 from judges import alone, ours
 
-from ledger.bundle.archive import ending, header, padding
-from ledger.events.session import FindingLogged
+from deedbook.ledger.bundle.archive import ending, header, padding
+from deedbook.ledger.events.session import FindingLogged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

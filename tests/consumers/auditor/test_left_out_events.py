@@ -13,19 +13,19 @@ from forge import SESSION, Forge, _Client
 from forged_steps import FINDING, ended, finding, rotated
 from judges import alone, ours, program
 
-from ledger.author import Draft
-from ledger.bundle import export
-from ledger.checkpoint import ENDS_TYPE, CheckpointKey, open_ends, sign_ends, sign_note
-from ledger.envelope import decode_entry
-from ledger.events.authority import KeyCompromised
-from ledger.events.handoff import HandoffCompleted
-from ledger.events.session import FindingRetracted
+from deedbook.ledger.bundle import export
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.handoff import HandoffCompleted
+from deedbook.ledger.events.session import FindingRetracted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.proof.checkpoint import ENDS_TYPE, CheckpointKey, open_ends, sign_ends, sign_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.client import Client
+    from deedbook.ledger.client.client import Client
 
 
 def of_stream(forge: Forge, stream: str) -> list[int]:

@@ -9,16 +9,17 @@ from building import Ledger, key_named
 from bundles import run_alone, unpacked
 from tampering import append_behind_the_gate, codes_at, forged
 
-from consumers.auditor import verify_bundle, verify_log
-from ledger.author import Draft
-from ledger.bundle import export_bundle
-from ledger.bundle.layout import fingerprint
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
-from ledger.errors import Refused
-from ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyCompromised, KeyRotated
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.identity import Key
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.bundle import export_bundle
+from deedbook.ledger.bundle.layout import fingerprint
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyCompromised, KeyRotated
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import Key
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

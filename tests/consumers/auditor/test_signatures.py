@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.auditor import signatures
-from consumers.auditor.report import Findings
-from consumers.auditor.signatures import Signatures
-from ledger.identity import Key
+from deedbook.consumers.auditor import signatures
+from deedbook.consumers.auditor.report import Findings
+from deedbook.consumers.auditor.signatures import Signatures
+from deedbook.ledger.format.identity import Key
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_script_that_guards_nothing_runs_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
 import time
-from consumers.auditor import signatures
+from deedbook.consumers.auditor import signatures
 print("once")
 with signatures.apart():
     process = signatures.PROCESSES.Process(target=time.sleep, args=(0,))

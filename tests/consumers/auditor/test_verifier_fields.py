@@ -9,12 +9,12 @@ from faults import chances, times
 from json_mutations import bodies, mutated_text
 from judges import program
 
-from ledger.bundle.program import schemas
-from ledger.envelope import Entry
-from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events.body import decode_body
-from ledger.limits import body_size_max_bytes
+from deedbook.ledger.bundle.program import schemas
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.envelope import Entry
+from deedbook.ledger.limits import body_size_max_bytes
 
 
 def is_read_by_gate(text: bytes) -> bool:

@@ -14,8 +14,8 @@ from judges import alone, ours
 from test_left_out_events import stream_of
 from wrong_logs import WRONG_LOGS
 
-from ledger.envelope import decode_entry
-from ledger.events.authority import AgentRemoved
+from deedbook.ledger.events.authority import AgentRemoved
+from deedbook.ledger.format.envelope import decode_entry
 
 if TYPE_CHECKING:
     from pathlib import Path

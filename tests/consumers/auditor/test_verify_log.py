@@ -21,21 +21,21 @@ from tampering import (
     rebuilt,
 )
 
-from consumers.auditor import verify_log
-from consumers.auditor.fsck import fsck
-from ledger.checkpoint import Checkpoint, sign_checkpoint
-from ledger.envelope import decode_entry
-from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered
-from ledger.events.handoff import HandoffApproved, HandoffClaimed
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.handoff import compute_version
-from ledger.trust import fingerprint
+from deedbook.consumers.auditor.fsck import fsck
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffClaimed
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.proof.checkpoint import Checkpoint, sign_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.auditor.report import AuditReport
+    from deedbook.consumers.auditor.report import AuditReport
 
 
 def audit(ledger: Ledger, **options: str) -> AuditReport:
@@ -323,7 +323,7 @@ def test_cause_that_is_nowhere_is_a_note(ledger: Ledger) -> None:
 
 
 def test_problems_are_listed_up_to_a_limit_and_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumers.auditor.report.problems_listed_max", 3)
+    monkeypatch.setattr("deedbook.consumers.auditor.report.problems_listed_max", 3)
     bad = [forged(ledger, "alice", "session/none", finding(number)) for number in range(10)]
     append_behind_the_gate(ledger, *bad)
     report = audit(ledger)

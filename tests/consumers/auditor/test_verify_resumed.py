@@ -15,22 +15,22 @@ from faults import times
 from tampering import SESSION, entries_of, fill, finding, overwrite, rebuilt
 from view_ledger import ViewLedger
 
-from consumers.auditor import kept as kept_module
-from consumers.auditor import verify_log
-from consumers.auditor.kept import Keeper, read_kept
-from consumers.auditor.replay import Replay
-from consumers.auditor.report import Findings
-from ledger.client import HeadView
-from ledger.envelope import decode_entry
-from ledger.events.authority import EpochStarted
-from ledger.events.session import SessionStarted
-from ledger.local import LocalClient
+from deedbook.consumers.auditor import cache as kept_module
+from deedbook.consumers.auditor.cache import Keeper, read_kept
+from deedbook.consumers.auditor.replay import Replay
+from deedbook.consumers.auditor.report import Findings
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.client.client import HeadView
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from consumers.auditor.report import AuditReport
+    from deedbook.consumers.auditor.report import AuditReport
 
 
 @pytest.fixture
@@ -55,10 +55,21 @@ def outcome(replay: Replay) -> tuple[object, ...]:
     state = replay.state
     found = replay._findings
     return (
-        replay.size, replay.frontier, state.packed, state.indexes, state.authority_version, replay.kinds,
-        replay.authority, replay.created, replay.verified, replay.suspects, replay.clock_ms,
-        found.problems, found.notes, found.notes_total,
-    )  # fmt: skip
+        replay.size,
+        replay.frontier,
+        state.packed,
+        state.indexes,
+        state.authority_version,
+        replay.kinds,
+        replay.authority,
+        replay.created,
+        replay.verified,
+        replay.suspects,
+        replay.clock_ms,
+        found.problems,
+        found.notes,
+        found.notes_total,
+    )
 
 
 def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: Path, file: Path) -> None:
@@ -194,7 +205,7 @@ def test_a_node_whose_head_lies_before_what_was_found_right_has_lost_entries(led
         lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
         lambda content: random.Random(1).randbytes(500),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_damaged_counts_as_none(ledger: Ledger, file: Path, harm: object) -> None:
     fill(ledger)
     audit(ledger, file)
@@ -207,11 +218,19 @@ def test_a_file_that_is_damaged_counts_as_none(ledger: Ledger, file: Path, harm:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"authority": []}, {"authority": [1, 2]}, {"authority": [-1, 0]}, {"authority": [0, 2**64 - 1]},
-        {"batch_at": -1}, {"batch_at": 2**64 - 1}, {"ids": b"one"}, {"size": -1}, {"size": 2**64 - 1},
-        {"signed_by": {b"key": b"1234567"}}, {"signed_by": {b"key": b""}},
+        {"authority": []},
+        {"authority": [1, 2]},
+        {"authority": [-1, 0]},
+        {"authority": [0, 2**64 - 1]},
+        {"batch_at": -1},
+        {"batch_at": 2**64 - 1},
+        {"ids": b"one"},
+        {"size": -1},
+        {"size": 2**64 - 1},
+        {"signed_by": {b"key": b"1234567"}},
+        {"signed_by": {b"key": b""}},
     ],
-)  # fmt: skip
+)
 def test_a_file_of_which_no_replay_can_go_on_counts_as_none(
     ledger: Ledger, file: Path, wrong: dict[str, object]
 ) -> None:
@@ -244,7 +263,7 @@ def test_an_audit_that_is_interrupted_is_gone_on_with(
 ) -> None:
     fill(ledger)
     monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
-    monkeypatch.setattr("consumers.auditor.verify.range_events_max", 4)
+    monkeypatch.setattr("deedbook.consumers.auditor.verify.range_events_max", 4)
 
     def interrupt(done: int, _total: int) -> None:
         if done > 20:
@@ -270,7 +289,7 @@ def test_that_nothing_could_be_kept_for_a_while_is_no_note_of_this_audit_nor_of_
 ) -> None:
     fill(ledger)
     monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
-    monkeypatch.setattr("consumers.auditor.verify.range_events_max", 4)
+    monkeypatch.setattr("deedbook.consumers.auditor.verify.range_events_max", 4)
     taken = tmp_path / "taken"
     taken.write_text("a file where a folder is wanted")
 

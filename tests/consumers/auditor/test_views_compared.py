@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tampering import fill
 
-from consumers.auditor import verify_log
+from deedbook.consumers.auditor.verify import verify_log
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["after", "beside"])
 def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """A ledger whose views are compared after its replay, or beside it as those of a long log are."""
-    monkeypatch.setattr("consumers.auditor.verify.pooled_events_min", 0 if request.param == "beside" else 2**40)
+    monkeypatch.setattr(
+        "deedbook.consumers.auditor.verify.pooled_events_min", 0 if request.param == "beside" else 2**40
+    )
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     fill(ledger)
     return ledger
@@ -33,7 +35,7 @@ def test_right_views_pass(filled: Ledger) -> None:
 
 
 def test_progress_goes_on_while_the_views_are_compared(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.verify.range_events_max", 8)
+    monkeypatch.setattr("deedbook.projections.views.comparison.range_events_max", 8)
     seen: list[tuple[int, int]] = []
     with filled.client() as client:
         assert verify_log(client, views=filled.settings(), progress=lambda *step: seen.append(step)).ok

@@ -38,21 +38,12 @@ from forged_steps import (
     went_back,
 )
 
-from ledger.events.authority import (
-    ClockSet,
-    EpochStarted,
-    KeyRevoked,
-    RoleRevoked,
-)
-from ledger.events.handoff import (
-    HandoffApproved,
-    HandoffCreated,
-    HandoffVerified,
-)
-from ledger.events.review import ReviewAnswered
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
-from ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.events.authority import ClockSet, EpochStarted, KeyRevoked, RoleRevoked
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated, HandoffVerified
+from deedbook.ledger.events.review import ReviewAnswered
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.lifecycle.handoff import compute_version
 
 WHO_REGISTERS: Final = (
     WrongLog("a name is registered once, by an admin", "NOT_AUTHORIZED", forged_approval, index=-3),

@@ -9,7 +9,7 @@ from building import key_named
 from forged_steps import WrongLog, removed, then
 from invitations import invitation_of, invite, join, registration
 
-from ledger.events.authority import (
+from deedbook.ledger.events.authority import (
     AgentInvitationRevoked,
     AgentRemoved,
     KeyCompromised,
@@ -19,15 +19,15 @@ from ledger.events.authority import (
     RoleRevoked,
     TermStarted,
 )
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from forge import Forge
 
-    from ledger.identity import Key
+    from deedbook.ledger.format.identity import Key
 
     Step = Callable[[Forge], Any]
 
@@ -160,61 +160,105 @@ WHO_IS_LET_IN: Final = (
     WrongLog("an invitation is used once", "NOT_INVITED", joins_twice),
     WrongLog("an invitation is used in time", "NOT_INVITED", joins_late),
     WrongLog("an invitation that was taken back lets nobody in", "NOT_INVITED", joins_after_it_was_taken_back),
-    WrongLog("an invitation ends with its inviter's role", "NOT_INVITED",
-             joins_after_its_inviter_lost(lambda _: RoleRevoked(agent="ada", role="admin"))),
-    WrongLog("an invitation ends with its inviter's key", "NOT_INVITED",
-             joins_after_its_inviter_lost(lambda f: KeyRevoked(key=f.keys["ada"].public.hex()))),
-    WrongLog("an invitation by a key called compromised lets nobody in", "NOT_INVITED",
-             joins_after_its_inviter_lost(lambda f: KeyCompromised(key=f.keys["ada"].public.hex(), since=1))),
-    WrongLog("an invitation ends when its inviter is removed", "NOT_INVITED",
-             joins_after_its_inviter_lost(lambda _: AgentRemoved(agent="ada"))),
+    WrongLog(
+        "an invitation ends with its inviter's role",
+        "NOT_INVITED",
+        joins_after_its_inviter_lost(lambda _: RoleRevoked(agent="ada", role="admin")),
+    ),
+    WrongLog(
+        "an invitation ends with its inviter's key",
+        "NOT_INVITED",
+        joins_after_its_inviter_lost(lambda f: KeyRevoked(key=f.keys["ada"].public.hex())),
+    ),
+    WrongLog(
+        "an invitation by a key called compromised lets nobody in",
+        "NOT_INVITED",
+        joins_after_its_inviter_lost(lambda f: KeyCompromised(key=f.keys["ada"].public.hex(), since=1)),
+    ),
+    WrongLog(
+        "an invitation ends when its inviter is removed",
+        "NOT_INVITED",
+        joins_after_its_inviter_lost(lambda _: AgentRemoved(agent="ada")),
+    ),
     WrongLog("the last invitation of a name counts", "SIGNATURE_INVALID", joins_by_the_invitation_before),
-    WrongLog("who was invited has no other roles", "NOT_INVITED", joins_with(
-        lambda _, data: msgspec.structs.replace(data, roles=["agent", "admin"])
-    )),
-    WrongLog("who was invited has each role once", "NOT_INVITED", joins_with(
-        lambda _, data: msgspec.structs.replace(data, roles=["agent", "agent"])
-    )),
-    WrongLog("a token signs for one key", "SIGNATURE_INVALID",
-             joins_with(of_another_key, lambda _: key_named("thief"))),
-    WrongLog("who was invited signs with the key that it registers", "AUTHOR_MISMATCH", joins_with(
-        lambda _, data: data, lambda _: key_named("thief")
-    )),
+    WrongLog(
+        "who was invited has no other roles",
+        "NOT_INVITED",
+        joins_with(lambda _, data: msgspec.structs.replace(data, roles=["agent", "admin"])),
+    ),
+    WrongLog(
+        "who was invited has each role once",
+        "NOT_INVITED",
+        joins_with(lambda _, data: msgspec.structs.replace(data, roles=["agent", "agent"])),
+    ),
+    WrongLog(
+        "a token signs for one key", "SIGNATURE_INVALID", joins_with(of_another_key, lambda _: key_named("thief"))
+    ),
+    WrongLog(
+        "who was invited signs with the key that it registers",
+        "AUTHOR_MISMATCH",
+        joins_with(lambda _, data: data, lambda _: key_named("thief")),
+    ),
     WrongLog("nobody joins who was not invited", "NOT_INVITED", lambda f: join(f, invitation_of(f, "eve"))),
     WrongLog("an agent takes no invitation back", "NOT_AUTHORIZED", taken_back("alice")),
     WrongLog("an invitation that was used is not taken back", "TRANSITION_NOT_ALLOWED", taken_back(ROOT, is_used=True)),
-    WrongLog("what nobody was invited by is not taken back", "NOT_INVITED",
-             lambda f: f.emit(ROOT, "agent/eve", AgentInvitationRevoked(name="eve"))),
-)  # fmt: skip
+    WrongLog(
+        "what nobody was invited by is not taken back",
+        "NOT_INVITED",
+        lambda f: f.emit(ROOT, "agent/eve", AgentInvitationRevoked(name="eve")),
+    ),
+)
 
 WHO_IS_A_NODE: Final = (
     WrongLog("an admin invites no node", "NOT_AUTHORIZED", lambda f: invite(f, "n2", "node", by="ada")),
     WrongLog("an admin registers no node", "NOT_AUTHORIZED", lambda f: node(f, "ada")),
     WrongLog("the node registers no node", "NOT_AUTHORIZED", lambda f: node(f, NODE)),
     WrongLog("a node has no other role", "INVALID_FIELD", lambda f: node(f, roles=["node", "admin"])),
-    WrongLog("a node has a checkpoint key", "INVALID_FIELD",
-             lambda f: node(f, checkpoint_key=None, checkpoint_proof=None)),
+    WrongLog(
+        "a node has a checkpoint key", "INVALID_FIELD", lambda f: node(f, checkpoint_key=None, checkpoint_proof=None)
+    ),
     WrongLog("an agent has no checkpoint key", "INVALID_FIELD", lambda f: node(f, roles=["agent"])),
     WrongLog("a checkpoint key is the node's", "SIGNATURE_INVALID", lambda f: node(f, checkpoint_proof="00" * 64)),
     WrongLog("a checkpoint key comes with a proof", "SIGNATURE_INVALID", lambda f: node(f, checkpoint_proof=None)),
-    WrongLog("a checkpoint key is of one node", "KEY_EXISTS",
-             lambda f: node(f, checkpoint_key=f.keys[CHECKPOINT].public.hex())),
-    WrongLog("a checkpoint key is not the node's own", "KEY_EXISTS",
-             lambda f: node(f, checkpoint_key=key_named("n2").public.hex())),
-    WrongLog("nobody is made a node", "NOT_AUTHORIZED",
-             lambda f: f.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="node"))),
-    WrongLog("a node is given no role", "NOT_AUTHORIZED",
-             then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleGranted(agent="n2", role="agent")))),
-    WrongLog("a node stays one", "NOT_AUTHORIZED",
-             then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleRevoked(agent="n2", role="node")))),
-    WrongLog("a node works on nothing", "NOT_AUTHORIZED",
-             then(let_in, lambda f: f.emit("n2", "session/n2", SessionStarted()))),
+    WrongLog(
+        "a checkpoint key is of one node",
+        "KEY_EXISTS",
+        lambda f: node(f, checkpoint_key=f.keys[CHECKPOINT].public.hex()),
+    ),
+    WrongLog(
+        "a checkpoint key is not the node's own",
+        "KEY_EXISTS",
+        lambda f: node(f, checkpoint_key=key_named("n2").public.hex()),
+    ),
+    WrongLog(
+        "nobody is made a node",
+        "NOT_AUTHORIZED",
+        lambda f: f.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="node")),
+    ),
+    WrongLog(
+        "a node is given no role",
+        "NOT_AUTHORIZED",
+        then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleGranted(agent="n2", role="agent"))),
+    ),
+    WrongLog(
+        "a node stays one",
+        "NOT_AUTHORIZED",
+        then(let_in, lambda f: f.emit(ROOT, "agent/n2", RoleRevoked(agent="n2", role="node"))),
+    ),
+    WrongLog(
+        "a node works on nothing",
+        "NOT_AUTHORIZED",
+        then(let_in, lambda f: f.emit("n2", "session/n2", SessionStarted())),
+    ),
     WrongLog("the key of a node is not revoked", "NOT_AUTHORIZED", lambda f: key_of_node(f, KeyRevoked)),
-    WrongLog("the key of a node is replaced before it is called compromised", "NOT_AUTHORIZED",
-             lambda f: key_of_node(f, KeyCompromised, since=1)),
+    WrongLog(
+        "the key of a node is replaced before it is called compromised",
+        "NOT_AUTHORIZED",
+        lambda f: key_of_node(f, KeyCompromised, since=1),
+    ),
     WrongLog("the lost key of a node is replaced by root", "NOT_AUTHORIZED", takes_the_node_over),
     WrongLog("a term is begun by a node", "NOT_AUTHORIZED", term("ada", 1)),
     WrongLog("a node begins a term in its own name", "NOT_AUTHORIZED", then(let_in, term("n2", 1, NODE))),
     WrongLog("the first term is the first", "TRANSITION_NOT_ALLOWED", term(NODE, 2)),
     WrongLog("no term is begun twice", "TRANSITION_NOT_ALLOWED", then(let_in, term("n2", 1), term(NODE, 1))),
-)  # fmt: skip
+)

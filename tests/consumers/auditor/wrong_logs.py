@@ -38,7 +38,7 @@ from forged_steps import (
 from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 
-from ledger.events.handoff import (
+from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffCompleted,
     HandoffLogged,
@@ -47,9 +47,9 @@ from ledger.events.handoff import (
     HandoffVerified,
     HandoffWaiverAsked,
 )
-from ledger.events.reasoning import ReasoningConcluded
-from ledger.events.review import ReviewAnswered
-from ledger.events.session import FindingRetracted, SessionEnded, SessionStarted
+from deedbook.ledger.events.reasoning import ReasoningConcluded
+from deedbook.ledger.events.review import ReviewAnswered
+from deedbook.ledger.events.session import FindingRetracted, SessionEnded, SessionStarted
 
 RETRACTED: Final = FindingRetracted(target=NO_EVENT, reason="it does not hold")
 ASKED_WAIVER: Final = HandoffWaiverAsked(position=0, reason="it cannot be run here")
@@ -255,7 +255,14 @@ WHAT_A_KIND_ALLOWS: Final = (
 )
 
 WRONG_LOGS: Final = (
-    *WHO_REGISTERS, *WHO_HOLDS_WHICH_ROLE, *WHICH_KEY_SIGNS, *WHO_CHANGES_KEYS, *WHAT_THE_LEDGER_SAYS,
-    *WHO_IS_LET_IN, *WHO_IS_A_NODE,
-    *WHAT_AN_EVENT_IS, *WHAT_AN_ENTRY_IS, *WHAT_A_KIND_ALLOWS,
-)  # fmt: skip
+    *WHO_REGISTERS,
+    *WHO_HOLDS_WHICH_ROLE,
+    *WHICH_KEY_SIGNS,
+    *WHO_CHANGES_KEYS,
+    *WHAT_THE_LEDGER_SAYS,
+    *WHO_IS_LET_IN,
+    *WHO_IS_A_NODE,
+    *WHAT_AN_EVENT_IS,
+    *WHAT_AN_ENTRY_IS,
+    *WHAT_A_KIND_ALLOWS,
+)

@@ -13,8 +13,8 @@ from typing import Any
 
 from building import Ledger, key_named
 
-from ledger.author import Draft, draft_and_sign
-from ledger.errors import Refused
+from deedbook.ledger.client.author import Draft, draft_and_sign
+from deedbook.ledger.errors import Refused
 
 
 def act(ledger: Ledger, command: dict[str, Any]) -> dict[str, Any]:

@@ -21,18 +21,18 @@ from handoff_chronicle import Chronicle
 from handoff_oracle import Handoff, Oracle, Step
 from hypothesis import note
 
-from consumers.auditor import verify_log
-from ledger.lifecycle.authority import ROOT
-from ledger.lifecycle.clock import Span
-from projections import Reader
-from projections.verify import verify_views
-from projections.views import VIEWS
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.clock import Span
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ledger.events.authority import Role
-    from projections.store import Reading
+    from deedbook.ledger.events.authority import Role
+    from deedbook.projections.stores.store import Reading
 
 _WAITING = {"DEPENDENCY_MISSING", "DEPENDENCY_PENDING"}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from building import AGENTS
 from handoff_oracle import LIVE, TABLE, Handoff, Step
 
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from handoff_oracle import Oracle
 
-    from ledger.events.authority import Role
+    from deedbook.ledger.events.authority import Role
 
 NAMES: Final = [f"h{number}" for number in range(8)]
 OTHERS: Final = ["carl", "dora", "eve"]

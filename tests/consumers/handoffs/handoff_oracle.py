@@ -39,8 +39,11 @@ TABLE: Final[dict[str, tuple[str, set[str], str | None]]] = {
     "handoff.ready": ("service", {"approved"}, None),
 }
 MARKING: Final = {
-    "handoff.task_checked", "handoff.criterion_checked", "handoff.waiver_asked", "handoff.criterion_waived",
-}  # fmt: skip
+    "handoff.task_checked",
+    "handoff.criterion_checked",
+    "handoff.waiver_asked",
+    "handoff.criterion_waived",
+}
 CONTENT: Final = {"handoff.created", "handoff.amended", "record.imported"}
 
 

@@ -8,19 +8,27 @@ import pytest
 from building import NO_EVENT
 from given import fact, fold
 
-from consumers.handoffs.acts import ACTS, Verb, way
-from ledger.errors import Refused
-from ledger.events import KIND_OF, KINDS
-from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import HandoffState, compute_version, transition
-from ledger.lifecycle.handoff_status import Status
+from deedbook.consumers.handoffs.operations import ACTS, Verb, way
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF, KINDS
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from deedbook.ledger.lifecycle.handoff_status import Status
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read"], criteria=["a"])
 PARTIES = {"sender": "alice", "receiver": "bob", "reviewer": "rita"}
 GIVEN = {
-    "version": compute_version("alice", CREATED), "reason": "because", "reasons": ["because"], "text": "a line",
-    "completion": NO_EVENT, "position": 0, "by": "y", "to": "bob", "title": "verify", "reviewer": "rita",
-}  # fmt: skip
+    "version": compute_version("alice", CREATED),
+    "reason": "because",
+    "reasons": ["because"],
+    "text": "a line",
+    "completion": NO_EVENT,
+    "position": 0,
+    "by": "y",
+    "to": "bob",
+    "title": "verify",
+    "reviewer": "rita",
+}
 # One way through the life of a handoff, and each way out of it.
 STEPS = [
     fact("alice", CREATED),

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from consumers.handoffs.acts import command_of, with_commands
+from deedbook.consumers.handoffs.operations import command_of, with_commands
 
 ITEM = {"kind": "handoff", "id": "h", "agent": "rita", "act": "approve", "arguments": {}}
 

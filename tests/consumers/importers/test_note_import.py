@@ -15,12 +15,13 @@ from building import Ledger, key_named
 from faults import is_long_run, times
 from note_repository import ROOT, SESSION, blob, handoff, logged, many, one_of_each, repository, text_of, tree_ref
 
-from consumers.importers.empirica.importer import Done, import_notes, read_notes, rehearsed
-from consumers.importers.empirica.notes import Repository
-from ledger.author import Author
-from ledger.events.session import ReportGenerated, SessionStarted
-from projections import VIEWS, Reader
-from projections.verify import verify_views
+from deedbook.consumers.importers.empirica.importer import Done, import_notes, read_notes, rehearsed
+from deedbook.consumers.importers.empirica.notes import Repository
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events.session import ReportGenerated, SessionStarted
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views.comparison import verify_views
+from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,13 +199,17 @@ def test_what_this_ledger_wrote_itself_is_not_read_back(
     ledger.emit("bob", "session/own", SessionStarted(task="mine"))
     for number in (1, 2):
         fields: dict[str, Any] = {"task_summary": f"Done {number}", "key_findings": ["f"]}
-        ledger.emit("bob", "session/own", ReportGenerated(
-            report_type="planning",
-            ai_id="bob",
-            recommended_next_steps=["n"],
-            calibration_status="not_assessable",
-            **fields,
-        ))  # fmt: skip
+        ledger.emit(
+            "bob",
+            "session/own",
+            ReportGenerated(
+                report_type="planning",
+                ai_id="bob",
+                recommended_next_steps=["n"],
+                calibration_status="not_assessable",
+                **fields,
+            ),
+        )
     shown = reader.answer("reports.show", {"id": "own"})
     old = reader.answer("reports.show", {"id": "own", "version": shown["versions"][0]["report_id"]})["report"]
     compact, changed = old["compressed_json"], old["compressed_json"].replace("Done 1", "Done by me")
@@ -269,10 +274,10 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 from building import Ledger, key_named
-from consumers.importers.empirica.importer import import_notes, read_notes
-from consumers.importers.empirica.notes import Repository
-from ledger.author import Author
-from projections import Reader
+from deedbook.consumers.importers.empirica.importer import import_notes, read_notes
+from deedbook.consumers.importers.empirica.notes import Repository
+from deedbook.ledger.client.author import Author
+from deedbook.projections.answers.reader import Reader
 with Ledger(Path(sys.argv[1])) as ledger, Reader(ledger.client(), ledger.settings()) as reader:
     client = ledger.client()
     author = Author(client, "alice", lambda _: key_named("alice"))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from building import Ledger, key_named
 from note_repository import one_of_each, repository
 
-from consumers.importers.empirica.importer import Read, import_notes, read_notes
-from consumers.importers.empirica.notes import Repository
-from ledger.author import Author
-from projections import Reader
+from deedbook.consumers.importers.empirica.importer import Read, import_notes, read_notes
+from deedbook.consumers.importers.empirica.notes import Repository
+from deedbook.ledger.client.author import Author
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path

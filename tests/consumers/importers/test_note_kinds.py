@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from note_repository import SESSION, checkpoint, handoff, logged, one_of_each, text_of
 
-from consumers.importers.empirica.importer import map_note
-from consumers.importers.empirica.notes import Note
-from consumers.importers.records import Record
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.imported import read_mapped
-from ledger.limits import entry_size_max_bytes
+from deedbook.consumers.importers.empirica.importer import map_note
+from deedbook.consumers.importers.empirica.notes import Note
+from deedbook.consumers.importers.records import Record
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.imported import read_mapped
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import entry_size_max_bytes
 
 REF = "blake3:" + "1" * 64
 
@@ -100,8 +100,13 @@ def test_an_assessment_keeps_clean_vectors_and_lists_the_others() -> None:
     assert (data.vectors.know, data.vectors.do, data.vectors.context, data.vectors.clarity) == (0.5, None, 0.6, None)
     found = claims(f"session/{SESSION}/CHECK/3", note)
     assert sorted(one.path for one in found.dirty) == [
-        "overall_confidence", "round", "vectors.clarity", "vectors.context", "vectors.do", "vectors.signal",
-    ]  # fmt: skip
+        "overall_confidence",
+        "round",
+        "vectors.clarity",
+        "vectors.context",
+        "vectors.do",
+        "vectors.signal",
+    ]
     assert found.said["vectors.moxie"] == "0.9"
     assert found.said["meta.prompt"] == "replace the parser"
 
@@ -200,9 +205,11 @@ def test_too_many_texts_for_an_event_lose_the_last_of_each_list_and_that_is_told
 def test_the_format_names_tool_and_kind() -> None:
     assert record("findings/1", logged("finding", finding="f")).data.format == "empirica/findings"
     with pytest.raises(Refused):
-        read_mapped(record("findings/1", logged("finding", finding="f")).data.__class__(
-            original=REF, source="s", format="f", mapped_kind="tool.used"
-        ))  # fmt: skip
+        read_mapped(
+            record("findings/1", logged("finding", finding="f")).data.__class__(
+                original=REF, source="s", format="f", mapped_kind="tool.used"
+            )
+        )
 
 
 def test_names_that_come_to_the_same_are_all_said() -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from note_repository import ROOT, blob, empty, git, many, repository, tree_ref
 
-from consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, checked_root
-from consumers.importers.records import Aside
-from consumers.sdk.git import Git, Objects
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, checked_root
+from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.sdk.git import Git, Objects
+from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,9 +53,12 @@ def test_several_notes_of_one_ref_and_those_in_folders_are_all_read(tmp_path: Pa
     one, two, three = (blob(folder, text) for text in (b"one", b"two", b"three"))
     below = git(folder, "mktree", data=f"100644 blob {three}\t{'3' * 38}\n".encode())
     tree_ref(
-        folder, f"{ROOT}findings/f",
-        f"100644 blob {one}\t{OBJECT}", f"100644 blob {two}\t{OTHER}", f"040000 tree {below}\t33",
-    )  # fmt: skip
+        folder,
+        f"{ROOT}findings/f",
+        f"100644 blob {one}\t{OBJECT}",
+        f"100644 blob {two}\t{OTHER}",
+        f"040000 tree {below}\t33",
+    )
     notes, unread = read(folder)
     assert [(note.noted, note.content) for note in notes] == [(OBJECT, b"one"), (OTHER, b"two"), ("3" * 40, b"three")]
     assert unread == []
@@ -81,17 +84,22 @@ def test_what_is_no_note_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r", [("findings/good", b"good")])
     some = blob(folder, b"target")
     tree_ref(
-        folder, f"{ROOT}findings/odd",
-        f"120000 blob {some}\t{OBJECT}", f"160000 commit {OTHER}\t{OTHER}", f"100644 blob {'4' * 40}\t{'5' * 40}",
+        folder,
+        f"{ROOT}findings/odd",
+        f"120000 blob {some}\t{OBJECT}",
+        f"160000 commit {OTHER}\t{OTHER}",
+        f"100644 blob {'4' * 40}\t{'5' * 40}",
         f"100644 blob {some}\tREADME",
-    )  # fmt: skip
+    )
     git(folder, "update-ref", f"{ROOT}blob", some)
     (folder / ".git" / ROOT / "garbage").write_text("garbage\n")
     (folder / ".git" / ROOT / "missing").write_text("6" * 40 + "\n")
     notes, unread = read(folder)
     assert [(note.tail, bool(note.problem)) for note in notes] == [
-        ("blob", True), ("findings/good", False), ("findings/odd", True),
-    ]  # fmt: skip
+        ("blob", True),
+        ("findings/good", False),
+        ("findings/odd", True),
+    ]
     said = " ".join(one.reason for one in unread)
     for words in ("a symbolic link", "a submodule", f"blob {'4' * 40}", "the ref is damaged", f"object {'6' * 40}"):
         assert words in said
@@ -166,7 +174,7 @@ def test_a_note_above_the_limit_has_a_digest_and_no_content(tmp_path: Path) -> N
 
 
 def test_a_git_that_ends_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumers.sdk.git.starts_max", 3)
+    monkeypatch.setattr("deedbook.consumers.sdk.git.starts_max", 3)
     monkeypatch.setattr(Git, "start", lambda *_words, **_more: _ended())
     with Objects(Git(tmp_path)) as objects:
         assert [objects.get(OBJECT, 1) for _ in range(3)] == [None] * 3

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from consumers.importers.empirica.values import Reading, dirty_max, items_max, read_json, said_max, shown
-from consumers.importers.records import claimed_time
-from ledger.errors import Refused
+from deedbook.consumers.importers.empirica.values import Reading, dirty_max, items_max, read_json, said_max, shown
+from deedbook.consumers.importers.records import claimed_time
+from deedbook.ledger.errors import Refused
 
 DIRTY: list[tuple[str, str]] = [
     ("1.2", "out of range"),

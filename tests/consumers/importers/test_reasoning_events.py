@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.importers.reasoning import data_size_max_bytes, extensions_of, submissions_of
-from ledger.author import Draft
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
-from ledger.limits import batch_events_max, batch_size_max_bytes
-from projections.reasoning.graph import GraphState, apply_event, memory_of, ref_of
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+from deedbook.consumers.importers.reasoning import data_size_max_bytes, extensions_of, submissions_of
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
+from deedbook.projections.reasoning.graph import GraphState, apply_event, memory_of, ref_of
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 
 def folded(events: list[EventData]) -> GraphState:

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 from graphs import AUDIT_FILE, CHINESE, audit_graph, graph
 
-from consumers.importers.reasoning import Hints, file_size_max_bytes, problems_shown_max, read_reasoning_file
-from ledger.errors import Refused
-from projections.reasoning.memory import compute_reasoning_ref
+from deedbook.consumers.importers.reasoning import (
+    Hints,
+    file_size_max_bytes,
+    problems_shown_max,
+    read_reasoning_file,
+)
+from deedbook.ledger.errors import Refused
+from deedbook.projections.reasoning.memory import compute_reasoning_ref
 
 CHAIN: dict[str, Any] = {
     "id": "gsm8k-test-124",

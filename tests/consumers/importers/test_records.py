@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import Ledger, key_named
 
-from consumers.importers.records import (
+from deedbook.consumers.importers.records import (
     Counts,
     Record,
     _batches,
@@ -19,18 +19,18 @@ from consumers.importers.records import (
     reason_max_chars,
     records_in_batch_max,
 )
-from ledger.author import Author
-from ledger.codec import encode_canonical
-from ledger.errors import Refused, Unavailable
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.authority import NODE
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.lifecycle.authority import NODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.admission.decide import Accepted
-    from ledger.envelope import Submission
-    from ledger.local import LocalClient
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.format.envelope import Submission
 
 REF = "sha256:" + "1" * 64
 

@@ -11,15 +11,15 @@ from checking import check_log
 from credentials import GITHUB
 from transcript_lines import ANSWER, PROMPT, THINKING, encoded, line, says, session, thinking, write
 
-from consumers.importers.records import import_records
-from consumers.importers.transcripts.conversation import Progress
-from consumers.importers.transcripts.files import find_transcripts, read_transcript
-from consumers.importers.transcripts.importer import Tally, TranscriptImport
-from ledger.author import Author
-from ledger.errors import Refused, Unavailable
-from ledger.events.imported import RecordImported
-from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
-from projections.reader import Reader
+from deedbook.consumers.importers.records import import_records
+from deedbook.consumers.importers.transcripts.conversation import Progress
+from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
+from deedbook.consumers.importers.transcripts.importer import Tally, TranscriptImport
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

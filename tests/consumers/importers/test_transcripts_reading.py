@@ -22,11 +22,11 @@ from transcript_lines import (
     write,
 )
 
-from consumers.importers.transcripts import files
-from consumers.importers.transcripts.conversation import Answered, Progress, Unread
-from consumers.importers.transcripts.files import find_transcripts, read_transcript
-from consumers.importers.transcripts.mapping import Thought, ranges, thought_in, time_of
-from ledger.errors import Refused
+from deedbook.consumers.importers.transcripts import files
+from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
+from deedbook.consumers.importers.transcripts.mapping import Thought, ranges, thought_in, time_of
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path

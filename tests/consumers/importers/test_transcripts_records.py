@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from building import key_named
 
-from consumers.importers.records import Record, import_records, records_in_batch_max
-from ledger.author import Author
-from ledger.events.imported import RecordImported
+from deedbook.consumers.importers.records import Record, import_records, records_in_batch_max
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events.imported import RecordImported
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from consumers.importers.records import Counts
+    from deedbook.consumers.importers.records import Counts
 
 REF = "sha256:" + "1" * 64
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from transcript_lines import session, write
 
-from consumers.importers.transcripts.conversation import Answered, Progress
-from consumers.importers.transcripts.files import read_transcript
-from consumers.importers.transcripts.mapping import Thought, record_of, thought_in
-from consumers.reasoning.validator.validator import ReasoningValidator
-from projections.reasoning.memory import ReasoningMemory, check_graph
+from deedbook.consumers.importers.transcripts.conversation import Answered, Progress
+from deedbook.consumers.importers.transcripts.files import read_transcript
+from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.projections.reasoning.memory import ReasoningMemory, check_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,18 +59,26 @@ def unstated(of: random.Random) -> str:
 SHAPES: list[Callable[[str, str, str], Any]] = [
     lambda prompt, text, answer: {"prompt": prompt, "thinking": text, "content": answer},
     lambda prompt, text, answer: {
-        "task": prompt, "content": [{"type": "thinking", "thinking": text, "signature": "c2ln"},
-                                    {"type": "text", "text": answer}]},
-    lambda prompt, text, answer: {
-        "task": prompt, "choices": [{"message": {"reasoning_content": text, "content": answer}}]},
-    lambda prompt, text, answer: {
-        "task": prompt, "candidates": [{"content": {"parts": [{"text": text, "thought": True}, {"text": answer}]}}]},
+        "task": prompt,
+        "content": [{"type": "thinking", "thinking": text, "signature": "c2ln"}, {"type": "text", "text": answer}],
+    },
     lambda prompt, text, answer: {
         "task": prompt,
-        "output": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]},
-                   {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]}]},
+        "choices": [{"message": {"reasoning_content": text, "content": answer}}],
+    },
+    lambda prompt, text, answer: {
+        "task": prompt,
+        "candidates": [{"content": {"parts": [{"text": text, "thought": True}, {"text": answer}]}}],
+    },
+    lambda prompt, text, answer: {
+        "task": prompt,
+        "output": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]},
+        ],
+    },
     lambda prompt, text, answer: {"prompt": prompt, "generation": f"<think>{text}</think>\n{answer}"},
-]  # fmt: skip
+]
 
 
 def graphs(folder: Path, manner: Callable[[random.Random], str], count: int) -> list[ReasoningMemory]:

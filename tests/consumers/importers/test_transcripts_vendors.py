@@ -10,9 +10,9 @@ import pytest
 from pieces import pieces
 from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, says, session, thinking, write
 
-from consumers.importers.transcripts.conversation import Answered, Progress, Unread
-from consumers.importers.transcripts.files import read_transcript
-from consumers.importers.transcripts.mapping import Thought, record_of, thought_in
+from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.files import read_transcript
+from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,12 @@ SHAPES: dict[str, list[Any]] = {
     "gemini, a response": [{"task": PROMPT, "candidates": [{"content": {"role": "model", "parts": THOUGHT}}]}],
     "gemini, a conversation": [{"contents": [ASKED, {"role": "model", "parts": THOUGHT}]}],
     "gemini, a session": [
-        {"messages": [
-            {"type": "user", "content": PROMPT},
-            {"type": "gemini", "content": ANSWER, "thoughts": [{"subject": "x", "description": THINKING}]},
-        ]}
+        {
+            "messages": [
+                {"type": "user", "content": PROMPT},
+                {"type": "gemini", "content": ANSWER, "thoughts": [{"subject": "x", "description": THINKING}]},
+            ]
+        }
     ],
     "gemini, asked and answered": [
         {"contents": [ASKED], "task": PROMPT, "candidates": [{"content": {"parts": THOUGHT}}]}
@@ -55,14 +57,17 @@ SHAPES: dict[str, list[Any]] = {
         {"role": "assistant", "parts": [{"type": "reasoning", "text": THINKING}, {"type": "text", "text": ANSWER}]},
     ],
     "an export of chats": [
-        {"uuid": "c", "chat_messages": [
-            {"sender": "human", "content": [{"type": "text", "text": PROMPT}]},
-            {"sender": "assistant", "content": [*thinking(), *says()]},
-        ]}
+        {
+            "uuid": "c",
+            "chat_messages": [
+                {"sender": "human", "content": [{"type": "text", "text": PROMPT}]},
+                {"sender": "assistant", "content": [*thinking(), *says()]},
+            ],
+        }
     ],
     "from and value": [{"conversations": [{"from": "human", "value": PROMPT}, {"from": "gpt", "value": TAGGED}]}],
     "a data set": [{"prompt": PROMPT, "generation": TAGGED}],
-}  # fmt: skip
+}
 
 
 def read(file: Path) -> tuple[list[Thought | Unread | None], Progress]:

@@ -7,17 +7,17 @@ from graphs import CHINESE, audit_graph, graph, odd_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.explanation import look_again, sections_of
-from ledger.errors import Refused
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.briefs.sentences import fact_line, fact_statement
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.explanation import look_again, sections_of
+from deedbook.ledger.errors import Refused
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.briefs.sentences import fact_line, fact_statement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.events.brief import Brief
-    from projections.reasoning.memory import ReasoningMemory
+    from deedbook.ledger.events.brief import Brief
+    from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
 def read(memory: ReasoningMemory, budget: int | None = None) -> tuple[Brief, str, list[dict[str, Any]]]:

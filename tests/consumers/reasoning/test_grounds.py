@@ -10,16 +10,16 @@ import pytest
 from building import Ledger
 from graphs import CHINESE, chain, graph
 
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.grounds import Grounds
-from ledger.errors import Corrupted, Unavailable
-from ledger.events import reasoning
-from ledger.events.session import Vectors
-from ledger.events.snapshot import SnapshotTaken
-from ledger.local import LocalClient
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.reader import Reader
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted, Unavailable
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.session import Vectors
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 BACKUP = graph(CHINESE)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from building import MAP_SIZE
 
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions, open_subscriptions
-from ledger.config import Config, Settings
-from ledger.errors import Unavailable
-from ledger.events.body import Event
-from ledger.local import LocalClient
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.home.config import Config, Settings
 
 ATTEMPTS = 3
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Ledger
 
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.errors import Corrupted
-from ledger.events.authority import EpochStarted
-from ledger.events.session import SessionStarted
-from ledger.history import heads_kept, heads_stretch
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.trust.history import heads_kept, heads_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

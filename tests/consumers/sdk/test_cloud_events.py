@@ -14,11 +14,11 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from event_examples import PROTO
 from http_double import HttpDouble
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
-from consumers.sdk.cloud_events import binary, cloud_event
-from ledger.events.body import Event, decode_body, make_event
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+from deedbook.consumers.sdk.cloud_events import binary, cloud_event
+from deedbook.ledger.events.body import Event, decode_body, make_event
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,13 @@ def test_every_kind_is_a_cloud_event_in_both_modes_and_says_what_its_author_sign
         read = from_http_event(message)
         attributes = read.get_attributes()
         assert {name: attributes[name] for name in ("id", "source", "type", "subject", "specversion", "sequence")} == {
-            "id": event.id, "source": f"urn:deedbook:ledger:{event.ledger}", "type": f"deedbook.{kind}",
-            "subject": event.stream, "specversion": "1.0", "sequence": "0000000000000000007",
-        }  # fmt: skip
+            "id": event.id,
+            "source": f"urn:deedbook:ledger:{event.ledger}",
+            "type": f"deedbook.{kind}",
+            "subject": event.stream,
+            "specversion": "1.0",
+            "sequence": "0000000000000000007",
+        }
         assert attributes["time"] == datetime.fromisoformat(event.at)
         assert attributes["recordedtime"] == "2026-02-12T10:00:00.123Z"
         schema = json.loads((PROTO / "schemas" / f"{kind}.json").read_bytes())
@@ -109,8 +113,9 @@ def test_watcher_prints_cloud_events_a_line_each(watched: Path, capsys: pytest.C
     assert watch(watched, "--format", "cloudevents") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["type"], line["data"]["data"]["finding"]) for line in lines] == [
-        ("deedbook.finding.logged", "first"), ("deedbook.finding.logged", "第二"),
-    ]  # fmt: skip
+        ("deedbook.finding.logged", "first"),
+        ("deedbook.finding.logged", "第二"),
+    ]
 
 
 def test_watcher_posts_each_event_until_it_is_taken_with_the_same_id(watched: Path, sink: Sink) -> None:

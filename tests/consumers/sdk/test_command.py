@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.sdk.command import run_command
+from deedbook.consumers.sdk.command import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

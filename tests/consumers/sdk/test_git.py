@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.sdk.git import Git, Objects, error_shown_max_chars, masked
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.sdk.git import Git, Objects, error_shown_max_chars, masked
+from deedbook.ledger.errors import Refused, Unavailable
 
 ReplaceGit = Callable[[str], None]
 

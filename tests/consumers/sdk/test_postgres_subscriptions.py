@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from faults import settle, tally, times
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run as cli_run
-from consumers.sdk.postgres import PostgresSubscriptions
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import open_subscriptions
-from ledger.errors import DeedbookError, Refused, Unavailable
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run as cli_run
+from deedbook.consumers.sdk.postgres import PostgresSubscriptions
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import open_subscriptions
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from building import Ledger
     from postgres import Postgres
 
-    from ledger.events.body import Event
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.events.body import Event
 
 SESSION = "session/s1"
 
@@ -230,7 +230,7 @@ def test_server_that_is_not_there_is_unavailable_and_no_password_is_told(postgre
 
 def test_program_without_the_driver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "consumers.sdk.postgres")
+    monkeypatch.delitem(sys.modules, "deedbook.consumers.sdk.postgres")
     with pytest.raises(Unavailable) as refused:
         open_subscriptions("postgresql://h/d")
     assert refused.value.code == "EXTRA_MISSING"

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.sdk.reactor import Reactor
-from consumers.sdk.subscriptions import Subscriptions, SubscriptionStore, open_subscriptions
-from ledger.errors import Refused, Unavailable
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
 
-    from ledger.events.body import Event
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.events.body import Event
 
 SESSION = "session/s1"
 

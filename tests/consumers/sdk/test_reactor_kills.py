@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from faults import FAULTS, is_long_run, settle, times
 
-from consumers.sdk.subscriptions import Subscriptions, open_subscriptions
-from ledger.author import Draft
-from ledger.entries import read_event
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

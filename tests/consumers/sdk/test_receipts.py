@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invitations import checkpoint_key_of, invite, join
 
-from consumers.sdk.receipts import Anchors, check, evidence_in, take
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
-from ledger.envelope import decode_entry
-from ledger.errors import DeedbookError, Corrupted, Refused
-from ledger.events.authority import CheckpointKeyRotated, KeyRotated
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.identity import write_key
-from ledger.lifecycle.authority import CHECKPOINT, ROOT
-from ledger.local import LocalClient
-from ledger.merkle import inclusion_path, leaf_hash, root_of
-from ledger.receipt import Receipt
-from projections.reader import Reader
+from deedbook.consumers.sdk.receipts import Anchors, check, evidence_in, take
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.format.identity import write_key
+from deedbook.ledger.format.merkle import inclusion_path, leaf_hash, root_of
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
+from deedbook.ledger.proof.receipt import Receipt
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,8 +162,9 @@ def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
     fingerprint = filled.root_fingerprint()
     before = take(client, 8)
     root = key_named("root anew")
-    filled.emit(ROOT, "agent/root", KeyRotated(agent=ROOT, key=root.public.hex(),
-                                               proof=root.prove_possession(filled.id, ROOT)))  # fmt: skip
+    filled.emit(
+        ROOT, "agent/root", KeyRotated(agent=ROOT, key=root.public.hex(), proof=root.prove_possession(filled.id, ROOT))
+    )
     filled.keys[ROOT] = root
     new = rotate(filled, "checkpoint anew")
     receipt = take(client, 8)

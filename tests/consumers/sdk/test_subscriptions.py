@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.doors.cli.commands.watch import watcher_name
-from consumers.sdk.subscriptions import DeadLetter, Subscriptions, SubscriptionStore, open_subscriptions
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.interfaces.cli.commands.watch import watcher_name
+from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.sdk.mermaid import Flowchart, Style, node_name
-from consumers.sdk.text import clean, cut, one_line, shorten
+from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
+from deedbook.consumers.sdk.text import clean, cut, one_line, shorten
 
 MISLEADING = (
     "\x00\x07\x1b\x7f\x9b\u00ad\u061c\u200b\u200e\u2028\u2029\u202a\u202e\u2060\u2066\u2069\ufeff\ud800\U000e0001"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.sdk.tokens import Budget, cut_to_tokens, greatest
-from projections.briefs.tokens import count_tokens
+from deedbook.consumers.sdk.tokens import Budget, cut_to_tokens, greatest
+from deedbook.projections.briefs.tokens import count_tokens
 
 
 def test_an_offer_is_taken_only_where_it_can_be_paid() -> None:

@@ -8,13 +8,13 @@ import pytest
 from building import Ledger
 from report_figures import Recorder
 
-from projections.reader import Reader
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 
 pytest.register_assert_rewrite("repositories")

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from repositories import a_report
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.places import Project
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.settings import Project
 
 folder, session, first, last = sys.argv[1:]
 project = Project(git=Path(folder), files=Path(folder) / "files")

@@ -17,8 +17,12 @@ def git(folder: Path, *arguments: str, data: str = "") -> str:
     environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"} | WHO
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
-        input=data, capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        input=data,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.removesuffix("\n")
 

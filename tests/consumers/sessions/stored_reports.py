@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from consumers.sdk.files import read_file
-from consumers.sessions.copies import _LAST_LINE
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from consumers.sessions.places import Project, name_of
-from ledger.errors import DeedbookError, Corrupted, Unavailable
+from deedbook.consumers.sdk.files import read_file
+from deedbook.consumers.sessions.copies import _LAST_LINE
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from deedbook.consumers.sessions.settings import Project, name_of
+from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 
 Format = Literal["json", "markdown"]
 

@@ -12,7 +12,7 @@ from building import Ledger, trusted
 from serving import CAROL, ServeProcess, make_home
 from usage_examples import AFTER, BEFORE, FINDINGS, run_session
 
-from consumers.sessions import (
+from deedbook.consumers.sessions.api import (
     EpistemicHandoffReportGenerator,
     bootstrap_session,
     execute_postflight,
@@ -25,8 +25,8 @@ from consumers.sessions import (
     submit_postflight_assessment,
     submit_preflight_assessment,
 )
-from ledger.errors import Refused
-from ledger.events.session import FindingLogged, UnknownLogged
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import FindingLogged, UnknownLogged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def test_end_to_end_handoff() -> None:
 
 def test_a_fresh_process_resumes_what_another_recorded(agents_home: Path) -> None:
     session_id = run_session("minimax", "Found the leak", FINDINGS[:3])
-    program = "import consumers.sessions as r; print(r.resume_previous_session(detail_level='full')['sessions'][0])"
+    program = "import deedbook.consumers.sessions.api as r; print(r.resume_previous_session(detail_level='full')['sessions'][0])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert session_id in told.stdout
     assert FINDINGS[2] in told.stdout
@@ -144,9 +144,19 @@ def test_a_report_is_loaded_as_json_and_as_markdown_with_its_long_texts_whole() 
 
 @pytest.mark.parametrize(
     "vectors",
-    [{"know": 1.1}, {"know": -0.1}, {"know": float("nan")}, {"know": float("inf")}, {"know": "0.5"}, {"know": True},
-     {"wisdom": 0.5}, {"know": 0.5, "KNOW": 0.6}, {}, [0.5]],
-)  # fmt: skip
+    [
+        {"know": 1.1},
+        {"know": -0.1},
+        {"know": float("nan")},
+        {"know": float("inf")},
+        {"know": "0.5"},
+        {"know": True},
+        {"wisdom": 0.5},
+        {"know": 0.5, "KNOW": 0.6},
+        {},
+        [0.5],
+    ],
+)
 @pytest.mark.usefixtures("agents_home")
 def test_vectors_that_are_none_are_refused_and_nothing_is_recorded(vectors: Any) -> None:
     session_id = bootstrap_session("Find the leak")
@@ -206,7 +216,11 @@ def test_importing_the_front_door_opens_nothing(home: Path) -> None:
 def test_the_functions_take_their_arguments_in_the_order_that_callers_rely_on() -> None:
     relied_on = {
         generate_handoff_report: [
-            "session_id", "task_summary", "key_findings", "remaining_unknowns", "next_session_context",
+            "session_id",
+            "task_summary",
+            "key_findings",
+            "remaining_unknowns",
+            "next_session_context",
             "artifacts_created",
         ],
         resume_previous_session: ["ai_id", "resume_mode", "session_id", "count", "detail_level"],
@@ -214,7 +228,7 @@ def test_the_functions_take_their_arguments_in_the_order_that_callers_rely_on() 
         execute_postflight: ["session_id", "task_summary", "generate_handoff"],
         load_handoff: ["session_id", "format"],
         query_handoffs: ["ai_id", "since", "limit"],
-    }  # fmt: skip
+    }
     for function, names in relied_on.items():
         assert list(inspect.signature(function).parameters)[: len(names)] == names
 

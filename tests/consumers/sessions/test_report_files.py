@@ -10,9 +10,9 @@ import pytest
 from repositories import a_report
 from stored_reports import load_handoff
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.places import Project, Stored
-from ledger.errors import Unavailable
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.ledger.errors import Unavailable
 
 
 def store(root: Path, **changes: Any) -> list[Stored]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from given_session import given_session
 
-from consumers.sessions import EpistemicHandoffReportGenerator
-from consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, recommend
-from ledger.errors import Refused
+from deedbook.consumers.sessions.api import EpistemicHandoffReportGenerator
+from deedbook.consumers.sessions.generator import ReportInputs, generate, identify_filled_gaps, recommend
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def test_uncertainty_reduced_by_a_fifth_is_a_gap_filled(before: float | None, af
         ({"uncertainty": 0.29, "know": 0.81}, [], "well_calibrated", [READY]),
         ({"know": 0.95}, [], "well_calibrated", []),
     ],
-)  # fmt: skip
+)
 def test_recommendations_follow_their_thresholds_and_are_never_filler(
     vectors: dict[str, float], unknowns: list[str], status: str, steps: list[str]
 ) -> None:

@@ -11,15 +11,49 @@ from hypothesis import strategies as st
 from repositories import a_report, repository
 from stored_reports import load_handoff
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.places import Project, name_of, name_size_max_bytes, text_of
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.settings import Project, name_of, name_size_max_bytes, text_of
 
 HOSTILE = [
-    "a b", "..", ".", "../../etc/passwd", "/abs", "a/b", "x.lock", ".hidden", "end.", "a..b", "@{u}", "@", "-rf",
-    "~^:?*[", "back\\slash", "tab\there", "nul\0", "%", "%2E", "%-", "", "x.md", "长期任务", "é", "e\u0301",
-    "\u202egpj", "\ud800", "x" * 5000, "长" * 3000, "a" * 190 + " " * 50, "refs/heads/main", "a\nb", "\x85",
-    "\u2028", "a.lock.lock", "{", "🧠", "HEAD",
-]  # fmt: skip
+    "a b",
+    "..",
+    ".",
+    "../../etc/passwd",
+    "/abs",
+    "a/b",
+    "x.lock",
+    ".hidden",
+    "end.",
+    "a..b",
+    "@{u}",
+    "@",
+    "-rf",
+    "~^:?*[",
+    "back\\slash",
+    "tab\there",
+    "nul\0",
+    "%",
+    "%2E",
+    "%-",
+    "",
+    "x.md",
+    "长期任务",
+    "é",
+    "e\u0301",
+    "\u202egpj",
+    "\ud800",
+    "x" * 5000,
+    "长" * 3000,
+    "a" * 190 + " " * 50,
+    "refs/heads/main",
+    "a\nb",
+    "\x85",
+    "\u2028",
+    "a.lock.lock",
+    "{",
+    "🧠",
+    "HEAD",
+]
 
 
 @pytest.mark.parametrize("session_id", HOSTILE)

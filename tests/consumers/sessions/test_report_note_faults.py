@@ -12,11 +12,11 @@ import pytest
 from repositories import a_report, git, on_path, refs, repository
 from stored_reports import load_handoff
 
-from consumers.sessions import notes as notes_module
-from consumers.sessions.copies import store_report
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from consumers.sessions.places import Project, Stored
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.sessions import notes as notes_module
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ from typing import Any
 from repositories import a_report, git, history, on_path, refs, repository
 from stored_reports import load_handoff
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
-from consumers.sessions.places import Project
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
+from deedbook.consumers.sessions.settings import Project
 
 WRITER = Path(__file__).with_name("note_writer.py")
 WAIT_MAX_S = 100

@@ -10,9 +10,9 @@ import pytest
 from repositories import a_report, commit, git, history, refs, repository
 from stored_reports import load_handoff
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from consumers.sessions.places import Project, Stored
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from deedbook.consumers.sessions.settings import Project, Stored
 
 JSON_REF = f"{JSON_NOTES}s1"
 MARKDOWN_REF = f"{MARKDOWN_NOTES}s1"
@@ -44,10 +44,14 @@ def test_git_notes_show_prints_the_json_at_the_commit_of_writing(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "moved",
-    [["commit", "--quiet", "--allow-empty", "-m", "x"], ["checkout", "--quiet", "--detach", "HEAD~1"],
-     ["commit", "--quiet", "--amend", "--allow-empty", "-m", "rebased"], ["checkout", "--quiet", "--orphan", "new"]],
+    [
+        ["commit", "--quiet", "--allow-empty", "-m", "x"],
+        ["checkout", "--quiet", "--detach", "HEAD~1"],
+        ["commit", "--quiet", "--amend", "--allow-empty", "-m", "rebased"],
+        ["checkout", "--quiet", "--orphan", "new"],
+    ],
     ids=["new commit", "detached", "rewritten", "unborn branch"],
-)  # fmt: skip
+)
 def test_reports_are_read_wherever_head_is(tmp_path: Path, moved: list[str]) -> None:
     folder = repository(tmp_path / "r", commits=2)
     store(folder)
@@ -211,10 +215,18 @@ def test_what_a_hook_sets_and_runs_changes_nothing(tmp_path: Path, monkeypatch: 
 def test_settings_of_the_repository_do_not_change_what_is_read(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r")
     for name, value in (
-        ("log.showSignature", "true"), ("log.showRoot", "false"), ("diff.relative", "true"), ("color.ui", "always"),
-        ("core.abbrev", "5"), ("log.diffMerges", "first-parent"), ("diff.noprefix", "true"), ("log.decorate", "full"),
-        ("commit.gpgSign", "true"), ("notes.displayRef", "refs/notes/*"), ("core.logAllRefUpdates", "always"),
-    ):  # fmt: skip
+        ("log.showSignature", "true"),
+        ("log.showRoot", "false"),
+        ("diff.relative", "true"),
+        ("color.ui", "always"),
+        ("core.abbrev", "5"),
+        ("log.diffMerges", "first-parent"),
+        ("diff.noprefix", "true"),
+        ("log.decorate", "full"),
+        ("commit.gpgSign", "true"),
+        ("notes.displayRef", "refs/notes/*"),
+        ("core.logAllRefUpdates", "always"),
+    ):
         git(folder, "config", name, value)
     inside = folder / "deep" / "inside"
     inside.mkdir(parents=True)

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.generator import ReportInputs
-from consumers.sessions.report import blob_ref, publish_report
-from consumers.sessions.resume import restored
-from ledger.author import Author
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import session
-from ledger.limits import data_size_max_bytes
-from projections.briefs.tokens import count_tokens
-from projections.reader import Reader
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.report import blob_ref, publish_report
+from deedbook.consumers.sessions.resume import restored
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import session
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import data_size_max_bytes
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.tokens import count_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 FINDINGS = ["The pool is never closed", "It leaks 3 handles a minute", "The limit is 512"]
 LONG = ("y " * 30_000).strip()
@@ -198,7 +198,7 @@ def test_a_session_of_many_findings_is_reported_with_the_weightiest_and_says_so(
 
 @pytest.mark.parametrize("given", [{"key_findings": "one text"}, {"key_findings": [1]}, {"task_summary": 7}])
 def test_inputs_of_another_type_are_refused(given: dict[str, Any]) -> None:
-    from consumers.sessions.generator import inputs_of
+    from deedbook.consumers.sessions.generator import inputs_of
 
     names = ("task_summary", "key_findings", "remaining_unknowns", "next_session_context", "artifacts_created")
     with pytest.raises(Refused) as caught:

@@ -13,11 +13,11 @@ import pytest
 from repositories import a_report, commit, git, history, on_path, refs, repository
 from stored_reports import load_handoff
 
-from consumers.sessions.copies import store_report
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from consumers.sessions.places import Project
-from consumers.sessions.remotes import choose_remote, configure, fetch, push
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.sessions.copies import store_report
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
+from deedbook.consumers.sessions.remotes import choose_remote, configure, fetch, push
+from deedbook.consumers.sessions.settings import Project
+from deedbook.ledger.errors import Refused, Unavailable
 
 CONFIGURED = "+refs/notes/empirica/*:refs/notes/remotes/origin/empirica/*"
 
@@ -153,7 +153,7 @@ def test_files_that_are_no_notes_survive_a_merge(world: World) -> None:
 def test_processes_that_push_at_once_all_arrive(world: World) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from consumers.sessions.notes import Notes; from consumers.sessions.remotes import push\n"
+        "from deedbook.consumers.sessions.notes import Notes; from deedbook.consumers.sessions.remotes import push\n"
         "sys.stdin.readline(); push(Notes(Path(sys.argv[1])))"
     )
     children = []
@@ -209,9 +209,12 @@ def test_nothing_to_push_or_fetch_is_no_error(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("url", "said"),
-    [("/nowhere/at/all", "no git repository"), ("http://me:hunter2@127.0.0.1:9/r.git", "cannot be reached"),
-     ("https://me:hunter2@name.invalid/r.git", "cannot be reached")],
-)  # fmt: skip
+    [
+        ("/nowhere/at/all", "no git repository"),
+        ("http://me:hunter2@127.0.0.1:9/r.git", "cannot be reached"),
+        ("https://me:hunter2@name.invalid/r.git", "cannot be reached"),
+    ],
+)
 def test_a_remote_that_is_not_there_is_told_without_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str
 ) -> None:
@@ -229,10 +232,13 @@ def test_a_remote_that_is_not_there_is_told_without_credentials(
 
 @pytest.mark.parametrize(
     ("complaint", "said"),
-    [("fatal: could not read Username for 'https://x': terminal prompts disabled", "wants a login"),
-     ("git@x: Permission denied (publickey).", "wants a login"),
-     ("remote: disk full. No space left on device", "No space left"), ("strange", "strange")],
-)  # fmt: skip
+    [
+        ("fatal: could not read Username for 'https://x': terminal prompts disabled", "wants a login"),
+        ("git@x: Permission denied (publickey).", "wants a login"),
+        ("remote: disk full. No space left on device", "No space left"),
+        ("strange", "strange"),
+    ],
+)
 def test_what_a_remote_complains_of_is_told(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, said: str
 ) -> None:
@@ -263,7 +269,7 @@ def test_two_processes_that_configure_at_once_add_one_refspec(world: World) -> N
     folder = world.a.git.folder
     (folder / ".git" / "config.lock").touch()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("consumers.sessions.notes.attempts_max", 2)
+        patched.setattr("deedbook.consumers.sessions.notes.attempts_max", 2)
         with pytest.raises(Unavailable) as error:
             configure(world.a, "origin")
     assert error.value.code == "STORE_IN_USE"

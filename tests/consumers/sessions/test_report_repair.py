@@ -11,12 +11,13 @@ from building import trusted
 from repositories import a_report, commit, git, on_path, refs, repository
 from stored_reports import load_handoff
 
-from consumers.sdk.git import Git
-from consumers.sessions.copies import page_size, repair, store_report
-from consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
-from consumers.sessions.places import Project, name_of, project_of
-from ledger.config import Actions, Settings, read_settings
-from ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.consumers.sdk.git import Git
+from deedbook.consumers.sessions.copies import page_size, repair, store_report
+from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES
+from deedbook.consumers.sessions.settings import Project, name_of, project_of
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.home.config import Actions, Settings
+from deedbook.ledger.home.settings import read_settings
 
 
 class Log:
@@ -60,8 +61,12 @@ def test_lost_refs_and_files_come_back_and_the_rest_is_untouched(tmp_path: Path)
     assert len(repaired.told) == 1
     assert refs(folder).keys() == before.keys()
     for number in range(4):
-        assert load_handoff(f"s{number}", "json", project) == {"s": f"s{number}", "ai": "claude-code",
-                                                              "task": "version 1", "findings": ["知识"]}  # fmt: skip
+        assert load_handoff(f"s{number}", "json", project) == {
+            "s": f"s{number}",
+            "ai": "claude-code",
+            "task": "version 1",
+            "findings": ["知识"],
+        }
     assert repair(log, project).written == 0
 
 
@@ -160,9 +165,14 @@ def test_config_says_where_reports_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "code"),
-    [({"git": True}, "INVALID_FIELD"), ({"files": True}, "INVALID_FIELD"), ({"git": ""}, "INVALID_FIELD"),
-     ({"files": "a\0b"}, "INVALID_FIELD"), ({"gti": "x"}, "UNKNOWN_FIELD")],
-)  # fmt: skip
+    [
+        ({"git": True}, "INVALID_FIELD"),
+        ({"files": True}, "INVALID_FIELD"),
+        ({"git": ""}, "INVALID_FIELD"),
+        ({"files": "a\0b"}, "INVALID_FIELD"),
+        ({"gti": "x"}, "UNKNOWN_FIELD"),
+    ],
+)
 def test_a_wrong_table_is_refused_with_file_and_path(tmp_path: Path, table: dict[str, Any], code: str) -> None:
     with pytest.raises(Refused) as refused:
         project_of(settings(tmp_path, **table))

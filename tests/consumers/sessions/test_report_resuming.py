@@ -13,26 +13,37 @@ from faults import is_long_run
 from report_figures import Recorder, answered, is_answered
 from session_cases import SORTS, TYPES, Case, Question, case
 
-from consumers.sdk.text import json_text
-from consumers.sessions.generator import ReportInputs
-from consumers.sessions.packer import LEVELS, SHORT_NAMES, printed
-from consumers.sessions.report import publish_report
-from consumers.sessions.resume import restored, resume
-from consumers.sessions.resumed_text import resumed_text
-from ledger.author import Author
-from ledger.errors import Refused
-from ledger.events import session
-from projections.briefs.tokens import count_tokens, most_tokens
-from projections.reader import Reader
-from projections.reports.report import is_same
+from deedbook.consumers.sdk.text import json_text
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.packer import LEVELS, SHORT_NAMES, printed
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.consumers.sessions.resume import restored, resume
+from deedbook.consumers.sessions.resumed_text import resumed_text
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import session
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.tokens import count_tokens, most_tokens
+from deedbook.projections.reports.report import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUMMARY_KEYS = {
-    "session_id", "ai_id", "timestamp", "duration", "task", "epistemic_deltas", "key_findings", "knowledge_gaps_filled",
-    "remaining_unknowns", "next_steps", "next_session_context", "calibration_status", "report_type",
-}  # fmt: skip
+    "session_id",
+    "ai_id",
+    "timestamp",
+    "duration",
+    "task",
+    "epistemic_deltas",
+    "key_findings",
+    "knowledge_gaps_filled",
+    "remaining_unknowns",
+    "next_steps",
+    "next_session_context",
+    "calibration_status",
+    "report_type",
+}
 DETAILED_KEYS = SUMMARY_KEYS | {"investigation_tools", "artifacts_created", "accomplished", "report_id"}
 KEYS = {"summary": SUMMARY_KEYS, "detailed": DETAILED_KEYS, "full": DETAILED_KEYS | {"assessments", "full_markdown"}}
 REPORT_NAMES = {"task": "task_summary", "next_steps": "recommended_next_steps"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from consumers.sessions.query import parse_since
-from ledger.errors import Refused
+from deedbook.consumers.sessions.query import parse_since
+from deedbook.ledger.errors import Refused
 
 NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)
 
@@ -68,9 +68,23 @@ def test_a_day_before_the_clocks_were_changed_began_at_its_own_midnight(monkeypa
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "nonsense", "10", "march", "2025-13-01", "2025-11-31", "7 days ago or so", "in 7 days", "tomorrow",
-     "99999999999 days ago", "0001-01-01T00:00:00+23:00", "1 day ago" + " " * 80 + "x", "'; DROP TABLE reports; --"],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "nonsense",
+        "10",
+        "march",
+        "2025-13-01",
+        "2025-11-31",
+        "7 days ago or so",
+        "in 7 days",
+        "tomorrow",
+        "99999999999 days ago",
+        "0001-01-01T00:00:00+23:00",
+        "1 day ago" + " " * 80 + "x",
+        "'; DROP TABLE reports; --",
+    ],
+)
 def test_nonsense_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(Refused, match="7 days ago") as caught:
         parse_since(text, NOW)

@@ -8,8 +8,8 @@ import pytest
 from repositories import git, repository
 from usage_examples import FINDINGS, run_session
 
-from consumers.sdk.ledger import Ledger
-from consumers.sessions import (
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sessions.api import (
     DatabaseHandoffStorage,
     EpistemicHandoffReportGenerator,
     GitHandoffStorage,
@@ -18,7 +18,7 @@ from consumers.sessions import (
     end_session,
     generate_handoff_report,
 )
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ import pytest
 from faults import is_long_run, made
 from report_figures import Recorder
 
-from consumers.sdk.text import json_text
-from consumers.sessions.packer import LEVELS
-from consumers.sessions.report import publish_report
-from consumers.sessions.resume import resume
-from consumers.sessions.resumed_text import resumed_text
-from ledger.author import Draft
-from ledger.events import session as kinds
-from projections.reader import Reader
+from deedbook.consumers.sdk.text import json_text
+from deedbook.consumers.sessions.packer import LEVELS
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.consumers.sessions.resume import resume
+from deedbook.consumers.sessions.resumed_text import resumed_text
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events import session as kinds
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.sessions.open_sessions import SWEPT, Activity, Swept, decide, sweep
-from ledger.author import Author
-from ledger.errors import Refused, Unavailable
-from ledger.events.session import (
+from deedbook.consumers.sessions.open_sessions import SWEPT, Activity, Swept, decide, sweep
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.session import (
     AssessmentRecorded,
     FindingLogged,
     ReportGenerated,
@@ -17,15 +17,15 @@ from ledger.events.session import (
     SessionStarted,
     Vectors,
 )
-from projections.reader import Reader
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from building import Ledger
 
-    from ledger.events import EventData
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.events.fields import EventData
 
     Sweeps = Callable[..., Swept]
 

@@ -12,20 +12,20 @@ from serving import make_home
 from thinking_model import ThinkingModel, text_of
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
-from consumers.doors.node.node import Node
-from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
-from consumers.thoughts.processes import author_of
-from consumers.thoughts.run import prepare, role_keys, run_task
-from consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
-from consumers.thoughts.task import AGENTS
-from consumers.thoughts.thinkers.game24 import Game24
-from consumers.thoughts.thinkers.llm import LlmThinker
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.lifecycle.tot import node_states, tree_digest
-from ledger.local import LocalClient
-from projections.reader import Reader
+from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.thoughts.processes import author_of
+from deedbook.consumers.thoughts.run import prepare, role_keys, run_task
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, read_overrides
+from deedbook.consumers.thoughts.task import AGENTS
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.lifecycle.tot import node_states, tree_digest
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,22 +12,22 @@ import tot_story as story
 from building import ROOT, Ledger
 from tot_playing import ANSWER, PROBLEM, check, events, play, play_part, read, resume, solve
 
-from consumers.thoughts import answers
-from consumers.thoughts.agents import _Recorder
-from consumers.thoughts.run import prepare
-from consumers.thoughts.settings import Overrides, TaskOptions
-from consumers.thoughts.task import Task
-from consumers.thoughts.thinkers.game24 import Game24
-from ledger.author import Author, Draft
-from ledger.client import follow
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.events.authority import AgentRemoved, KeyRevoked
+from deedbook.consumers.thoughts import answers
+from deedbook.consumers.thoughts.agents import _Recorder
+from deedbook.consumers.thoughts.run import prepare
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
+from deedbook.consumers.thoughts.task import Task
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.client import follow
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
 
 ALICE = {"evaluator": "alice"}
 ASKED_LAST = next(said.data for said in story.STORY if isinstance(said.data, kinds.SynthesizeSolution))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumers.thoughts.thinkers import choose_thinker, registered, thinker_named
-from ledger.config import Actions
-from ledger.errors import Refused
+from deedbook.consumers.thoughts.thinkers import choose_thinker, registered, thinker_named
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOBODY = Actions()
 MODEL = Actions(llm={"model": "stub", "base_url": "http://127.0.0.1:9/v1"})
 ECHO = """
-from consumers.thoughts.thinkers.game24 import Game24
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
 class Echo(Game24):
     name, problems = "echo", "what begins with echo"
     def reads(self, problem, task_type):

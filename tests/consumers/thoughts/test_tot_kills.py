@@ -14,21 +14,21 @@ from faults import times
 from serving import make_home
 from tot_playing import ANSWER, PROBLEM, check, events, play_part, read, resume
 
-from consumers.doors.node.node import Node
-from consumers.thoughts.processes import Processes
-from consumers.thoughts.run import outcome, prepare, resume_task, role_keys
-from consumers.thoughts.settings import TaskOptions
-from consumers.thoughts.task import AGENTS
-from consumers.thoughts.thinkers.game24 import Game24
-from ledger.client import open_client
-from ledger.errors import Exit, Unavailable
-from ledger.local import LocalClient
+from deedbook.consumers.interfaces.node.node import Node
+from deedbook.consumers.thoughts.processes import Processes
+from deedbook.consumers.thoughts.run import outcome, prepare, resume_task, role_keys
+from deedbook.consumers.thoughts.settings import TaskOptions
+from deedbook.consumers.thoughts.task import AGENTS
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import Exit, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from consumers.thoughts.processes import Assignment
-    from ledger.client import Client
+    from deedbook.consumers.thoughts.processes import Assignment
+    from deedbook.ledger.client.client import Client
 
 SEED = os.environ.get("DEEDBOOK_SEED")
 EVENTS = 64

@@ -11,12 +11,12 @@ from thinking_model import ThinkingModel, data_of
 from tot_driver import solve
 from tot_playing import check, events
 
-from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
-from consumers.thoughts.run import run_task
-from consumers.thoughts.settings import Overrides, TaskOptions, search_config
-from consumers.thoughts.thinkers.llm import LlmThinker
-from ledger.config import Actions
-from ledger.events.tot import Decomposition
+from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.thoughts.run import run_task
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, search_config
+from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
+from deedbook.ledger.events.tot import Decomposition
+from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ import pytest
 import tot_story
 from tot_story import N11, N12, ROOT, STORY, TASK, Said
 
-from consumers.thoughts.logs import log_files, write_logs
-from ledger.errors import Unavailable
-from ledger.events import tot as kinds
+from deedbook.consumers.thoughts.logs import log_files, write_logs
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
 
 
 def longer() -> list[Event]:

@@ -11,12 +11,12 @@ import pytest
 import tot_story
 from tot_story import BEST, N11, N12, N21, N22, ROOT, STORY, TASK, Said
 
-from consumers.thoughts.logs import log_files
-from ledger.errors import Refused
-from ledger.events import tot as kinds
+from deedbook.consumers.thoughts.logs import log_files
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
 
 NAMES = [
     "00-task-info.json",

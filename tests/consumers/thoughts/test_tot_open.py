@@ -10,11 +10,11 @@ import pytest
 from test_tot_search import Costly, actions_of, admit
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
-from consumers.thoughts.settings import Overrides, search_config
-from ledger.events import KIND_OF
-from ledger.events import tot as kinds
-from ledger.lifecycle.tot import tree_digest
-from ledger.limits import data_size_max_bytes
+from deedbook.consumers.thoughts.settings import Overrides, search_config
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.lifecycle.tot import tree_digest
+from deedbook.ledger.limits import data_size_max_bytes
 
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=7)
 UNREADABLE = kinds.Failure(code="GENERATION_FAILED", message="prose", recoverable=True)
@@ -50,8 +50,9 @@ class Modest(Costly):
         return kinds.Solution(answer=trace[-1], reasoning_trace=trace, confidence=0.9, verification=said)
 
 
-def write(thinker: Any = None, task_type: str = "architecture_design", *, order: int = 0, entries: Any = (),
-          **asked: Any) -> Solved:  # fmt: skip
+def write(
+    thinker: Any = None, task_type: str = "architecture_design", *, order: int = 0, entries: Any = (), **asked: Any
+) -> Solved:
     """Return the search of the protocol's own example: BFS, 2 deep, 4 branches, threshold 6.5."""
     overrides = Overrides(**({"depth": 2, "branching": 4, "threshold": 6.5} | asked))
     config = search_config(task_type, None, overrides)

@@ -10,19 +10,19 @@ import pytest
 from tot_mind import Mind
 from tot_playing import check, events, play_part, read
 
-from consumers.thoughts.processes import Processes
-from consumers.thoughts.run import prepare, resume_task, stop_task
-from consumers.thoughts.settings import Overrides, TaskOptions
-from consumers.thoughts.thinkers import thinker_named
-from ledger.errors import Refused, Unavailable
-from ledger.events import tot as kinds
+from deedbook.consumers.thoughts.processes import Processes
+from deedbook.consumers.thoughts.run import prepare, resume_task, stop_task
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
+from deedbook.consumers.thoughts.thinkers import thinker_named
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
 
-    from ledger.config import Settings
+    from deedbook.ledger.home.config import Settings
 
 PROBLEM = "Name a colour letter by letter"
 OPTIONS = TaskOptions(

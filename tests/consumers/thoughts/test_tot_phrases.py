@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.thoughts import phrases
-from consumers.thoughts.phrases import language_of, phrase
+from deedbook.consumers.thoughts import phrases
+from deedbook.consumers.thoughts.phrases import language_of, phrase
 
 ROOM = Path(phrases.__file__).parent
 TABLE = tomllib.loads((ROOM / "phrases.toml").read_text("utf-8"))

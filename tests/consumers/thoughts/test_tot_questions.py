@@ -12,9 +12,9 @@ from thinking_model import data_of, text_of
 from tot_asked import PATHS, PROBLEM, ROOT, evaluate, generate, mended, thinking, with_fields
 from tot_driver import answer_to, judged_by, wanted
 
-from consumers.sdk.llm.model import prompt_digest
-from consumers.thoughts.thinkers import Answered
-from ledger.events import tot as kinds
+from deedbook.consumers.sdk.llm.model import prompt_digest
+from deedbook.consumers.thoughts.thinkers import Answered
+from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from llm_stub import Received
@@ -247,7 +247,7 @@ def test_call_ends_at_the_deadline_and_blames_no_endpoint() -> None:
 
 def test_what_came_before_the_deadline_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = threading.Event()
-    monkeypatch.setattr("consumers.thoughts.thinkers.llm.time.time", lambda: 2e9 if passed.is_set() else 0.0)
+    monkeypatch.setattr("deedbook.consumers.thoughts.thinkers.llm.time.time", lambda: 2e9 if passed.is_set() else 0.0)
 
     def late(received: Received, number: int, answer: Any) -> Any:
         if data_of(received)["steps"] != ["way c"]:

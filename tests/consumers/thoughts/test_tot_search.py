@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from tot_driver import TASK_ID, Solved, Spoken, prefixes, solve
 
-from consumers.thoughts.search import next_step
-from consumers.thoughts.settings import Overrides, search_config
-from consumers.thoughts.task import Task
-from consumers.thoughts.thinkers.game24 import Game24
-from ledger.events import tot as kinds
-from ledger.events.body import Event
-from ledger.lifecycle.tot import TotState, node_states, transition
+from deedbook.consumers.thoughts.search import next_step
+from deedbook.consumers.thoughts.settings import Overrides, search_config
+from deedbook.consumers.thoughts.task import Task
+from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.tot import TotState, node_states, transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,9 +58,18 @@ def admit(found: Solved) -> TotState:
         data: Any = msgspec.json.decode(msgspec.json.encode(entry.data), type=type(entry.data))
         role = "orchestrator" if index == 0 else getattr(data, "sender", "explorer")
         event = Event(
-            index=index, id=entry.id, accepted_ms=0, key=keys[role], ledger="0" * 32, kind=entry.kind,
-            stream=f"tot/{TASK_ID}", author=f"tot-{role}", at="", causes=entry.causes, data=data,
-        )  # fmt: skip
+            index=index,
+            id=entry.id,
+            accepted_ms=0,
+            key=keys[role],
+            ledger="0" * 32,
+            kind=entry.kind,
+            stream=f"tot/{TASK_ID}",
+            author=f"tot-{role}",
+            at="",
+            causes=entry.causes,
+            data=data,
+        )
         state = transition(state, event)
     assert state is not None
     assert not state.waiting or not found.state or state.is_paused

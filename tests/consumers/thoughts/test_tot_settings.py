@@ -6,15 +6,9 @@ from functools import partial
 
 import pytest
 
-from consumers.thoughts.settings import (
-    TASK_TYPES,
-    Overrides,
-    read_name,
-    read_task_type,
-    search_config,
-)
-from ledger.errors import Refused
-from ledger.events.tot import Decomposition
+from deedbook.consumers.thoughts.settings import TASK_TYPES, Overrides, read_name, read_task_type, search_config
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.tot import Decomposition
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from llm_stub import API_KEY
 from thinking_model import ThinkingModel, data_of
 from tot_driver import judged_by, wanted
 
-from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
-from consumers.thoughts.thinkers.llm import LlmThinker
-from ledger.events import tot as kinds
+from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
+from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

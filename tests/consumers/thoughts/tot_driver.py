@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from consumers.thoughts import answers, task
-from consumers.thoughts.search import next_step
-from consumers.thoughts.settings import search_config
-from ledger.events import KIND_OF
-from ledger.events import tot as kinds
-from ledger.events.fields import EventData
+from deedbook.consumers.thoughts import answers, task
+from deedbook.consumers.thoughts.search import next_step
+from deedbook.consumers.thoughts.settings import search_config
+from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.fields import EventData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from consumers.thoughts.thinkers import Thinker
+    from deedbook.consumers.thoughts.thinkers import Thinker
 
 TASK_ID: Final = "tot-20000101-000000-000000"
 

@@ -16,8 +16,8 @@ import llm_stub
 import msgspec
 from blake3 import blake3
 
-from consumers.sdk.llm.model import LlmSettings, Message, prompt_digest
-from ledger.config import Actions
+from deedbook.consumers.sdk.llm.model import LlmSettings, Message, prompt_digest
+from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:
     from llm_stub import Received, Reply

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from consumers.thoughts.agents import Agent
-from consumers.thoughts.processes import author_of
-from consumers.thoughts.run import outcome, prepare, resume_task, run_task
-from consumers.thoughts.settings import TaskOptions
-from consumers.thoughts.task import AGENTS, Task
-from ledger.entries import read_event
-from ledger.events import tot as kinds
-from projections.reader import Reader
+from deedbook.consumers.thoughts.agents import Agent
+from deedbook.consumers.thoughts.processes import author_of
+from deedbook.consumers.thoughts.run import outcome, prepare, resume_task, run_task
+from deedbook.consumers.thoughts.settings import TaskOptions
+from deedbook.consumers.thoughts.task import AGENTS, Task
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.entries import read_event
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from consumers.thoughts.processes import Assignment
-    from consumers.thoughts.thinkers import Thinker
-    from ledger.events.body import Event
+    from deedbook.consumers.thoughts.processes import Assignment
+    from deedbook.consumers.thoughts.thinkers import Thinker
+    from deedbook.ledger.events.body import Event
 
 PROBLEM = "4 9 10 13"
 ANSWER = "(10 - (13 - 9)) × 4 = 24"

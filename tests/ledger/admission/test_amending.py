@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from building import key_named
 
-from ledger.errors import Refused
-from ledger.events.authority import AgentRemoved, RoleGranted, RoleRevoked
-from ledger.events.handoff import (
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRemoved, RoleGranted, RoleRevoked
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffCancelled,
@@ -21,14 +21,14 @@ from ledger.events.handoff import (
     HandoffReleased,
     HandoffSuperseded,
 )
-from ledger.lifecycle.authority import ROOT
-from ledger.lifecycle.handoff import compute_version
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.handoff import compute_version
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
-    from ledger.identity import Key
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.identity import Key
 
 
 def refused(ledger: Ledger, author: str, name: str, data: EventData, *, key: Key | None = None) -> Refused:

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from building import accepting, key_named
 
-from ledger.errors import Refused
-from ledger.events import KINDS
-from ledger.events.handoff import (
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffClaimed,
@@ -22,15 +22,15 @@ from ledger.events.handoff import (
     HandoffSuperseded,
     HandoffUnblocked,
 )
-from ledger.events.imported import RecordImported
-from ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 BARE: Final = {"title": "t", "to": "bob"}
 IMPORTED: Final = RecordImported(
@@ -86,7 +86,9 @@ APPROVES: Final[dict[str, tuple[Callable[[Ledger], Any], Callable[[Ledger], Even
     "created without a reviewer": (lambda _: None, lambda _: HandoffCreated(**BARE), "approved"),
     "amended without a reviewer": (own, lambda _: HandoffAmended(**BARE), "approved"),
     "an import of one's own, amended": (
-        lambda ledger: imported(ledger, "dora"), lambda _: HandoffAmended(**BARE), "approved",
+        lambda ledger: imported(ledger, "dora"),
+        lambda _: HandoffAmended(**BARE),
+        "approved",
     ),
     "a review that is handed over": (pending, handed_over, "pending"),
     "approved": (pending, approval, "approved"),
@@ -94,11 +96,16 @@ APPROVES: Final[dict[str, tuple[Callable[[Ledger], Any], Callable[[Ledger], Even
     "an import that is verified": (imported, lambda ledger: accepting(ledger.handoff("h")), "verified"),
     "a criterion that is waived": (at_work, lambda _: HandoffCriterionWaived(position=0, reason="x"), "in_progress"),
     "verified": (completed, lambda ledger: accepting(ledger.handoff("h")), "verified"),
-}  # fmt: skip
+}
 # What moves a handoff that was approved, or tells of it: signed with a session key, it approves nothing.
 MOVES: Final = {
-    HandoffClaimed, HandoffReady, HandoffReleased, HandoffSuperseded, HandoffUnblocked, HandoffCompleted,
-}  # fmt: skip
+    HandoffClaimed,
+    HandoffReady,
+    HandoffReleased,
+    HandoffSuperseded,
+    HandoffUnblocked,
+    HandoffCompleted,
+}
 
 
 @pytest.fixture
@@ -157,8 +164,18 @@ def test_what_moves_a_handoff_names_no_new_status_that_was_approved() -> None:
     # A kind that is added must be looked at: does it approve, or move what was approved?
     kinds = {name.partition(".")[2] for name, kind in KINDS.items() if kind.stream == "handoff"}
     assert kinds == {
-        "created", "amended", "approved", "criterion_waived", "verified",  # in the table
-        "rejected", "changes_requested",  # reviews that lead away from it
-        "cancelled", "blocked", "logged", "task_checked", "criterion_checked", "waiver_asked",
+        "created",
+        "amended",
+        "approved",
+        "criterion_waived",
+        "verified",  # in the table
+        "rejected",
+        "changes_requested",  # reviews that lead away from it
+        "cancelled",
+        "blocked",
+        "logged",
+        "task_checked",
+        "criterion_checked",
+        "waiver_asked",
         *(one.__name__.removeprefix("Handoff").lower() for one in MOVES),
-    }  # fmt: skip
+    }

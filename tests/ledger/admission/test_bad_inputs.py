@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from bad_inputs import BAD_INPUTS, BadInput, body, start_session
 
-from ledger.envelope import decode_submission
-from ledger.errors import CODES, Refused
+from deedbook.ledger.errors import CODES, Refused
+from deedbook.ledger.format.envelope import decode_submission
 
 if TYPE_CHECKING:
     from building import Ledger

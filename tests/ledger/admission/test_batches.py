@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from building import ids_of, key_named
 
-from ledger.author import Draft
-from ledger.envelope import Submission, decode_entry
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events.authority import KeyRevoked
-from ledger.events.handoff import HandoffCreated
-from ledger.events.session import FindingLogged, SessionEnded, SessionStarted
-from ledger.lifecycle.authority import ROOT
-from ledger.limits import batch_events_max
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyRevoked
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.handoff import HandoffCreated
+from deedbook.ledger.events.session import FindingLogged, SessionEnded, SessionStarted
+from deedbook.ledger.format.envelope import Submission, decode_entry
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.limits import batch_events_max
 
 if TYPE_CHECKING:
     from building import Ledger

@@ -8,16 +8,16 @@ import pytest
 from building import Clock, Ledger, key_named
 from checking import check_log
 
-from ledger.admission.check import check
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import ClockSet
-from ledger.events.handoff import HandoffCompleted
-from ledger.events.session import SessionStarted
-from ledger.limits import clock_max_ms
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import ClockSet
+from deedbook.ledger.events.handoff import HandoffCompleted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.limits import clock_max_ms
 
 if TYPE_CHECKING:
-    from ledger.admission.decide import Accepted
+    from deedbook.ledger.admission.decide import Accepted
 
 DAY_S = 86_400
 SESSION_KEY = key_named("alice's session")

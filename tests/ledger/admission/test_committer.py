@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.admission import committer as group_commit
-from ledger.admission.check import check
-from ledger.admission.committer import Committer
-from ledger.author import Draft
-from ledger.errors import Refused, Unavailable
-from ledger.events.handoff import HandoffClaimed
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.admission import committer as group_commit
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.admission.committer import Committer
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.handoff import HandoffClaimed
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
 
-    from ledger.admission.decide import Accepted
-    from ledger.envelope import Submission
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.format.envelope import Submission
 
 
 def started(ledger: Ledger, name: str, **fields: object) -> Submission:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.errors import Refused
-from ledger.events.session import (
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import (
     DeadEndLogged,
     DeadEndRetracted,
     FindingLogged,

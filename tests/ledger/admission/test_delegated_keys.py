@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from building import Actors, Clock, key_named
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, RoleGranted
-from ledger.events.handoff import HandoffApproved
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import ROOT
-from ledger.log.tables import key_key
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, RoleGranted
+from deedbook.ledger.events.handoff import HandoffApproved
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.log.tables import key_key
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 SESSION_KEY = key_named("alice's session")
 

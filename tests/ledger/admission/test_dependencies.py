@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from building import Ledger

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from building import Ledger
 
-from ledger.admission.follower import Follower
-from ledger.author import Draft
-from ledger.envelope import decode_entry
-from ledger.errors import Corrupted
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.log.log import Log
+from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.log.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ import pytest
 from building import NO_EVENT, accepting
 from msgspec.structs import replace
 
-from ledger.errors import Refused
-from ledger.events.authority import RoleGranted, RoleRevoked
-from ledger.events.handoff import (
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import RoleGranted, RoleRevoked
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffCancelled,
@@ -25,13 +25,13 @@ from ledger.events.handoff import (
     HandoffSuperseded,
     HandoffVerified,
 )
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 REF = "sha256:" + "1" * 64
 VERIFIED = HandoffVerified(version=REF, completion=NO_EVENT)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bad_inputs import body
 
-from ledger.errors import Refused
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 REF = "sha256:" + "1" * 64
 FILE = RecordImported(

@@ -9,9 +9,9 @@ import pytest
 from building import Ledger, key_named
 from invitations import invitation_of, invite, join, registration
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import (
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import (
     AgentInvitationRevoked,
     AgentRemoved,
     ClockSet,
@@ -21,15 +21,15 @@ from ledger.events.authority import (
     RoleGranted,
     RoleRevoked,
 )
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.events import EventData
-    from ledger.invitation import Invitation
+    from deedbook.ledger.client.invitation import Invitation
+    from deedbook.ledger.events.fields import EventData
 
 
 def refusal(ledger: Ledger, author: str, data: EventData, stream: str = "agent/dora", **fields: Any) -> Refused:
@@ -128,9 +128,11 @@ def test_invitation_holds_when_its_inviter_replaced_the_key_unless_that_was_comp
     ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
     held, stolen = invite(ledger, "dora", by="rita"), invite(ledger, "emil", by="rita")
     key, old = key_named("rita's next"), key_of(ledger, "rita")
-    ledger.emit(ROOT, "agent/rita", KeyRotated(
-        agent="rita", key=key.public.hex(), proof=key.prove_possession(ledger.id, "rita")
-    ))  # fmt: skip
+    ledger.emit(
+        ROOT,
+        "agent/rita",
+        KeyRotated(agent="rita", key=key.public.hex(), proof=key.prove_possession(ledger.id, "rita")),
+    )
     join(ledger, held)
     with ledger.log.snapshot() as snapshot:
         since = next(one for one in snapshot.invitations() if one.name == "emil").index

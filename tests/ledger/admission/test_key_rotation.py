@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import key_named
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import (
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
@@ -18,14 +18,14 @@ from ledger.events.authority import (
     KeyRotated,
     RoleGranted,
 )
-from ledger.events.handoff import HandoffApproved, HandoffCreated
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.identity import Key
+    from deedbook.ledger.format.identity import Key
 
 NKEY = "U" + "B" * 55
 

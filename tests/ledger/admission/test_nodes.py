@@ -8,8 +8,8 @@ import pytest
 from building import key_named
 from invitations import checkpoint_key_of, invitation_of, invite, join, registration
 
-from ledger.errors import Refused
-from ledger.events.authority import (
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
@@ -20,13 +20,13 @@ from ledger.events.authority import (
     RoleRevoked,
     TermStarted,
 )
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 
 def refused(ledger: Ledger, author: str, stream: str, data: EventData, **fields: Any) -> str:

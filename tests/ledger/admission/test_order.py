@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import START_MS, key_named
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import KeyRevoked, RoleRevoked
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyRevoked, RoleRevoked
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 SESSION = "session/s1"
 
@@ -119,7 +119,7 @@ def test_same_idempotency_key_and_content_at_another_time_returns_the_first_rece
 
 
 def test_idempotent_retry_within_a_group_names_the_event_that_was_taken(ledger: Ledger) -> None:
-    from ledger.admission.check import check
+    from deedbook.ledger.admission.check import check
 
     first = finding(ledger, idem="k")
     ledger.clock.advance(5)
@@ -184,7 +184,7 @@ def test_lost_role_counts_from_the_next_event_on(ledger: Ledger) -> None:
 
 
 def test_same_event_twice_in_one_group_is_taken_once_and_both_callers_get_its_receipt(ledger: Ledger) -> None:
-    from ledger.admission.check import check
+    from deedbook.ledger.admission.check import check
 
     submission = finding(ledger)
     one, two = ledger.gate.admit([check(submission), check(submission)])
@@ -195,7 +195,7 @@ def test_same_event_twice_in_one_group_is_taken_once_and_both_callers_get_its_re
 
 
 def test_same_bytes_under_another_key_in_one_group_are_no_retry(ledger: Ledger) -> None:
-    from ledger.admission.check import check
+    from deedbook.ledger.admission.check import check
 
     submission = finding(ledger)
     one, two = ledger.gate.admit([check(submission), check(ledger.sign_bytes("bob", *submission.bodies))])

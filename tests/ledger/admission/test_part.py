@@ -9,15 +9,15 @@ import pytest
 from building import key_named
 from checking import stored_entries, stored_state
 
-from ledger.admission.replay import Missing, Part
-from ledger.author import Draft
-from ledger.client import read_batch_path
-from ledger.codec import encode_packed
-from ledger.envelope import decode_entry
-from ledger.errors import Refused
-from ledger.events.authority import KeyCompromised
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.log.tables import stream_key
+from deedbook.ledger.admission.replay import Missing, Part
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import read_batch_path
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.codec import encode_packed
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.log.tables import stream_key
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -136,8 +136,13 @@ def test_signature_form_and_time_are_checked(ledger: Ledger, entries: dict[int, 
     ):
         changed = msgspec.structs.replace(entry, **change).encode()
         assert part_of(entries | {index: changed}).refused[index].code == code
-    ledger.submit(ledger.sign("alice", Draft(stream="session/t", data=SessionStarted()),
-                              Draft(stream="session/t", data=FindingLogged(finding="f"))))  # fmt: skip
+    ledger.submit(
+        ledger.sign(
+            "alice",
+            Draft(stream="session/t", data=SessionStarted()),
+            Draft(stream="session/t", data=FindingLogged(finding="f")),
+        )
+    )
     data = stored_entries(ledger.log)[-1]
     alone = Part()
     alone.feed(ledger.head()[0] - 1, data)

@@ -11,17 +11,17 @@ import pytest
 from building import Ledger
 from checking import check_log
 
-from ledger.admission.check import check
-from ledger.admission.gate import Gate
-from ledger.author import Draft
-from ledger.errors import Unavailable
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.quota import Quota, Spent, spend
+from deedbook.ledger.admission.check import check
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.home.quota import Quota, Spent, spend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 
 def found(ledger: Ledger, author: str, number: int, count: int = 1) -> Submission:
@@ -92,11 +92,11 @@ APPEND = """
 import sys
 from pathlib import Path
 from building import Ledger
-from ledger.admission.gate import Gate
-from ledger.author import Draft
-from ledger.errors import Unavailable
-from ledger.events.session import FindingLogged
-from ledger.quota import Quota
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.home.quota import Quota
 with Ledger(Path(sys.argv[1])) as ledger:
     gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=10))
     try:

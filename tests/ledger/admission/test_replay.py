@@ -9,14 +9,14 @@ from building import START_MS, key_named
 from checking import check_log, packed, replayed, stored_entries, stored_state
 from event_examples import EXAMPLES
 
-from ledger.admission.gate import Gate
-from ledger.author import Draft
-from ledger.envelope import decode_entry, head_of
-from ledger.errors import Refused
-from ledger.events.authority import KeyRevoked, RoleGranted
-from ledger.events.handoff import HandoffCriterionWaived, HandoffReleased
-from ledger.events.session import FindingLogged, SessionEnded, SessionStarted
-from ledger.lifecycle.authority import ROOT
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyRevoked, RoleGranted
+from deedbook.ledger.events.handoff import HandoffCriterionWaived, HandoffReleased
+from deedbook.ledger.events.session import FindingLogged, SessionEnded, SessionStarted
+from deedbook.ledger.format.envelope import decode_entry, head_of
+from deedbook.ledger.lifecycle.authority import ROOT
 
 if TYPE_CHECKING:
     from building import Ledger

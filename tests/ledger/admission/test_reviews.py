@@ -9,13 +9,13 @@ import pytest
 from building import Ledger, key_named
 from event_examples import published
 
-from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningExtended, ReasoningStarted, ReasoningValidated, Step
-from ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, ReasoningValidated, Step
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 
 if TYPE_CHECKING:
-    from ledger.events import EventData
-    from ledger.identity import Key
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.identity import Key
 
 ASKED = ReviewRequested(question="May it?", rule="high_impact")
 APPROVED = ReviewAnswered(verdict="approved")

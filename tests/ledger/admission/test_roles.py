@@ -8,12 +8,19 @@ import pytest
 from building import key_named
 from event_examples import EXAMPLES
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.authority import AgentRegistered, EpochStarted, KeyRevoked, LedgerCreated, RoleGranted, RoleRevoked
-from ledger.events.handoff import HandoffApproved, HandoffCreated
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import (
+    AgentRegistered,
+    EpochStarted,
+    KeyRevoked,
+    LedgerCreated,
+    RoleGranted,
+    RoleRevoked,
+)
+from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -175,8 +182,8 @@ def test_first_entry_that_does_not_name_its_own_keys_is_refused(
     from building import Actors
     from msgspec.structs import replace
 
-    from ledger.admission.gate import Gate
-    from ledger.log.log import Log
+    from deedbook.ledger.admission.gate import Gate
+    from deedbook.ledger.log.log import Log
 
     (home / "log").mkdir(parents=True)
     with Log(home, create=True, map_size=2**26) as log:
@@ -195,9 +202,9 @@ def test_first_entry_that_does_not_name_its_own_keys_is_refused(
 def test_first_entry_of_another_ledger_is_refused(home: Any) -> None:
     from building import Actors
 
-    from ledger.admission.gate import Gate
-    from ledger.author import draft_and_sign
-    from ledger.log.log import Log
+    from deedbook.ledger.admission.gate import Gate
+    from deedbook.ledger.client.author import draft_and_sign
+    from deedbook.ledger.log.log import Log
 
     (home / "log").mkdir(parents=True)
     with Log(home, create=True, map_size=2**26) as log:

@@ -9,18 +9,18 @@ import pytest
 from building import ids_of
 from credentials import DATABASE, GITHUB, pem
 
-from consumers.auditor import verify_log
-from consumers.auditor.fsck import fsck
-from ledger import secrets
-from ledger.author import Author, Draft
-from ledger.bus.remote import RemoteClient
-from ledger.errors import CODES, DeedbookError, Exit, Refused
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.consumers.auditor.fsck import fsck
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import CODES, DeedbookError, Exit, Refused
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.secrets import scanner as secrets
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 STREAM = "session/s1"
 SECRETS = (GITHUB, pem("PRIVATE KEY"), DATABASE)

@@ -9,17 +9,17 @@ import pytest
 import tot_story as story
 from building import Ledger, key_named
 
-from ledger.author import Draft
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events import tot as kinds
-from ledger.lifecycle.tot import TotState, tree_digest
-from ledger.log.tables import stream_key
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.lifecycle.tot import TotState, tree_digest
+from deedbook.ledger.log.tables import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.identity import Key
+    from deedbook.ledger.format.identity import Key
 
 STREAM = f"tot/{story.TASK}"
 

@@ -13,10 +13,10 @@ from building import Actors
 from nats.aio.client import Client
 from served import Served, users
 
-from ledger.bus import connection
-from ledger.bus.server import EmbeddedServer
-from ledger.bus.server_config import BusUsers
-from ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
+from deedbook.ledger.bus import connection
+from deedbook.ledger.bus.subjects import INBOX_OF_NODES, inbox_prefix
+from deedbook.ledger.service.server import EmbeddedServer
+from deedbook.ledger.service.server_config import BusUsers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

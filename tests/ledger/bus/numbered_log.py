@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.bus.publisher import OutboundMessage, StreamPublisher
-from ledger.bus.stream import Incarnation, open_stream
-from ledger.bus.subjects import event_subject
+from deedbook.ledger.bus.publisher import OutboundMessage, StreamPublisher
+from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.subjects import event_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

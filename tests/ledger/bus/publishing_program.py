@@ -9,7 +9,7 @@ import sys
 import nats
 from numbered_log import NumberedLog, opened
 
-from ledger.bus.subjects import INBOX_OF_NODES
+from deedbook.ledger.bus.subjects import INBOX_OF_NODES
 
 
 async def main(url: str, seed: str, size: int, size_max: int) -> None:

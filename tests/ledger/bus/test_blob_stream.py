@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from blake3 import blake3
 
-from ledger import limits
-from ledger.bus import subjects
-from ledger.bus.nodes import BlobStream
-from ledger.errors import Unavailable
-from ledger.log.log import Log
-from ledger.log.uploads import put_restored
+from deedbook.ledger import limits
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.uploads import put_restored
+from deedbook.ledger.service.nodes import BlobStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from numbered_log import NumberedLog, message, opened, publish_all
 
-from ledger.errors import Unavailable
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ import pytest
 from nats.micro.service import Service, ServiceConfig, ServiceInfo, ServicePing, ServiceStats
 from served import until
 
-from ledger import limits
-from ledger.bus import discovery
-from ledger.bus.discovery import Discovery
-from ledger.tally import Tally
+from deedbook.ledger import limits
+from deedbook.ledger.service import discovery
+from deedbook.ledger.service.discovery import Discovery
+from deedbook.ledger.system.metrics import Tally
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,8 +65,9 @@ def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) 
     assert {one["metadata"]["ledger"] for one in pings} == {L}
     assert (info["id"], info["metadata"]["role"]) == (ids[1], "follower")
     assert [(one["name"], one["subject"]) for one in info["endpoints"]] == [
-        ("submit", f"deedbook.{L}.submit.*"), ("read", f"deedbook.{L}.read.>"),
-    ]  # fmt: skip
+        ("submit", f"deedbook.{L}.submit.*"),
+        ("read", f"deedbook.{L}.read.>"),
+    ]
 
 
 @pytest.mark.parametrize(("verb", "form"), [("PING", ServicePing), ("INFO", ServiceInfo), ("STATS", ServiceStats)])
@@ -97,7 +98,8 @@ def test_answers_have_the_form_that_the_library_of_nats_gives_its_own(bus: Bus, 
 
 
 @pytest.mark.parametrize(
-    "subject", ["$SRV.PING.other", "$SRV.PING.deedbook.other", "$SRV.INFO.deedbook.ID.more", "$SRV.STOP", "$SRV.x.deedbook"]
+    "subject",
+    ["$SRV.PING.other", "$SRV.PING.deedbook.other", "$SRV.INFO.deedbook.ID.more", "$SRV.STOP", "$SRV.x.deedbook"],
 )
 def test_what_is_asked_of_others_is_not_answered(subject: str) -> None:
     node = Discovery(L, lambda: "leader", Tally())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.bus.fair_queue import FairQueue, Share, request_cost_bytes
+from deedbook.ledger.service.fair_queue import FairQueue, Share, request_cost_bytes
 
 WIDE = Share(
     waiting_max=1000,

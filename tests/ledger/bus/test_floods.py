@@ -17,14 +17,14 @@ import msgspec
 import pytest
 from served import Served, bus_seed, connect, failure_of, until
 
-from ledger import limits
-from ledger.author import Draft
-from ledger.bus import intake
-from ledger.bus.server import EmbeddedServer
-from ledger.bus.server_config import control_line_max_bytes
-from ledger.bus.subjects import inbox_prefix, read_subject, reads_of, submit_subject
-from ledger.errors import Unavailable
-from ledger.events.session import SessionStarted
+from deedbook.ledger import limits
+from deedbook.ledger.bus.subjects import inbox_prefix, read_subject, reads_of, submit_subject
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.service import intake
+from deedbook.ledger.service.server import EmbeddedServer
+from deedbook.ledger.service.server_config import control_line_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from nats.aio.client import Client
 from served import connect, public_key
 
-from consumers.doors.node import replica
-from consumers.doors.node.replica import DamagedError, Replica
-from ledger.author import Draft
-from ledger.bus import history
-from ledger.bus.connection import NodeClient
-from ledger.bus.history import entry_at, read_messages, read_near
-from ledger.bus.publisher import Outbox, StreamPublisher
-from ledger.bus.server import EmbeddedServer
-from ledger.bus.server_config import BusUsers
-from ledger.bus.stream import Incarnation, log_stream_config, open_stream
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.lifecycle.authority import NODE
-from ledger.log.log import Log
+from deedbook.consumers.interfaces.node import replica
+from deedbook.consumers.interfaces.node.replica import DamagedError, Replica
+from deedbook.ledger.bus import history
+from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.bus.history import entry_at, read_messages, read_near
+from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
+from deedbook.ledger.bus.stream import Incarnation, log_stream_config, open_stream
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.lifecycle.authority import NODE
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.service.server import EmbeddedServer
+from deedbook.ledger.service.server_config import BusUsers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ledger.bus.service import News
-from ledger.events.session import SessionStarted
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.service.service import News
 
 if TYPE_CHECKING:
     import pytest

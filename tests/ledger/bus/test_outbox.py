@@ -9,15 +9,15 @@ from building import key_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import limits
-from ledger.author import Draft, sign
-from ledger.bus.message import ACCEPTED, AUTHORITY_VERSION, INDEX, STREAM_VERSION, entry_of, headers_of
-from ledger.bus.publisher import Outbox, next_group
-from ledger.bus.subjects import event_subject
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry, pae
-from ledger.errors import Corrupted
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.merkle import inclusion_path, leaf_hash
+from deedbook.ledger import limits
+from deedbook.ledger.bus.message import ACCEPTED, AUTHORITY_VERSION, INDEX, STREAM_VERSION, entry_of, headers_of
+from deedbook.ledger.bus.publisher import Outbox, next_group
+from deedbook.ledger.bus.subjects import event_subject
+from deedbook.ledger.client.author import Draft, sign
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, pae
+from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
 
 if TYPE_CHECKING:
     from building import Ledger

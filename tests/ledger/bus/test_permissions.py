@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.bus import subjects
-from ledger.bus.server_config import BusUsers, render_config
-from ledger.bus.stream import Incarnation, open_stream, stream_info
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.stream import Incarnation, open_stream, stream_info
+from deedbook.ledger.service.server_config import BusUsers, render_config
 
 if TYPE_CHECKING:
     from conftest import Bus
@@ -85,7 +85,7 @@ def test_no_agent_gets_a_message_into_the_log_stream(bus: Bus, form: str) -> Non
 def test_in_one_account_every_form_would_arrive(bus: Bus, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bus.server.stop()
     monkeypatch.setattr(
-        "ledger.bus.server.render_config",
+        "deedbook.ledger.service.server.render_config",
         lambda users, **settings: render_one_account(users, render_config(users=users, **settings)),
     )
     bus.server.start(bus.users)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numbered_log import FIRST, NumberedLog, check_stream, message, opened, publish_all
 
-from ledger import limits
-from ledger.bus.publisher import OutboundMessage, StreamPublisher, is_same, next_group
-from ledger.bus.stream import next_incarnation, open_stream
-from ledger.errors import Corrupted, Unavailable
+from deedbook.ledger import limits
+from deedbook.ledger.bus.publisher import OutboundMessage, StreamPublisher, is_same, next_group
+from deedbook.ledger.bus.stream import next_incarnation, open_stream
+from deedbook.ledger.errors import Corrupted, Unavailable
 
 if TYPE_CHECKING:
     from conftest import Bus

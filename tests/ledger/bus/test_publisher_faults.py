@@ -16,13 +16,13 @@ import pytest
 from faults import FAULTS, settle, times
 from numbered_log import FIRST, NumberedLog, check_stream, opened, publish_all, until
 
-from ledger.bus.publisher import StreamPublisher
-from ledger.errors import Unavailable
+from deedbook.ledger.bus.publisher import StreamPublisher
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from conftest import Bus
 
-    from ledger.bus.publisher import OutboundMessage
+    from deedbook.ledger.bus.publisher import OutboundMessage
 
 
 def test_two_publishers_of_one_log_store_every_event_once(bus: Bus) -> None:
@@ -91,7 +91,7 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
 
 
 def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.bus.publisher.acknowledge_wait_max_s", 0.2)
+    monkeypatch.setattr("deedbook.ledger.bus.publisher.acknowledge_wait_max_s", 0.2)
 
     kills_max = times(1, 4)
 
@@ -130,7 +130,7 @@ def test_a_killed_server_costs_nothing_that_was_published(bus: Bus, monkeypatch:
 
 
 def test_a_bus_that_stays_away_is_told_in_bounded_time(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.bus.publisher.retry_wait_first_s", 0.001)
+    monkeypatch.setattr("deedbook.ledger.bus.publisher.retry_wait_first_s", 0.001)
 
     async def publish() -> None:
         log = NumberedLog(5)

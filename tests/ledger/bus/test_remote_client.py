@@ -10,16 +10,16 @@ import pytest
 from client_suite import ClientSuite
 from served import Served, failure_of, settings_of
 
-from ledger.author import Draft
-from ledger.bus import connection
-from ledger.bus.loop_thread import Connection
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server import EmbeddedServer
-from ledger.bus.subjects import read_subject, submit_subject
-from ledger.client import open_client
-from ledger.config import Settings
-from ledger.errors import DeedbookError, Refused
-from ledger.events.session import SessionStarted
+from deedbook.ledger.bus import connection
+from deedbook.ledger.bus.loop_thread import Connection
+from deedbook.ledger.bus.subjects import read_subject, submit_subject
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.service.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from building import Ledger

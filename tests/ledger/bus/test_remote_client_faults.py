@@ -12,18 +12,18 @@ import pytest
 from client_suite import found
 from served import Served, connect, failure_of, settings_of, users
 
-from ledger import limits
-from ledger.author import Draft
-from ledger.bus import connection
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server import EmbeddedServer
-from ledger.bus.subjects import read_pattern, submit_pattern
-from ledger.client import follow
-from ledger.errors import Corrupted, Unavailable
-from ledger.events.body import Event
-from ledger.events.session import SessionStarted
-from ledger.lifecycle.authority import NODE
-from ledger.memory import Memory
+from deedbook.ledger import limits
+from deedbook.ledger.bus import connection
+from deedbook.ledger.bus.subjects import read_pattern, submit_pattern
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import follow
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Corrupted, Unavailable
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.lifecycle.authority import NODE
+from deedbook.ledger.service.server import EmbeddedServer
+from deedbook.ledger.trust.store import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

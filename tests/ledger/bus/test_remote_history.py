@@ -9,21 +9,21 @@ import pytest
 from building import Ledger, key_named
 from invitations import checkpoint_key_of, invitation_of, invite, join, registration
 
-from ledger.author import Draft
-from ledger.bus.remote_history import RemoteHistory
-from ledger.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
-from ledger.client import Page
-from ledger.envelope import ED25519, ENTRY_VERSION, Entry
-from ledger.errors import Corrupted
-from ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyRotated
-from ledger.lifecycle.authority import CHECKPOINT, ROOT
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import Page
+from deedbook.ledger.client.remote_history import RemoteHistory
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyRotated
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry
+from deedbook.ledger.lifecycle.authority import CHECKPOINT, ROOT
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, sign_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.local import LocalClient
-    from ledger.memory import Growth
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.trust.store import Growth
 
 
 class Node:

@@ -11,20 +11,20 @@ import pytest
 from building import ORIGIN
 from served import Served, failure_of
 
-from ledger import limits
-from ledger.checkpoint import open_ends, sign_ends
-from ledger.config import VIEWS_FILE
-from ledger.entries import read_event
-from ledger.errors import Corrupted
-from ledger.events.handoff import HandoffAmended, HandoffLogged
-from ledger.history import StreamAsked
-from projections.views import ask
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged
+from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.proof.checkpoint import open_ends, sign_ends
+from deedbook.ledger.trust.history import StreamAsked
+from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.client import Client
-    from ledger.history import StreamPage
+    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.trust.history import StreamPage
 
 GOOD = {"title": "Rotate logs", "task": "gzip the old ones"}
 BAD = {"title": "Delete production", "task": "rm -rf /"}

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import nats.errors
 import pytest
 
-from ledger.bus import subjects
-from ledger.bus.server import EmbeddedServer, find_server
-from ledger.bus.server_config import BusUsers, render_config
-from ledger.bus.stream import Incarnation, open_stream
-from ledger.errors import Refused, Unavailable
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.service.server import EmbeddedServer, find_server
+from deedbook.ledger.service.server_config import BusUsers, render_config
 
 if TYPE_CHECKING:
     from conftest import Bus
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OWNER_PROGRAM = """
 import sys
 from pathlib import Path
-from ledger.bus.server import BusUsers, EmbeddedServer
+from deedbook.ledger.service.server import BusUsers, EmbeddedServer
 
 server = EmbeddedServer(Path(sys.argv[1]), sys.argv[2])
 server.start(BusUsers(nodes=(sys.argv[3],)))
@@ -114,7 +114,7 @@ def test_reload_lets_a_new_agent_in_and_the_removed_one_out(bus: Bus) -> None:
 
 def test_a_refused_reload_keeps_the_running_configuration(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (bus.server.folder / "server.conf").read_bytes()
-    monkeypatch.setattr("ledger.bus.server.render_config", lambda **_: "accounts { LEDGER {")
+    monkeypatch.setattr("deedbook.ledger.service.server.render_config", lambda **_: "accounts { LEDGER {")
     with pytest.raises(Unavailable, match=r"refused to reload.*Parse error"):
         bus.server.reload(bus.users)
     assert (bus.server.folder / "server.conf").read_bytes() == before

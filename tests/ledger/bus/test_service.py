@@ -12,11 +12,11 @@ from bad_inputs import BAD_INPUTS, REPRESENTATIVES, BadInput, body, start_sessio
 from blake3 import blake3
 from served import Served, connect, until
 
-from ledger import limits
-from ledger.bus.service import answer_size_max_bytes, arguments_size_max_bytes
-from ledger.bus.subjects import read_subject, submit_subject
-from ledger.errors import CODES
-from ledger.events.session import SessionStarted
+from deedbook.ledger import limits
+from deedbook.ledger.bus.subjects import read_subject, submit_subject
+from deedbook.ledger.errors import CODES
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.service.service import answer_size_max_bytes, arguments_size_max_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_event_is_decided_by_its_signature_whoever_brings_it(served: Served, led
 
 def draft(data: Any, stream: str) -> Any:
     """Return a draft."""
-    from ledger.author import Draft
+    from deedbook.ledger.client.author import Draft
 
     return Draft(stream=stream, data=data)
 
@@ -109,7 +109,9 @@ def test_header_that_is_none_is_answered(served: Served) -> None:
 
 def test_blob_in_one_chunk_is_stored(served: Served, ledger: Ledger) -> None:
     ref = "blake3:" + blake3(b"content").hexdigest()
-    begun = submit(served, ledger.intent("alice", b"content").encode(), {"Deedbook-Blob": ref, "Deedbook-Chunk": "intent"})
+    begun = submit(
+        served, ledger.intent("alice", b"content").encode(), {"Deedbook-Blob": ref, "Deedbook-Chunk": "intent"}
+    )
     assert begun == {"received": 0}
     answer = submit(served, b"content", {"Deedbook-Blob": ref, "Deedbook-Chunk": "0"})
     assert answer == {"received": 7, "ref": ref}
@@ -194,9 +196,9 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
     assert served.ask(subject, asked)["size"] == size  # its caller finds that its log is shorter than it was
     monkeypatch.setattr(served.service, "_is_last_word", lambda: False)
     with monkeypatch.context() as patch:
-        patch.setattr("ledger.limits.follower_lag_max_s", 0.01)
+        patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
         assert served.ask(subject, asked)["error"]["code"] == "BUS_UNAVAILABLE"
-    monkeypatch.setattr("ledger.limits.follower_lag_max_s", 30.0)
+    monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)
     growth = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
     growth.start()
     assert served.ask(subject, asked, timeout=20)["size"] == size + 1

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deedbook import Ledger as Program
 from building import Actors, Ledger
 from served import Served, failure_of, settings_of, users
 
-from ledger.bus.remote import RemoteClient
-from ledger.bus.server import EmbeddedServer
-from ledger.config import check_server
-from ledger.errors import Refused
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook import Ledger as Program
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.home.config import check_server
+from deedbook.ledger.service.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.js.api import RePublish, StreamConfig, StreamInfo, StreamState
 
-from ledger.bus.stream import (
+from deedbook.ledger.bus.stream import (
     Incarnation,
     config_faults,
     created_of,
@@ -20,8 +20,8 @@ from ledger.bus.stream import (
     scrub_quick,
     stream_info,
 )
-from ledger.bus.subjects import event_subject
-from ledger.errors import Unavailable
+from deedbook.ledger.bus.subjects import event_subject
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from conftest import Bus

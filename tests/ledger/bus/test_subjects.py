@@ -9,8 +9,8 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.bus import subjects
-from ledger.errors import Refused
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.errors import Refused
 
 L = "0123456789abcdef0123456789abcdef"
 
@@ -28,7 +28,9 @@ def test_subjects_are_those_of_the_published_contract() -> None:
     token = subjects.stream_token("handoff/x")
     assert subjects.submit_subject(L, "alice") == f"deedbook.{L}.submit.alice"
     assert subjects.read_subject(L, "alice", "range") == f"deedbook.{L}.read.alice.range"
-    assert subjects.event_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.event.handoff.completed.{token}"
+    assert (
+        subjects.event_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.event.handoff.completed.{token}"
+    )
     assert subjects.live_subject(L) == f"deedbook.{L}.live.>"
     assert subjects.live_subject(L, "handoff.completed") == f"deedbook.{L}.live.handoff.completed.*"
     assert subjects.live_subject(L, "handoff.completed", "handoff/x") == f"deedbook.{L}.live.handoff.completed.{token}"

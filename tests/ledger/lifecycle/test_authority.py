@@ -9,12 +9,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ledger.errors import Refused
-from ledger.events import KIND_OF, KINDS
-from ledger.events import handoff as kinds
-from ledger.events.authority import KeyDelegated
-from ledger.lifecycle.authority import NEVER_DELEGABLE, KeyRecord, check_key, covers, delegated, is_delegable, to_ms
-from ledger.lifecycle.clock import Span
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KIND_OF, KINDS
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.authority import KeyDelegated
+from deedbook.ledger.lifecycle.authority import (
+    NEVER_DELEGABLE,
+    KeyRecord,
+    check_key,
+    covers,
+    delegated,
+    is_delegable,
+    to_ms,
+)
+from deedbook.ledger.lifecycle.clock import Span
 
 IDENTITY = KeyRecord("alice", is_identity=True, since_index=1)
 SESSION = KeyRecord("alice", is_identity=False, since_index=2, span=Span(100, 1000), kinds=("finding.*",), max_events=2)

@@ -9,11 +9,11 @@ import pytest
 from building import NO_EVENT, accepting
 from given import GIVEN_MS, fact, fold, refusal
 
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import HandoffState, compute_version, transition
-from ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read", "run"], criteria=["a", "b"])
 VERSION = compute_version("alice", CREATED)

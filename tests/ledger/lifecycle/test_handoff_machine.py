@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger.errors import Refused
-from ledger.events import EventData
-from ledger.events import handoff as kinds
-from ledger.lifecycle.handoff import HandoffState, transition
-from ledger.lifecycle.handoff_status import FINAL, is_lapsed
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.lifecycle.handoff import HandoffState, transition
+from deedbook.ledger.lifecycle.handoff_status import FINAL, is_lapsed
 
 if TYPE_CHECKING:
-    from ledger.events.body import Event
+    from deedbook.ledger.events.body import Event
 
 NAMES = ["alice", "bob", "rita", "eve"]
 WRONG_VERSION = "sha256:" + "0" * 64

@@ -9,10 +9,10 @@ import pytest
 from building import NO_EVENT, accepting
 from given import fact, fold, refusal
 
-from ledger.events import EventData
-from ledger.events import handoff as kinds
-from ledger.events.imported import RecordImported
-from ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version, transition
 
 CONTENT: dict[str, Any] = {"title": "t", "to": "bob", "reviewer": "rita", "tasks": ["a", "b"], "criteria": ["c", "d"]}
 CLAIMS: dict[str, Any] = {"status": "completed ✅ (tests green)", "tasks": [1], "criteria": [0], "done": "02-15"}

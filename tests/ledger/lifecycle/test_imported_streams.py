@@ -10,11 +10,12 @@ from event_examples import EXAMPLES
 from given import fact, fold
 from given import refusal as code_of
 
-from ledger.events import EventData, reasoning, session
-from ledger.events.body import read_as
-from ledger.events.imported import RecordImported
-from ledger.lifecycle import reasoning as reasoning_life
-from ledger.lifecycle import session as session_life
+from deedbook.ledger.events import reasoning, session
+from deedbook.ledger.events.body import read_as
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle import reasoning as reasoning_life
+from deedbook.ledger.lifecycle import session as session_life
 
 STEP: dict[str, Any] = {"step_number": 1, "type": "observation", "content": "It leaks."}
 

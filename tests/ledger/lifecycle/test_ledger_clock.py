@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import Refused
-from ledger.lifecycle.clock import Span, check_set, clock_text, is_jump, ledger_now, next_ms
-from ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.clock import Span, check_set, clock_text, is_jump, ledger_now, next_ms
+from deedbook.ledger.limits import clock_backward_max_ms, clock_forward_max_ms, clock_max_ms
 
 LAST = 1_800_000_000_000
 MOMENTS = st.integers(0, clock_max_ms)

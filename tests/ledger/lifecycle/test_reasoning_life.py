@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
 
-from ledger.errors import Refused
-from ledger.events import reasoning as kinds
-from ledger.lifecycle.reasoning import ReasoningState, transition
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.lifecycle.reasoning import ReasoningState, transition
 
 START = fact("alice", kinds.ReasoningStarted(task="why"))
 CONCLUDE = fact("alice", kinds.ReasoningConcluded(conclusion="so"))

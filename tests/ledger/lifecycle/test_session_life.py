@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from given import fact, fold, refusal
 
-from ledger.events import EventData
-from ledger.events import session as kinds
-from ledger.lifecycle.session import SessionState, transition
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.lifecycle.session import SessionState, transition
 
 START = fact("alice", kinds.SessionStarted(task="find out"))
 END = fact("alice", kinds.SessionEnded())

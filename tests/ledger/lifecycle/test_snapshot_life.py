@@ -9,10 +9,10 @@ import pytest
 from event_examples import published
 from given import fact, fold, refusal
 
-from ledger.events.review import ReviewAnswered, ReviewRequested
-from ledger.events.session import Vectors
-from ledger.events.snapshot import SnapshotTaken
-from ledger.lifecycle import review, snapshot
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.ledger.events.session import Vectors
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.ledger.lifecycle import review, snapshot
 
 TAKEN = msgspec.convert(published("snapshot.taken"), SnapshotTaken, str_keys=True)
 ASKED = ReviewRequested(question="May it?", rule="high_impact")

@@ -10,13 +10,13 @@ import tot_story as story
 from given import fold, refusal
 from tot_story import N11, N12, N21, N32, NODES, ROOT, TASK, spoken
 
-from ledger.codec import decode_packed, encode_packed
-from ledger.events import tot as kinds
-from ledger.lifecycle.tot import TotState, node_states, transition, tree_digest
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import decode_packed, encode_packed
+from deedbook.ledger.lifecycle.tot import TotState, node_states, transition, tree_digest
 
 if TYPE_CHECKING:
-    from ledger.errors import Refused
-    from ledger.events import EventData
+    from deedbook.ledger.errors import Refused
+    from deedbook.ledger.events.fields import EventData
 
 EVENTS = story.events()
 STORY = story.STORY

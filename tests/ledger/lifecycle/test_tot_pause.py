@@ -10,13 +10,13 @@ import tot_story as story
 from given import fold, refusal
 from tot_story import N11, N12, TASK, spoken
 
-from ledger.codec import decode_packed, encode_packed
-from ledger.events import tot as kinds
-from ledger.lifecycle import tot
-from ledger.lifecycle.tot import TotState, transition
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.format.codec import decode_packed, encode_packed
+from deedbook.ledger.lifecycle import tot
+from deedbook.ledger.lifecycle.tot import TotState, transition
 
 if TYPE_CHECKING:
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 EVENTS = story.events()
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=60)
@@ -76,8 +76,12 @@ def test_question_is_paid_once_by_each_role_and_no_role_answers_or_uses_up_those
     assert (
         len(transition(once, spoken("generator", paid("b"), index=990, causes=(GENERATE,))).prompts["generator"]) == 2
     )
-    later = fold(transition, *EVENTS[: GENERATE + 1], spoken("generator", paid(), index=900, causes=(GENERATE,)),
-                 *EVENTS[GENERATED : EVALUATE + 1])  # fmt: skip
+    later = fold(
+        transition,
+        *EVENTS[: GENERATE + 1],
+        spoken("generator", paid(), index=900, causes=(GENERATE,)),
+        *EVENTS[GENERATED : EVALUATE + 1],
+    )
     monkeypatch.setattr(tot, "prompts_max", 1)
     assert transition(later, spoken("evaluator", paid(sender="evaluator"), index=990, causes=(EVALUATE,)))
 
@@ -135,9 +139,12 @@ def test_error_of_the_orchestrator_ends_a_task_for_good(state: TotState) -> None
     ended = transition(state, spoken("orchestrator", stopped(), index=990))
     assert ended.is_ended
     for role, data, cause in (
-        ("orchestrator", resumed(), 0), ("orchestrator", stopped(), 0), ("explorer", paused(), GENERATE),
-        ("generator", paid("c"), GENERATE), ("generator", EVENTS[GENERATED].data, GENERATE),
-    ):  # fmt: skip
+        ("orchestrator", resumed(), 0),
+        ("orchestrator", stopped(), 0),
+        ("explorer", paused(), GENERATE),
+        ("generator", paid("c"), GENERATE),
+        ("generator", EVENTS[GENERATED].data, GENERATE),
+    ):
         assert code_of(ended, role, data, cause) == "TRANSITION_NOT_ALLOWED"
     assert code_of(after(len(EVENTS)), "orchestrator", stopped()) == "TRANSITION_NOT_ALLOWED"
 

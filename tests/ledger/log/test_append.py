@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.errors import Corrupted, Refused
-from ledger.log import tables as layout
-from ledger.log.log import Appender, Log, Pending
-from ledger.log.tables import FORMAT, Head
-from ledger.log.tiles import TILE_WIDTH, read_tile
-from ledger.merkle import EMPTY_ROOT, Frontier, verify_consistency, verify_inclusion
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, verify_consistency, verify_inclusion
+from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.log import Appender, Log, Pending
+from deedbook.ledger.log.tables import FORMAT, Head
+from deedbook.ledger.log.tiles import TILE_WIDTH, read_tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

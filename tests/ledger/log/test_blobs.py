@@ -10,16 +10,16 @@ import pytest
 from blake3 import blake3
 from building import refs_of
 
-from ledger.errors import Corrupted, Refused
-from ledger.limits import blob_chunk_bytes
-from ledger.log.blobs import chunk_key
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.limits import blob_chunk_bytes
+from deedbook.ledger.log.blobs import chunk_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from building import Ledger
 
-    from ledger.log.blobs import BlobRecord
+    from deedbook.ledger.log.blobs import BlobRecord
 
 
 def used_pages(ledger: Ledger) -> int:

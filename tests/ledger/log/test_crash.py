@@ -14,7 +14,7 @@ from building import Ledger
 from checking import check_log
 from faults import is_long_run, times
 
-from ledger.events.session import SessionStarted
+from deedbook.ledger.events.session import SessionStarted
 
 TESTS = Path(__file__).parents[2]
 

@@ -13,10 +13,10 @@ import lmdb
 import pytest
 from building import Ledger
 
-from ledger.errors import DeedbookError, Corrupted, Refused, Unavailable
-from ledger.events.session import SessionStarted
-from ledger.log.data_file import check_data_file
-from ledger.log.log import Log
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.session import SessionStarted
+from deedbook.ledger.log.data_file import check_data_file
+from deedbook.ledger.log.log import Log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ledger.log.tables import Tables
+from deedbook.ledger.log.tables import Tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from building import Ledger, refs_of
 
-from ledger.errors import DeedbookError, Corrupted, Unavailable
-from ledger.events.session import FindingLogged, SessionStarted
-from ledger.log.environment import translated
-from ledger.log.log import Log
-from ledger.log.tables import HEAD_KEY, Head, agent_key, index_key
-from ledger.merkle import leaf_hash, root_of
+from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.merkle import leaf_hash, root_of
+from deedbook.ledger.log.environment import translated
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.tables import HEAD_KEY, Head, agent_key, index_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

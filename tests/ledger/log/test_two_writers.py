@@ -13,8 +13,8 @@ import pytest
 from building import MAP_SIZE, Ledger
 from checking import check_log
 
-from ledger.log.log import Log
-from ledger.merkle import Frontier, leaf_hash
+from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.log.log import Log
 
 HANDOFFS = 60
 TESTS = Path(__file__).parents[2]

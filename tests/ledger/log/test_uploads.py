@@ -14,24 +14,24 @@ from blake3 import blake3
 from building import MAP_SIZE, Ledger, key_named, refs_of, usage_of
 from faults import times
 
-from ledger.config import Config
-from ledger.entries import read_event
-from ledger.errors import DeedbookError, Refused
-from ledger.events.authority import KeyRevoked
-from ledger.events.session import FindingLogged, ReportGenerated, SessionStarted
-from ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
-from ledger.local import LocalClient, now_ms
-from ledger.log.blobs import Usage
-from ledger.log.expiry import Dropped, drop_unreferenced, read_references
-from ledger.log.log import Log
-from ledger.log.uploads import Held
-from ledger.quota import Quota
+from deedbook.ledger.client.local import LocalClient, now_ms
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.authority import KeyRevoked
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.session import FindingLogged, ReportGenerated, SessionStarted
+from deedbook.ledger.home.config import Config
+from deedbook.ledger.home.quota import Quota
+from deedbook.ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
+from deedbook.ledger.log.blobs import Usage
+from deedbook.ledger.log.expiry import Dropped, drop_unreferenced, read_references
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.uploads import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.envelope import Submission
+    from deedbook.ledger.format.envelope import Submission
 
 CHUNK = blob_chunk_bytes
 
@@ -156,7 +156,7 @@ def test_intent_is_checked_as_an_event_is(ledger: Ledger, case: str) -> None:
 
 def ledger_drafts() -> list[Any]:
     """Return the drafts of some event that is no intent."""
-    from ledger.author import Draft
+    from deedbook.ledger.client.author import Draft
 
     return [Draft(stream="session/s9", data=SessionStarted())]
 
@@ -243,7 +243,7 @@ def test_event_whose_blob_is_gone_is_refused_by_the_gate(ledger: Ledger) -> None
     draft: dict[str, Any] = {"kind": "report.generated"}
     ledger.emit("alice", "session/s1", SessionStarted())
     with ledger.client() as client:
-        from ledger.author import Draft
+        from deedbook.ledger.client.author import Draft
 
         submission = ledger.sign("alice", Draft(stream="session/s1", data=data, **draft))
         with pytest.raises(Refused) as refused:
@@ -258,7 +258,7 @@ PUT = """
 import sys
 from pathlib import Path
 from building import Ledger
-from ledger.log import uploads
+from deedbook.ledger.log import uploads
 done = [0]
 chunks = uploads._chunks_per_transaction
 uploads._chunks_per_transaction = 1
@@ -298,9 +298,9 @@ APPEND = """
 import sys
 from pathlib import Path
 from building import Ledger
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.session import SessionStarted
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.session import SessionStarted
 from event_examples import EXAMPLES
 with Ledger(Path(sys.argv[1])) as ledger, ledger.client() as client:
     ledger.emit("alice", "session/s1", SessionStarted())
@@ -327,10 +327,13 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
     with (
         subprocess.Popen(
             [sys.executable, "-c", APPEND, str(home), str(rounds)],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process,
         Log(home, map_size=MAP_SIZE, blobs_map_size=MAP_SIZE) as log,
-    ):  # fmt: skip
+    ):
         assert process.stdout is not None
 
         def tell() -> None:

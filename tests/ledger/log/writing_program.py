@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from building import Ledger
 
-from ledger.author import Draft
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffClaimed
-from ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffClaimed
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from ledger.replication.lease import Lease, SeenLease, Timing
-from ledger.replication.role import (
+from deedbook.ledger.replication.lease import Lease, SeenLease, Timing
+from deedbook.ledger.replication.role import (
     Candidate,
     Degraded,
     Follower,
@@ -20,7 +20,7 @@ from ledger.replication.role import (
     patience_ms,
     step,
 )
-from ledger.replication.signals import (
+from deedbook.ledger.replication.signals import (
     Beat,
     CatchUp,
     CaughtUp,

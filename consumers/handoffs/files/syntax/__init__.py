@@ -1,8 +1,8 @@
 r"""Handoffs as markdown files.
 
-    >>> from consumers.handoffs.files.syntax.comparison import differences
-    >>> from consumers.handoffs.files.syntax.parser import parse
-    >>> from consumers.handoffs.files.syntax.writer import Progress, render
+    >>> from deedbook.consumers.handoffs.files.syntax.comparison import differences
+    >>> from deedbook.consumers.handoffs.files.syntax.parser import parse
+    >>> from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
     >>> meta = b"## Meta\n- Status: approved, go\n- From: al\n- To: bo\n"
     >>> file = parse(b"# Handoff: Fix it\n\n" + meta + b"\n## Tasks\n- [ ] look\n")
     >>> file.format, file.title, file.status.word, [task.text for task in file.tasks]

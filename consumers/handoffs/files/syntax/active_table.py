@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
-from consumers.handoffs.files.syntax.document import is_none, split_title, value_or_none
-from consumers.handoffs.files.syntax.lines import (
+from deedbook.consumers.handoffs.files.syntax.document import is_none, split_title, value_or_none
+from deedbook.consumers.handoffs.files.syntax.lines import (
     Blocks,
     Problem,
     is_blank,
@@ -32,7 +32,7 @@ from consumers.handoffs.files.syntax.lines import (
     text_of,
     text_problems,
 )
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 COLUMNS: Final = ("From", "To", "Task", "Status", "Created", "Done")
 slug_max_chars: Final = 60

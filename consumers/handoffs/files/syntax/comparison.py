@@ -17,10 +17,24 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from consumers.handoffs.files.syntax import writer
-from consumers.handoffs.files.syntax.document import META_KEYS, SECTIONS, Checkbox, HandoffFile, LogLine, title_column
-from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, text_of, trim_blank
-from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
+from deedbook.consumers.handoffs.files.syntax import writer
+from deedbook.consumers.handoffs.files.syntax.document import (
+    META_KEYS,
+    SECTIONS,
+    Checkbox,
+    HandoffFile,
+    LogLine,
+    title_column,
+)
+from deedbook.consumers.handoffs.files.syntax.lines import (
+    Edit,
+    apply_edits,
+    is_blank,
+    join_lines,
+    text_of,
+    trim_blank,
+)
+from deedbook.consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
 
 Line = TypeVar("Line")
 
@@ -51,11 +65,13 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
     before, after = writer.fields_of(base), writer.fields_of(edited)
     return Edits(
         status=word if word != (base.status.word if base.status else None) else None,
-        tasks=_changed_ticks(base.tasks, edited.tasks), criteria=_changed_ticks(base.criteria, edited.criteria),
-        log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))), gone=gone,
+        tasks=_changed_ticks(base.tasks, edited.tasks),
+        criteria=_changed_ticks(base.criteria, edited.criteria),
+        log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))),
+        gone=gone,
         is_content_changed=bool(gone) or is_text_changed(base, edited),
         fields=tuple(name for name in ("sender", "created", *writer.FIELDS) if before[name] != after[name]),
-    )  # fmt: skip
+    )
 
 
 def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
@@ -201,14 +217,20 @@ def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[C
 
 
 _KEYS: Final = {
-    "to": "To", "reviewer": "Reviewer", "proposal": "Proposal", "depends_on": "Depends-on",
+    "to": "To",
+    "reviewer": "Reviewer",
+    "proposal": "Proposal",
+    "depends_on": "Depends-on",
     "reasoning_refs": "Reasoning",
-}  # fmt: skip
+}
 _LISTS: Final = {"depends_on": writer.dependencies_text, "reasoning_refs": writer.refs_text}
 _HEADINGS: Final = {
-    "task": "Task", "tasks": "Tasks", "criteria": "Acceptance Criteria", "notes": "Receiver Notes",
+    "task": "Task",
+    "tasks": "Tasks",
+    "criteria": "Acceptance Criteria",
+    "notes": "Receiver Notes",
     "context": "Context",
-}  # fmt: skip
+}
 
 
 def revise(file: HandoffFile, changes: Mapping[str, Any]) -> bytes:

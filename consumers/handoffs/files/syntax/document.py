@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from consumers.handoffs.files.syntax.lines import Problem, join_lines
-from ledger.events.handoff import ReceiverNotes
+from deedbook.consumers.handoffs.files.syntax.lines import Problem, join_lines
+from deedbook.ledger.events.handoff import ReceiverNotes
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 

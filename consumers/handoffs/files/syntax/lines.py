@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 file_size_max_bytes: Final = 1024**2
 problems_max: Final = 100

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from consumers.handoffs.files.syntax import document
-from consumers.handoffs.files.syntax import sections as parts
-from consumers.handoffs.files.syntax.lines import (
+from deedbook.consumers.handoffs.files.syntax import document
+from deedbook.consumers.handoffs.files.syntax import sections as parts
+from deedbook.consumers.handoffs.files.syntax.lines import (
     Blocks,
     Heading,
     Problem,
@@ -24,7 +24,7 @@ from consumers.handoffs.files.syntax.lines import (
     text_of,
     text_problems,
 )
-from ledger.errors import Refused
+from deedbook.ledger.errors import Refused
 
 _VALUES: Final = {"sender": "From", "to": "To", "reviewer": "Reviewer", "created": "Created", "proposal": "Proposal"}
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
@@ -56,9 +56,12 @@ def parse(content: bytes) -> document.HandoffFile:
     criteria = parts.read_checkboxes(lines, by_name.get("Acceptance Criteria"), blocks)
     notes, note_problems = parts.read_notes(lines, by_name.get("Receiver Notes"), blocks.code)
     problems += [
-        *log_problems, *note_problems, *status_problems, *text_problems(lines, has_mark=has_mark),
+        *log_problems,
+        *note_problems,
+        *status_problems,
+        *text_problems(lines, has_mark=has_mark),
         *parts.entry_problems(meta),
-    ]  # fmt: skip
+    ]
     problems += parts.checkbox_problems(lines, by_name.get("Tasks"), tasks, blocks)
     problems += parts.checkbox_problems(lines, by_name.get("Acceptance Criteria"), criteria, blocks)
     problems += _form_problems(title, sections, entries, blocks)
@@ -66,13 +69,26 @@ def parse(content: bytes) -> document.HandoffFile:
     is_second = "Tasks" in by_name or "Reviewer" in entries or "Depends-on" in entries
     return document.HandoffFile(
         format="proposal" if title.kind == "proposal" else "handoff/v2" if is_second else "handoff/v1",
-        title=title.text, title_line=title.heading.start + 1, title_stop=title.heading.stop, meta=tuple(meta),
-        status=status, **values, depends_on=depends_on, reasoning_refs=reasoning_refs,
-        task=parts.text_in(lines, by_name.get("Task"), blocks.code), tasks=tasks, criteria=criteria, notes=notes,
-        context=parts.text_in(lines, by_name.get("Context"), blocks.code), log=log, sections=sections,
-        problems=settled(problems), has_mark=has_mark, lines=lines,
+        title=title.text,
+        title_line=title.heading.start + 1,
+        title_stop=title.heading.stop,
+        meta=tuple(meta),
+        status=status,
+        **values,
+        depends_on=depends_on,
+        reasoning_refs=reasoning_refs,
+        task=parts.text_in(lines, by_name.get("Task"), blocks.code),
+        tasks=tasks,
+        criteria=criteria,
+        notes=notes,
+        context=parts.text_in(lines, by_name.get("Context"), blocks.code),
+        log=log,
+        sections=sections,
+        problems=settled(problems),
+        has_mark=has_mark,
+        lines=lines,
         open_line=None if blocks.open_start is None else blocks.open_start + 1,
-    )  # fmt: skip
+    )
 
 
 def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:

@@ -19,11 +19,19 @@ from typing import Final, get_args
 
 import msgspec
 
-from consumers.handoffs.files.syntax import document
-from consumers.handoffs.files.syntax.lines import Blocks, Problem, is_blank, quoted, read_blocks, text_of, trim_blank
-from ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
-from ledger.forms import DAY_PATTERN, REF_PATTERN
-from ledger.lifecycle.handoff_status import Status
+from deedbook.consumers.handoffs.files.syntax import document
+from deedbook.consumers.handoffs.files.syntax.lines import (
+    Blocks,
+    Problem,
+    is_blank,
+    quoted,
+    read_blocks,
+    text_of,
+    trim_blank,
+)
+from deedbook.ledger.events.handoff import HandoffId, ReceiverNotes, reasoning_refs_max
+from deedbook.ledger.format.forms import DAY_PATTERN, REF_PATTERN
+from deedbook.ledger.lifecycle.handoff_status import Status
 
 _ENDING: Final = re.compile(r"\r\n|\r|\n")
 _HASHES: Final = re.compile(r"^( {0,3})(\\*#{1,2}(?:\s|$))")

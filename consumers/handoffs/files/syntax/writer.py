@@ -14,13 +14,21 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
-from consumers.handoffs.files.syntax.lines import Edit, apply_edits, is_blank, join_lines, quoted, text_of, trim_blank
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffContent, ReceiverNotes
-from ledger.forms import DAY_PATTERN
+from deedbook.consumers.handoffs.files.syntax.document import Checkbox, HandoffFile
+from deedbook.consumers.handoffs.files.syntax.lines import (
+    Edit,
+    apply_edits,
+    is_blank,
+    join_lines,
+    quoted,
+    text_of,
+    trim_blank,
+)
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.sections import lines_for, notes_text, trimmed
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
+from deedbook.ledger.format.forms import DAY_PATTERN
 
 _STATUS_WORD: Final = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
@@ -142,9 +150,18 @@ _HASHES_AT_END: Final = re.compile(r"(?:^|[ \t])#+$")
 
 
 FIELDS: Final = (
-    "title", "to", "reviewer", "proposal", "depends_on", "reasoning_refs", "task", "tasks", "criteria",
-    "notes", "context",
-)  # fmt: skip
+    "title",
+    "to",
+    "reviewer",
+    "proposal",
+    "depends_on",
+    "reasoning_refs",
+    "task",
+    "tasks",
+    "criteria",
+    "notes",
+    "context",
+)
 """What of a handoff's content stands in its file, and may be amended."""
 
 

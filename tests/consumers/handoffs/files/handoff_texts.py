@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax.writer import write
-from ledger.events.handoff import HandoffContent
+from deedbook.consumers.handoffs.files.syntax.writer import write
+from deedbook.ledger.events.handoff import HandoffContent
 
 
 def new(

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checking import check_log
 
-from consumers.handoffs.content import amended, content_from
-from consumers.handoffs.files.folder import Folder
-from consumers.handoffs.files.mapping import file_name, file_now
-from consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
-from consumers.handoffs.files.watcher import Watcher
-from ledger.author import Author
-from ledger.events import handoff as kinds
-from projections.reader import Reader
+from deedbook.consumers.handoffs.content import amended, content_from
+from deedbook.consumers.handoffs.files.folder import Folder
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now
+from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
+from deedbook.consumers.handoffs.files.watcher import Watcher
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events import handoff as kinds
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from building import Ledger
 
-    from ledger.events import EventData
+    from deedbook.ledger.events.fields import EventData
 
 NEW: Final = """\
 # Handoff: Fix the cache

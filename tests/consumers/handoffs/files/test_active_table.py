@@ -8,14 +8,9 @@ from handoff_texts import FIRST, PROPOSAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax.active_table import (
-    ActiveTable,
-    is_active_table,
-    parse_table,
-    row_id,
-)
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffId
+from deedbook.consumers.handoffs.files.syntax.active_table import ActiveTable, is_active_table, parse_table, row_id
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffId
 
 HEAD = """# Active Handoffs
 

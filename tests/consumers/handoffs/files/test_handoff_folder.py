@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from syncing import NEW, amend_by_command
 
-from consumers.handoffs.files.imports import read_records
-from consumers.importers.records import import_records
-from ledger.events import handoff as kinds
+from deedbook.consumers.handoffs.files.imports import read_records
+from deedbook.consumers.importers.records import import_records
+from deedbook.ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from syncing import SyncedFolder

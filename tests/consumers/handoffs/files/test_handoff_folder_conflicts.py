@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from syncing import BESIDE, NEW, amend_by_command
 
-from ledger.errors import Unavailable
-from ledger.events import handoff as kinds
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from pathlib import Path

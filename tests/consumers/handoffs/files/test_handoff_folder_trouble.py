@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.sync import SyncStore
-from ledger.errors import Refused, Unavailable
-from ledger.events import handoff as kinds
+from deedbook.consumers.handoffs.files.sync import SyncStore
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def test_kill_between_signing_and_writing_repeats_nothing(
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoffs.files.folder.write_file", kill)
+        patched.setattr("deedbook.consumers.handoffs.files.folder.write_file", kill)
         with pytest.raises(KilledError):
             bob.reconcile()
     before = folder.kinds()
@@ -70,7 +70,7 @@ def test_tick_taken_back_before_its_signature_is_written_is_taken_back(
         return False
 
     with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
-        patched.setattr("consumers.handoffs.files.folder.write_file", save)
+        patched.setattr("deedbook.consumers.handoffs.files.folder.write_file", save)
         bob.reconcile()
     bob = folder.hand("bob")
     told = bob.reconcile()
@@ -96,7 +96,7 @@ def test_status_taken_back_before_its_signature_is_written_beside_what_is_held_i
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoffs.files.folder.write_file", kill)
+        patched.setattr("deedbook.consumers.handoffs.files.folder.write_file", kill)
         with pytest.raises(KeyboardInterrupt):
             bob.reconcile()
     bob = folder.hand("bob")
@@ -122,7 +122,7 @@ def test_step_signed_before_a_kill_is_not_signed_after_its_undoing(
     bob = folder.claimed()
     folder.edit(("Status: in_progress", "Status: approved (no time)"))
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoffs.files.folder.write_file", lambda *_, **__: False)
+        patched.setattr("deedbook.consumers.handoffs.files.folder.write_file", lambda *_, **__: False)
         bob.reconcile()
     folder.emit("bob", kinds.HandoffClaimed())
     before = folder.size()
@@ -247,7 +247,7 @@ def test_full_disk_leaves_the_old_file(folder: SyncedFolder, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ledger.files.os.fsync", full)
+        patched.setattr("deedbook.ledger.system.files.os.fsync", full)
         with pytest.raises(Unavailable) as failure:
             bob.reconcile()
     assert failure.value.code == "STORE_FULL"
@@ -267,7 +267,7 @@ def test_save_at_the_last_moment_is_not_overwritten(folder: SyncedFolder, monkey
         return 0o644
 
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.sdk.files._mode_of", save)
+        patched.setattr("deedbook.consumers.sdk.files._mode_of", save)
         assert bob.reconcile() == []
     assert folder.text() == saved
     assert bob.reconcile() == ["signed: handoff.task_checked"]

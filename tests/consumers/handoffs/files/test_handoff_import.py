@@ -10,11 +10,11 @@ import pytest
 from credentials import GITHUB
 from syncing import NEW
 
-from consumers.handoffs.files.imports import changed_records, read_records, read_source
-from consumers.handoffs.files.mapping import file_now
-from consumers.importers.records import Counts, find_files, import_records
-from ledger.errors import Refused, Unavailable
-from ledger.events import handoff as kinds
+from deedbook.consumers.handoffs.files.imports import changed_records, read_records, read_source
+from deedbook.consumers.handoffs.files.mapping import file_now
+from deedbook.consumers.importers.records import Counts, find_files, import_records
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from syncing import SyncedFolder
@@ -272,7 +272,7 @@ def test_links_and_hidden_files_are_passed_over(folder: SyncedFolder, tmp_path: 
 def test_file_too_large_to_keep_is_named_and_the_others_go_on(
     folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("consumers.handoffs.files.imports.file_read_max_bytes", 10_000)
+    monkeypatch.setattr("deedbook.consumers.handoffs.files.imports.file_read_max_bytes", 10_000)
     write(folder, {"a.md": b"x" * 10_001, "b.md": OLD.encode()})
     found = read_records(folder.path, lambda content: folder.ledger.put_blob("alice", content), reviewer=None)
     assert [one.reason.partition(":")[0] for one in found.unread] == ["TOO_LARGE"]

@@ -10,12 +10,12 @@ from handoff_texts import FIRST, PROPOSAL, SECOND, documents
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
-from consumers.handoffs.files.syntax.comparison import differences, revise, with_progress_of
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import Progress, render
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
+from deedbook.consumers.handoffs.files.syntax.comparison import differences, revise, with_progress_of
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
+from deedbook.ledger.errors import Refused
 
 CASES = Path(__file__).parents[5] / "shared" / "cases" / "handoffs"
 

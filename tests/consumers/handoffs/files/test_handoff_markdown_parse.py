@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST, PROPOSAL, SECOND
 
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.parser import parse
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 

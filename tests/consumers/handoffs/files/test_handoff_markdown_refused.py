@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST
 
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.lines import file_size_max_bytes, problems_max
-from consumers.handoffs.files.syntax.parser import parse
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.lines import file_size_max_bytes, problems_max
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 

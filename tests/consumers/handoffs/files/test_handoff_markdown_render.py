@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from handoff_texts import FIRST, PROPOSAL
 
-from consumers.handoffs.files.syntax.comparison import differences, with_progress_of
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import Progress, render
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.files.syntax.comparison import differences, with_progress_of
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
+from deedbook.ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 LINE = "- 2026-03-01 [bob] 開始"

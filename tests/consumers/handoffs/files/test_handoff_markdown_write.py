@@ -9,11 +9,11 @@ from handoff_texts import FIRST, SECOND, documents, new
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consumers.handoffs.files.syntax.comparison import revise
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.sections import trimmed
-from consumers.handoffs.files.syntax.writer import fields_of
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.files.syntax.comparison import revise
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.sections import trimmed
+from deedbook.consumers.handoffs.files.syntax.writer import fields_of
+from deedbook.ledger.errors import Refused
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 
@@ -150,8 +150,14 @@ def test_a_revision_replaces_only_what_it_names() -> None:
 def test_what_is_missing_is_added_in_the_order_of_the_form() -> None:
     after = revised(
         f"{META}\n## Other\ntext\n\n## Log\n- 2026-01-01 [a] b\n",
-        criteria=["c"], tasks=["a", "b"], task="do", context="why", depends_on=["z"], reviewer="alex", proposal="p.md",
-    )  # fmt: skip
+        criteria=["c"],
+        tasks=["a", "b"],
+        task="do",
+        context="why",
+        depends_on=["z"],
+        reviewer="alex",
+        proposal="p.md",
+    )
     assert after == (
         META + "- Reviewer: alex\n- Proposal: p.md\n- Depends-on: z.md\n\n## Other\ntext\n\n## Task\ndo\n\n"
         "## Tasks\n- [ ] a\n- [ ] b\n\n## Acceptance Criteria\n- [ ] c\n\n## Context\nwhy\n\n"
@@ -205,10 +211,15 @@ def test_a_revision_is_read_back_and_touches_nothing_else(content: bytes, data: 
     except Refused:
         assume(False)
     given_fields = {
-        "title": words, "to": words, "reviewer": st.none() | words,
+        "title": words,
+        "to": words,
+        "reviewer": st.none() | words,
         "depends_on": st.lists(st.sampled_from("abc"), unique=True),
-        "task": texts, "tasks": lines, "criteria": lines, "context": texts,
-    }  # fmt: skip
+        "task": texts,
+        "tasks": lines,
+        "criteria": lines,
+        "context": texts,
+    }
     names = data.draw(st.lists(st.sampled_from(sorted(given_fields)), unique=True, max_size=4))
     changes = {name: data.draw(given_fields[name]) for name in names}
     try:

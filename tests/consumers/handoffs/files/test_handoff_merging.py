@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.syntax.comparison import (
+from deedbook.consumers.handoffs.files.syntax.comparison import (
     are_in_conflict,
     is_one_tick,
     is_text_changed,
     looks_outdated,
     merge,
 )
-from consumers.handoffs.files.syntax.document import HandoffFile
-from consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.parser import parse
 
 LINE = "- 2026-02-13 [bob] went on\n"
 EDITED = NEW.replace("Make it warm.", "Make it hot.")

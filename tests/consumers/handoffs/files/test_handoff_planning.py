@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from syncing import NEW
 
-from consumers.handoffs.files.plan import EditedHandoff, Plan, plan_edits, reason_in
-from consumers.handoffs.files.syntax.parser import parse
-from ledger.events import KIND_OF
+from deedbook.consumers.handoffs.files.plan import EditedHandoff, Plan, plan_edits, reason_in
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.ledger.events import KIND_OF
 
 EDITED: Final = EditedHandoff("h", ("alice",), "bob", "rita", "pending")
 

@@ -8,11 +8,11 @@ import pytest
 from handoff_texts import new
 from syncing import NEW
 
-from consumers.handoffs.files.mapping import content_of_file
-from consumers.handoffs.files.syntax.comparison import revise
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import Progress, render
-from ledger.events.handoff import reasoning_refs_max
+from deedbook.consumers.handoffs.files.mapping import content_of_file
+from deedbook.consumers.handoffs.files.syntax.comparison import revise
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import Progress, render
+from deedbook.ledger.events.handoff import reasoning_refs_max
 
 if TYPE_CHECKING:
     from syncing import SyncedFolder

@@ -6,12 +6,12 @@ import pytest
 from handoff_texts import new
 from msgspec.structs import asdict
 
-from consumers.handoffs.files.mapping import content_of_file
-from consumers.handoffs.files.syntax.comparison import differences, revise
-from consumers.handoffs.files.syntax.parser import parse
-from consumers.handoffs.files.syntax.writer import Progress, render, write
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffContent, ReceiverNotes
+from deedbook.consumers.handoffs.files.mapping import content_of_file
+from deedbook.consumers.handoffs.files.syntax.comparison import differences, revise
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import Progress, render, write
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffContent, ReceiverNotes
 
 NOTES = ReceiverNotes(
     tested_by=["pytest -q tests/test_auth.py"],

@@ -12,13 +12,13 @@ import pytest
 from faults import times
 from syncing import NEW
 
-from consumers.handoffs.files.watcher import handoff_of, retry_wait_s, settle_s
-from consumers.sdk import files
-from consumers.sdk.files import read_file, settled_for_s, write_file
-from ledger.author import Draft
-from ledger.errors import Refused, Unavailable
-from ledger.events import handoff as kinds
-from ledger.files import read_all
+from deedbook.consumers.handoffs.files.watcher import handoff_of, retry_wait_s, settle_s
+from deedbook.consumers.sdk import files
+from deedbook.consumers.sdk.files import read_file, settled_for_s, write_file
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.system.files import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -290,7 +290,7 @@ def test_save_that_comes_while_another_version_is_made_durable_stays(
     def fsync(_: int) -> None:
         path.write_bytes(b"edited")
 
-    monkeypatch.setattr("ledger.files.os.fsync", fsync)
+    monkeypatch.setattr("deedbook.ledger.system.files.os.fsync", fsync)
     assert not write_file(path, b"two", expected=b"one")
     assert (path.read_bytes(), [one.name for one in tmp_path.iterdir()]) == (b"edited", ["h.md"])
 
@@ -312,7 +312,7 @@ def test_file_that_cannot_be_replaced_is_told_by_whose_fault_it_is(
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patched:
-            patched.setattr("ledger.files.os.fsync", full)
+            patched.setattr("deedbook.ledger.system.files.os.fsync", full)
             with pytest.raises(Unavailable) as failure:
                 write_file(tmp_path / "h.md", b"x")
         assert failure.value.code == "STORE_FULL"

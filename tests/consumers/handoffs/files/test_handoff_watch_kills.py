@@ -14,10 +14,10 @@ from building import Clock, Ledger
 from faults import times
 from syncing import NEW, SyncedFolder
 
-from consumers.handoffs.files.sync import SyncStore
-from ledger.errors import Refused
-from ledger.events import handoff as kinds
-from ledger.local import LocalClient
+from deedbook.consumers.handoffs.files.sync import SyncStore
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

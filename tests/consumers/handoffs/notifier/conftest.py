@@ -10,9 +10,9 @@ from notifying import Notifying
 from waits import Waits
 from webhook_receiver import SECRET, VARIABLE, Receiver
 
-from consumers.handoffs.notifier.settings import Channel, configured_channels
-from ledger.config import Actions, Settings
-from projections.reader import Reader
+from deedbook.consumers.handoffs.notifier.settings import Channel, configured_channels
+from deedbook.ledger.home.config import Actions, Settings
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from notifying import Hook
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from building import Clock, Ledger
 from webhook_receiver import Receiver
 
-from consumers.handoffs.notifier.store import NotifierStore
-from consumers.handoffs.notifier.worker import NotifierWorker
+from deedbook.consumers.handoffs.notifier.store import NotifierStore
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from consumers.handoffs.notifier.settings import Channel
-    from ledger.local import LocalClient
+    from deedbook.consumers.handoffs.notifier.settings import Channel
+    from deedbook.ledger.client.local import LocalClient
 
     Hook = Callable[..., Channel]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from building import MAP_SIZE
 
-from consumers.handoffs.notifier.settings import configured_channels
-from consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
-from ledger.config import Actions, Config, Settings
-from ledger.local import LocalClient
-from projections.reader import Reader
+from deedbook.consumers.handoffs.notifier.settings import configured_channels
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.home.config import Actions, Config, Settings
+from deedbook.projections.answers.reader import Reader
 
 
 def main(home: str, store: str, until: int, tables: str, later_s: float) -> None:

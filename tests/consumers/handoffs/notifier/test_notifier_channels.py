@@ -31,7 +31,7 @@ def test_two_channels_are_told_with_one_id(scripted: Notifying, receiver: Receiv
 def test_waits_beyond_one_page_are_all_read(
     scripted: Notifying, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.client.rows_per_page", 10)
+    monkeypatch.setattr("deedbook.ledger.client.client.rows_per_page", 10)
     scripted.answer.items = [wait_for("bob", "claim", f"h{number}") for number in range(31)]
     scripted.catch_up()
     scripted.catch_up()

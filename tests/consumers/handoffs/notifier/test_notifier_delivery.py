@@ -16,9 +16,9 @@ import pytest
 from building import START_MS
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply, drip, flood
 
-from consumers.handoffs.notifier.delivery import Outcome, attempt, next_try_ms, retry_wait_first_s
-from consumers.handoffs.notifier.episodes import trial
-from consumers.handoffs.notifier.settings import Channel, ChannelSettings
+from deedbook.consumers.handoffs.notifier.delivery import Outcome, attempt, next_try_ms, retry_wait_first_s
+from deedbook.consumers.handoffs.notifier.episodes import trial
+from deedbook.consumers.handoffs.notifier.settings import Channel, ChannelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,9 @@ def test_what_will_not_pass_is_not_tried_again() -> None:
 
 
 def test_command_gets_the_notification_beside_its_command_line(channels_of: Channels, tmp_path: Path) -> None:
-    command = f'cat > {tmp_path}/stdin; printf "%s|%s|%s" "$DEEDBOOK_NOTIFICATION_ID" "$DEEDBOOK_TITLE" "$DEEDBOOK_TEXT" '
+    command = (
+        f'cat > {tmp_path}/stdin; printf "%s|%s|%s" "$DEEDBOOK_NOTIFICATION_ID" "$DEEDBOOK_TITLE" "$DEEDBOOK_TEXT" '
+    )
     (channel,) = channels_of({"command": f"{command} > {tmp_path}/said"})
     assert attempt(channel, TOLD, START_MS) == Outcome("delivered", "the command ended with exit code 0")
     assert (tmp_path / "said").read_text("utf-8") == f"a1b2|{TOLD.title}|{TOLD.text}"

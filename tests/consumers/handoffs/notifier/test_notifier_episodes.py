@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.acts import ENDS
-from consumers.handoffs.notifier.episodes import Key, Open, Waiting, episodes, interrupted
-from ledger.events import KINDS
+from deedbook.consumers.handoffs.notifier.episodes import Key, Open, Waiting, episodes, interrupted
+from deedbook.consumers.handoffs.operations import ENDS
+from deedbook.ledger.events import KINDS
 
 KEYS = [
     Key("handoff", name, agent, action)

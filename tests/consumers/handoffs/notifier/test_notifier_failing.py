@@ -11,8 +11,8 @@ from notifying import Notifying, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver, Reply
 
-from consumers.handoffs.notifier.worker import NotifierWorker
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from notifying import Hook
@@ -41,7 +41,7 @@ def test_what_a_notifier_was_killed_at_is_tried_again_as_late_as_what_failed(
 ) -> None:
     scripted.answer.items = [wait_for("bob", "claim", name) for name in ("h1", "h2")]
     with monkeypatch.context() as patched:
-        patched.setattr("consumers.handoffs.notifier.delivery.attempt", lambda *_, **__: sys.exit())
+        patched.setattr("deedbook.consumers.handoffs.notifier.delivery.attempt", lambda *_, **__: sys.exit())
         for attempts in ([0, 1], [1, 1]):  # it holds up no other
             with pytest.raises(SystemExit):
                 scripted.catch_up()
@@ -102,7 +102,7 @@ def test_slow_receiver_holds_up_no_other_channel(scripted: Notifying, receiver: 
 
 
 def test_number_of_dead_letters_is_limited(scripted: Notifying, monkeypatch: pytest.MonkeyPatch, hook: Hook) -> None:
-    monkeypatch.setattr("consumers.handoffs.notifier.store.dead_letters_max", 5)
+    monkeypatch.setattr("deedbook.consumers.handoffs.notifier.store.dead_letters_max", 5)
     scripted.channels = [hook(webhook="http://127.0.0.1:1/", attempts_max=1)]
     scripted.answer.items = [wait_for("bob", "claim", f"h{number}") for number in range(9)]
     scripted.catch_up()

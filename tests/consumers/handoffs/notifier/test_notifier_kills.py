@@ -16,7 +16,7 @@ import pytest
 from faults import is_long_run, times
 from webhook_receiver import SECRET, VARIABLE, Receiver, Reply
 
-from consumers.handoffs.notifier.store import NotifierStore
+from deedbook.consumers.handoffs.notifier.store import NotifierStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

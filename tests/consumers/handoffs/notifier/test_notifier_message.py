@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.handoffs.notifier.episodes import (
+from deedbook.consumers.handoffs.notifier.episodes import (
     Key,
     Waiting,
     episode_id,
@@ -19,7 +19,7 @@ from consumers.handoffs.notifier.episodes import (
     title_max_chars,
     trial,
 )
-from consumers.sdk.quotation import UNTRUSTED, Origin
+from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin
 
 ORIGIN = Origin("0" * 12, "bound")
 KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")

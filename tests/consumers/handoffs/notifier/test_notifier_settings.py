@@ -8,9 +8,10 @@ import pytest
 from building import trusted
 from webhook_receiver import SECRET, VARIABLE
 
-from consumers.handoffs.notifier.settings import configured_channels, read_channels
-from ledger.config import Actions, Settings, read_settings
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.notifier.settings import configured_channels, read_channels
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home.config import Actions, Settings
+from deedbook.ledger.home.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ import base64
 import pytest
 from webhook_receiver import KEY, SECRET, Received
 
-from consumers.handoffs.notifier.delivery import signed_headers
-from consumers.handoffs.notifier.settings import read_secret
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.notifier.delivery import signed_headers
+from deedbook.consumers.handoffs.notifier.settings import read_secret
+from deedbook.ledger.errors import Refused
 
 
 def test_signature_is_the_one_that_the_specification_publishes() -> None:

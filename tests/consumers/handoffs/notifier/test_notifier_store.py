@@ -10,9 +10,9 @@ from notifying import Notifying, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver
 
-from consumers.handoffs.notifier.store import NotifierStore
-from consumers.handoffs.notifier.worker import NotifierWorker
-from ledger.errors import Unavailable
+from deedbook.consumers.handoffs.notifier.store import NotifierStore
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path

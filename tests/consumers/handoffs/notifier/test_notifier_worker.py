@@ -11,9 +11,9 @@ from notifying import Notifying, told, wait_until
 from waits import wait_for
 from webhook_receiver import Receiver
 
-from consumers.handoffs.notifier.worker import KINDS, NotifierWorker
-from ledger.errors import Unavailable
-from ledger.events.handoff import (
+from deedbook.consumers.handoffs.notifier.worker import KINDS, NotifierWorker
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.handoff import (
     HandoffAmended,
     HandoffApproved,
     HandoffBlocked,
@@ -21,16 +21,16 @@ from ledger.events.handoff import (
     HandoffLogged,
     HandoffReleased,
 )
-from ledger.events.review import ReviewAnswered, ReviewRequested
-from ledger.lifecycle.handoff import compute_version
-from projections.reader import Reader
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.ledger.lifecycle.handoff import compute_version
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from notifying import Hook
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 
 def test_whole_life_of_a_handoff_tells_each_party_once_a_step(

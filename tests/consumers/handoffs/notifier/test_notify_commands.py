@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.program import run
-from consumers.handoffs.notifier.store import STORE_FILE
-from ledger.errors import CODES
+from deedbook.consumers.handoffs.notifier.store import STORE_FILE
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+from deedbook.ledger.errors import CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def call(ledger: Ledger, desktop: Path, monkeypatch: pytest.MonkeyPatch, capsys:
         arguments = ["--home", str(ledger.home.path), "notify", *words, "--json"]
         if words[0] == "run":  # this process has the log open already
             done = subprocess.run(
-                [sys.executable, "-m", "consumers.doors.cli", *arguments],
+                [sys.executable, "-m", "deedbook", *arguments],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -195,7 +195,7 @@ def test_run_notifies_until_it_is_told_to_stop(
     call: Call, ledger: Ledger, receiver: Receiver, number: signal.Signals
 ) -> None:
     call("run", "--once")
-    command = [sys.executable, "-m", "consumers.doors.cli", "--home", str(ledger.home.path), "notify", "run", "--json"]
+    command = [sys.executable, "-m", "deedbook", "--home", str(ledger.home.path), "notify", "run", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.handoffs.router.chains import Chain
-from consumers.handoffs.router.chains_file import read_chains
-from consumers.handoffs.router.plans import Facts
+from deedbook.consumers.handoffs.router.chains import Chain
+from deedbook.consumers.handoffs.router.chains_file import read_chains
+from deedbook.consumers.handoffs.router.plans import Facts
 
 EVENT: Final = "blake3:" + "ab" * 32
 

@@ -10,7 +10,7 @@ pytest.register_assert_rewrite("routed_ledger")
 
 from routed_ledger import Routed  # noqa: E402 - what is rewritten is named first
 
-from projections.reader import Reader  # noqa: E402 - as above
+from deedbook.projections.answers.reader import Reader  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from building import Ledger
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 
 @pytest.fixture

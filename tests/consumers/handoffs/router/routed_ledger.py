@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 from building import Ledger
 from chain_files import STORY
 
-from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.worker import RouterWorker
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.author import Author
-from ledger.events.handoff import HandoffCompleted, HandoffCreated, HandoffCriterionChecked
-from projections.reader import Reader
+from deedbook.consumers.handoffs.router.chains_file import ChainsFile
+from deedbook.consumers.handoffs.router.worker import RouterWorker
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.events.handoff import HandoffCompleted, HandoffCreated, HandoffCriterionChecked
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.events.body import Event
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
+    from deedbook.ledger.events.body import Event
 
 CAST: Final = ("minimax", "claude", "gemini")
 wait_max_s: Final = 60.0

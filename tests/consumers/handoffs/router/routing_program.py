@@ -7,11 +7,11 @@ import signal
 import sys
 from typing import Any
 
-from consumers.doors.cli.app import App
-from consumers.doors.cli.commands.router import router
-from ledger.admission.decide import Accepted
-from ledger.author import Author, Draft
-from ledger.events.handoff import HandoffCreated
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.router import router
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.events.handoff import HandoffCreated
 
 
 def main(deadly: str, *arguments: str) -> None:

@@ -22,11 +22,11 @@ from routed_ledger import wait_until
 from served import public_key, write_bus_key
 from serving import ServeProcess, remote
 
-from consumers.doors.cli.commands.router import kept
-from ledger.author import Author, Draft
-from ledger.entries import read_event
-from ledger.events.authority import AgentRegistered
-from ledger.events.handoff import (
+from deedbook.consumers.interfaces.cli.commands.router import kept
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.events.authority import AgentRegistered
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.handoff import (
     HandoffApproved,
     HandoffClaimed,
     HandoffCompleted,
@@ -34,15 +34,15 @@ from ledger.events.handoff import (
     HandoffCriterionChecked,
     HandoffVerified,
 )
-from ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.bus.remote import RemoteClient
-    from ledger.config import Settings
-    from ledger.events.body import Event
-    from ledger.events.fields import EventData
+    from deedbook.ledger.client.remote import RemoteClient
+    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.home.config import Settings
 
 CAST: Final[dict[str, list[Any]]] = {
     "kuro": ["agent"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from chain_files import STORY
 
-from consumers.handoffs.router.chains import advise
-from consumers.handoffs.router.chains_file import read_chains
+from deedbook.consumers.handoffs.router.chains import advise
+from deedbook.consumers.handoffs.router.chains_file import read_chains
 
 
 def test_check_warns_of_agents_that_will_not_do() -> None:

@@ -10,13 +10,20 @@ from chain_files import EVENT, STORY, chain, facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.router.chains import fits
-from consumers.handoffs.router.chains_file import read_chains
-from consumers.handoffs.router.plans import Lineage, handoff_id, mismatch, plan_step, read_lineage, stopped
-from ledger.codec import encode_canonical
-from ledger.errors import Refused
-from ledger.events.handoff import HandoffId
-from ledger.limits import entry_size_max_bytes
+from deedbook.consumers.handoffs.router.chains import fits
+from deedbook.consumers.handoffs.router.chains_file import read_chains
+from deedbook.consumers.handoffs.router.plans import (
+    Lineage,
+    handoff_id,
+    mismatch,
+    plan_step,
+    read_lineage,
+    stopped,
+)
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.handoff import HandoffId
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import entry_size_max_bytes
 
 ROOT = "12" * 8
 REF = "sha256:" + "0" * 64
@@ -94,8 +101,23 @@ def test_step_makes_the_handoff_that_its_templates_say() -> None:
 
 
 def test_all_placeholders_can_be_used_everywhere() -> None:
-    every = " ".join(f"{{{name}}}" for name in ("id", "title", "from", "to", "reviewer", "author", "summary",
-                     "reasoning_ref", "artifacts", "chain", "hop", "day"))  # fmt: skip
+    every = " ".join(
+        f"{{{name}}}"
+        for name in (
+            "id",
+            "title",
+            "from",
+            "to",
+            "reviewer",
+            "author",
+            "summary",
+            "reasoning_ref",
+            "artifacts",
+            "chain",
+            "hop",
+            "day",
+        )
+    )
     then = f'to = "bob"\ntitle = "{every}"\nproposal = "{every}"\ntasks = ["{every}"]\ncontext = "{every}"'
     made = plan_step(chain(then=then), 1, facts(summary="s", reasoning_refs=[REF], artifacts=["x"]), "rita").data
     filled = f"t1 Tests of the bus alice minimax rita rita s {REF} x c 1 2026-02-12"
@@ -148,8 +170,12 @@ def test_other_labels_are_no_lineage(corr: str | None) -> None:
 def test_loop_is_stopped_at_its_hop_whatever_the_chain_is_called(name: str) -> None:
     made = chain("hops_max = 3", name=name)
     assert [stopped(made, facts(lineage=Lineage("c", "0" * 16, hop))) is None for hop in range(5)] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

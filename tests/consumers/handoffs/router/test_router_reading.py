@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chain_files import STORY
 
-from consumers.handoffs.router.chains_file import (
+from deedbook.consumers.handoffs.router.chains_file import (
     ChainsFile,
     chains_max,
     hops_limit,
@@ -15,8 +15,8 @@ from consumers.handoffs.router.chains_file import (
     read_chains,
     steps_max,
 )
-from ledger.errors import Refused
-from ledger.limits import config_size_max_bytes
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import config_size_max_bytes
 
 HEAD = '[[chain]]\nname = "c"\nwhen = "handoff.verified"\n'
 THEN = 'then = {to = "b", title = "t"}\n'

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumers.handoffs.router import worker as module
-from ledger.events.handoff import HandoffCancelled, HandoffReleased
+from deedbook.consumers.handoffs.router import worker as module
+from deedbook.ledger.events.handoff import HandoffCancelled, HandoffReleased
 
 if TYPE_CHECKING:
     from pathlib import Path

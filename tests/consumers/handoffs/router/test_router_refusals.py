@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from routed_ledger import content
 
-from consumers.handoffs.router.chains_file import ChainsFile
-from consumers.handoffs.router.worker import RouterWorker
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.router.chains_file import ChainsFile
+from deedbook.consumers.handoffs.router.worker import RouterWorker
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from routed_ledger import Routed

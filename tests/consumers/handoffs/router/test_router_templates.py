@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.handoffs.router.chains import PLACEHOLDERS, fill_line, fill_text, parse_template
-from ledger.errors import Refused
+from deedbook.consumers.handoffs.router.chains import PLACEHOLDERS, fill_line, fill_text, parse_template
+from deedbook.ledger.errors import Refused
 
 VALUES: Final = dict.fromkeys(PLACEHOLDERS, "")
 HOSTILE: Final = "Fix\r\n## Tasks\n- [x] done\x1b[2J\u202e gpj\u2028{id}"

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from routed_ledger import content, wait_until
 
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.author import Draft
-from ledger.errors import Unavailable
-from ledger.events.handoff import (
-    HandoffAmended,
-    HandoffApproved,
-    HandoffCompleted,
-    HandoffCreated,
-)
-from ledger.events.imported import RecordImported
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffCompleted, HandoffCreated
+from deedbook.ledger.events.imported import RecordImported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +36,10 @@ def test_verified_work_is_handed_on_with_its_cause(routed: Routed) -> None:
     assert (made.name, made.author, made.causes) == ("t1-validate-1", "router", [cause])
     assert made.idem == f"validate:1:{cause}"
     assert (content(made).title, content(made).to, content(made).reviewer) == (
-        "Validate: Tests of the bus", "claude", "rita",
-    )  # fmt: skip
+        "Validate: Tests of the bus",
+        "claude",
+        "rita",
+    )
     assert content(made).depends_on == ["t1"]
     assert routed.letters() == []
 
@@ -182,8 +179,10 @@ def test_work_that_was_sent_back_is_handed_on_again_when_it_is_completed_again(r
 
 
 def test_handoff_is_what_it_was_at_the_event_not_what_it_is_now(routed: Routed) -> None:
-    routed.write(b'[[chain]]\nname = "c"\nwhen = "handoff.created"\nwhere = {chain = ""}\n'
-                 b'then = {to = "claude", title = "Prepare {title}"}\n')  # fmt: skip
+    routed.write(
+        b'[[chain]]\nname = "c"\nwhen = "handoff.created"\nwhere = {chain = ""}\n'
+        b'then = {to = "claude", title = "Prepare {title}"}\n'
+    )
     router = routed.router()
     routed.ledger.hand_over("t1", title="First")
     routed.ledger.emit("alice", "handoff/t1", HandoffAmended(title="Second", to="bob", reviewer="rita"))

@@ -6,14 +6,14 @@ import pytest
 from graphs import CHINESE, audit_graph, chain, graph
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.workers import fitting
-from ledger.codec import encode_canonical
-from ledger.events.reasoning import ReasoningBriefed
-from ledger.limits import entry_size_max_bytes
-from projections.briefs.embedding import best_embedder, cosine_similarity, embed_text, pack, unpack
-from projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.workers import fitting
+from deedbook.ledger.events.reasoning import ReasoningBriefed
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.limits import entry_size_max_bytes
+from deedbook.projections.briefs.embedding import best_embedder, cosine_similarity, embed_text, pack, unpack
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 
 
 @pytest.mark.parametrize("memory", [audit_graph(), graph(CHINESE), chain(30)], ids=["audit", "chinese", "chain"])

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.envelope import snake_case
-from ledger.events.brief import Brief
-from projections.briefs.fidelity import measure
-from projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
-from projections.briefs.text import count_sentences
-from projections.briefs.tokens import count_tokens
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.envelope import snake_case
+from deedbook.ledger.events.brief import Brief
+from deedbook.projections.briefs.fidelity import measure
+from deedbook.projections.briefs.prompt import LEVEL_TOKENS, TransferLevel, to_context_prompt
+from deedbook.projections.briefs.text import count_sentences
+from deedbook.projections.briefs.tokens import count_tokens
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 MINIMAL, STANDARD, FULL = TransferLevel
 

@@ -12,20 +12,20 @@ import pytest
 from building import Ledger
 from graphs import audit_json
 
-from consumers.reasoning import workers as module
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.workers import LEVELS, CompressorWorker
-from consumers.sdk.subscriptions import Subscriptions
-from ledger.author import Author
-from ledger.entries import read_event
-from ledger.errors import Unavailable
-from ledger.events import reasoning
-from ledger.events.body import Event
-from ledger.local import LocalClient
-from projections.briefs.fidelity import measure
-from projections.briefs.prompt import TransferLevel, to_context_prompt
-from projections.reader import Reader
-from projections.reasoning.memory import memory_from_dict
+from deedbook.consumers.reasoning import workers as module
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate
+from deedbook.consumers.reasoning.workers import LEVELS, CompressorWorker
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.fidelity import measure
+from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
+from deedbook.projections.reasoning.memory import memory_from_dict
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from building import Ledger
 from graphs import audit_graph
 
-from consumers.reasoning.compressor.transfer import (
+from deedbook.consumers.reasoning.compressor.transfer import (
     Fetched,
     GraphCache,
     fetch,
@@ -21,14 +21,14 @@ from consumers.reasoning.compressor.transfer import (
     graphs_cached_max,
     read_graph_file,
 )
-from ledger.errors import Corrupted, Refused
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections import Reader
-from projections.briefs import tokens
-from projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, estimate_tokens
-from projections.reasoning import delta
-from projections.reasoning.delta import read_payload
-from projections.reasoning.memory import canonical_json, compute_reasoning_ref
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs import tokens
+from deedbook.projections.briefs.tokens import ESTIMATE_NAME, Tokenizer, estimate_tokens
+from deedbook.projections.reasoning import delta
+from deedbook.projections.reasoning.delta import read_payload
+from deedbook.projections.reasoning.memory import canonical_json, compute_reasoning_ref
 
 AUDIT = audit_graph()
 
@@ -117,7 +117,7 @@ def test_every_way_of_sending_comes_to_the_same_graph(reader: Reader, monkeypatc
     have = fetch(reader.answer, found[2]).memory
     for way in ("full", "chain", "squashed"):
         with monkeypatch.context() as patched:
-            patched.setattr("projections.reasoning.queries.choose", _always(way))
+            patched.setattr("deedbook.projections.reasoning.queries.choose", _always(way))
             fetched = fetch(reader.answer, found[-1], have=have)
         assert (fetched.sent.sent_as, fetched.ref) == (way, found[-1])
 

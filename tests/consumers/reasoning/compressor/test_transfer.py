@@ -10,14 +10,14 @@ import pytest
 from graphs import audit_graph, audit_json, graph
 from msgspec.structs import replace
 
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
-from ledger.errors import Corrupted, Refused
-from ledger.events.brief import Brief, Prose, Remark, Sentence, Tag
-from projections.briefs.fidelity import measure
-from projections.briefs.prompt import TransferLevel
-from projections.reasoning.delta import write_full
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.events.brief import Brief, Prose, Remark, Sentence, Tag
+from deedbook.projections.briefs.fidelity import measure
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.delta import write_full
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
 
 MEMORY = audit_graph()
 REF = compute_reasoning_ref(MEMORY)

@@ -12,22 +12,22 @@ from building import Ledger
 from event_examples import published
 from graphs import CHINESE, audit_graph, graph
 
-from consumers.reasoning.snapshots.act import act_on, describe, review_id
-from consumers.reasoning.snapshots.take import take_snapshot
-from ledger.author import Author
-from ledger.errors import Refused
-from ledger.events import reasoning
-from ledger.events.authority import KeyCompromised
-from ledger.events.body import Event
-from ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
-from ledger.events.review import ReviewAnswered, ReviewRequested
-from ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, Vectors
-from ledger.events.snapshot import SnapshotTaken
-from ledger.local import LocalClient
-from projections.briefs.prompt import TransferLevel
-from projections.reader import Reader
-from projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
-from projections.snapshots.snapshot import snapshot_of
+from deedbook.consumers.reasoning.snapshots.act import act_on, describe, review_id
+from deedbook.consumers.reasoning.snapshots.take import take_snapshot
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.reasoning import CheckedTree, Counts, Issue, ReasoningValidated
+from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
+from deedbook.ledger.events.session import AssessmentRecorded, FindingLogged, SessionStarted, Vectors
+from deedbook.ledger.events.snapshot import SnapshotTaken
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref
+from deedbook.projections.snapshots.snapshot import snapshot_of
 
 AUDIT = audit_graph()
 BACKUP = graph(CHINESE)
@@ -230,7 +230,7 @@ def test_validation_of_an_older_version_is_none_of_this_one(ledger: Ledger, read
 def test_receivers_own_validation_against_a_tree_must_hold_too(
     ledger: Ledger, reader: Reader, bob: Author, tmp_path: Path
 ) -> None:
-    from consumers.reasoning.validator.trees import open_tree
+    from deedbook.consumers.reasoning.validator.trees import open_tree
 
     ref = reason(ledger, "audit", AUDIT, domain="security")
     validate(ledger, "audit", ref, by="rita")
@@ -345,7 +345,7 @@ def test_graph_that_is_not_in_this_ledger_is_a_matter_for_a_human(ledger: Ledger
 
 
 def _draft(stream: str, data: dict[str, Any]) -> Any:
-    from ledger.author import Draft
+    from deedbook.ledger.client.author import Draft
 
     return Draft(stream=stream, data=data, kind="snapshot.taken")
 

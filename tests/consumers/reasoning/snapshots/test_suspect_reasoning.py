@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from consumers.reasoning.snapshots.act import act_on
-from ledger.events.authority import KeyCompromised
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.reader import Reader
+from deedbook.consumers.reasoning.snapshots.act import act_on
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from building import Ledger
 
-    from ledger.local import LocalClient
+    from deedbook.ledger.client.local import LocalClient
 
 
 def test_reasoning_of_a_stolen_key_asks_a_human(ledger: Ledger, local_client: LocalClient) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from trees_for_tests import citing, commit, write
 
-from consumers.reasoning.validator import trees as trees_module
-from consumers.reasoning.validator.assumptions import check_assumption, parse_check
-from consumers.reasoning.validator.reads import Reads
-from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.consumers.reasoning.validator import trees as trees_module
+from deedbook.consumers.reasoning.validator.assumptions import check_assumption, parse_check
+from deedbook.consumers.reasoning.validator.reads import Reads
+from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 
 FILES: dict[str, str | bytes] = {
     "config/logging.yaml": "encrypt: false\nbucket: shared\n",

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees_for_tests import commit, write
 
-from consumers.reasoning.validator import evidence as evidence_module
-from consumers.reasoning.validator import reads as reads_module
-from consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
-from consumers.reasoning.validator.reads import Reads, digest_of
-from consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
-from ledger.events.reasoning import EvidenceCheck
+from deedbook.consumers.reasoning.validator import evidence as evidence_module
+from deedbook.consumers.reasoning.validator import reads as reads_module
+from deedbook.consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
+from deedbook.consumers.reasoning.validator.reads import Reads, digest_of
+from deedbook.consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
+from deedbook.ledger.events.reasoning import EvidenceCheck
 
 SOURCE = "one\n  limit = 14\nthree\n"
 
@@ -334,7 +334,7 @@ def test_file_that_becomes_a_link_while_it_is_opened_is_not_followed(
         return found
 
     with FolderTree(tmp_path / "tree") as tree:
-        monkeypatch.setattr("consumers.reasoning.validator.trees.os.stat", exchanging)
+        monkeypatch.setattr("deedbook.consumers.reasoning.validator.trees.os.stat", exchanging)
         assert check(tree, "a.txt:1:in").status == "symlink"
 
 

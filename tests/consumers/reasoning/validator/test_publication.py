@@ -13,16 +13,16 @@ from building import Ledger
 from graphs import audit_graph, chain
 from trees_for_tests import SAMPLE, write
 
-from consumers.reasoning.validator import publication
-from consumers.reasoning.validator.publication import publish, validate_ref
-from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import Verdict
-from ledger.author import Author
-from ledger.errors import Refused
-from ledger.events import reasoning
-from ledger.events.reasoning import Opinion
-from projections import Reader
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.reasoning.validator import publication
+from deedbook.consumers.reasoning.validator.publication import publish, validate_ref
+from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.validator import Verdict
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning
+from deedbook.ledger.events.reasoning import Opinion
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
 class FixedJudge:

@@ -10,8 +10,8 @@ from graphs import CHINESE, chain, graph, odd_graphs
 from hypothesis import given
 from msgspec.structs import replace
 
-from consumers.reasoning.validator.validator import ReasoningValidator, check_inference, check_structure
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator, check_inference, check_structure
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 
 def step(number: int, kind: str = "inference", confidence: float = 0.9, **fields: object) -> ReasoningStep:

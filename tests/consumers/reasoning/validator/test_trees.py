@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from trees_for_tests import commit, git
 
-from consumers.reasoning.validator import reads as reads_module
-from consumers.reasoning.validator.evidence import check_evidence
-from consumers.reasoning.validator.reads import Reads, digest_of
-from consumers.reasoning.validator.trees import open_tree, work_tree
+from deedbook.consumers.reasoning.validator import reads as reads_module
+from deedbook.consumers.reasoning.validator.evidence import check_evidence
+from deedbook.consumers.reasoning.validator.reads import Reads, digest_of
+from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
 
 
 def test_work_tree_that_a_repository_names_elsewhere_is_none(tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ from graphs import audit_graph, audit_json, chain, graph
 from msgspec.structs import replace
 from trees_for_tests import SAMPLE, citing, commit, write
 
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.validator.evidence import HOLDING
-from consumers.reasoning.validator.report import ValidationReport, report_size_max_bytes
-from consumers.reasoning.validator.trees import open_tree
-from consumers.reasoning.validator.validator import ReasoningValidator, Verdict, judged_max
-from ledger.codec import encode_canonical
-from ledger.events.brief import Brief
-from ledger.events.reasoning import EvidenceCheck, Opinion, ReasoningValidated
-from projections.briefs.critical import critical_numbers
-from projections.briefs.prompt import TransferLevel
-from projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.validator.evidence import HOLDING
+from deedbook.consumers.reasoning.validator.report import ValidationReport, report_size_max_bytes
+from deedbook.consumers.reasoning.validator.trees import open_tree
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator, Verdict, judged_max
+from deedbook.ledger.events.brief import Brief
+from deedbook.ledger.events.reasoning import EvidenceCheck, Opinion, ReasoningValidated
+from deedbook.ledger.format.codec import encode_canonical
+from deedbook.projections.briefs.critical import critical_numbers
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep, compute_reasoning_ref
 
 
 class FixedJudge:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from building import Ledger
 
-from consumers.reasoning.workers import ValidatorWorker
-from consumers.sdk.service import service_author
-from ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from ledger.local import LocalClient
-from projections.reader import Reader
+from deedbook.consumers.reasoning.workers import ValidatorWorker
+from deedbook.consumers.sdk.service import service_author
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
+from deedbook.projections.answers.reader import Reader
 
 CITED = "retries = 3\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphs import graph
 
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
 

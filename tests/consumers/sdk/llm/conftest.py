@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llm_stub import API_KEY, Vendor
 
-from consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

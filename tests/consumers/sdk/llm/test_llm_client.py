@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from llm_stub import API_KEY, Reply, Vendor, drip, flood, never, says, says_json
 
-from consumers.sdk.http import retry_after_s, retry_wait_max_s
-from consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes
-from consumers.sdk.quotation import data_block
-from ledger.errors import Refused, Unavailable
+from deedbook.consumers.sdk.http import retry_after_s, retry_wait_max_s
+from deedbook.consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes
+from deedbook.consumers.sdk.quotation import data_block
+from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,22 +9,22 @@ import pytest
 from graphs import CHINESE, audit_graph, audit_json, graph
 from llm_stub import Reply, Vendor, never, says, says_json
 
-from consumers.reasoning.compressor.prose import (
+from deedbook.consumers.reasoning.compressor.prose import (
     Sentence,
     measure_prose,
     prose_messages,
     prose_problems,
     write_prose,
 )
-from consumers.sdk.llm.model import prompt_digest
-from ledger.errors import Refused, Unavailable
-from projections.briefs.index import index_graph
-from projections.reasoning.memory import ReasoningMemory
+from deedbook.consumers.sdk.llm.model import prompt_digest
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.projections.briefs.index import index_graph
+from deedbook.projections.reasoning.memory import ReasoningMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from consumers.sdk.llm.model import LlmClient
+    from deedbook.consumers.sdk.llm.model import LlmClient
 
 AUDIT = audit_graph()
 CONTENT = {step.step_number: step.content.strip() for step in AUDIT.steps}

@@ -8,14 +8,14 @@ import pytest
 from graphs import audit_graph
 from llm_stub import Vendor, says_json
 
-from consumers.reasoning.validator.judge import ModelJudge
-from consumers.reasoning.validator.validator import ReasoningValidator
-from consumers.sdk.llm.model import configured_client
-from ledger.config import Actions
-from ledger.errors import DeedbookError
+from deedbook.consumers.reasoning.validator.judge import ModelJudge
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
+from deedbook.consumers.sdk.llm.model import configured_client
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmClient
+    from deedbook.consumers.sdk.llm.model import LlmClient
 
 
 def test_without_a_table_nobody_is_asked() -> None:

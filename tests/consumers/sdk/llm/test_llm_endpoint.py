@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from consumers.sdk.llm.model import LlmSettings, read_endpoint
-from ledger.errors import DeedbookError
+from deedbook.consumers.sdk.llm.model import LlmSettings, read_endpoint
+from deedbook.ledger.errors import DeedbookError
 
 KEY = "sk-0123456789abcdef"
 BASE: dict[str, Any] = {"base_url": "https://llm.example.org/v1", "model": "some-model"}

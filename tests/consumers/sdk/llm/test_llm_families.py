@@ -11,10 +11,10 @@ from family_servers import MODEL, FamilyServer, anthropic, failing, lm_studio, o
 from graphs import audit_graph
 from llm_stub import API_KEY, Received, Reply, never, says
 
-from consumers.reasoning.compressor.prose import write_prose
-from consumers.sdk.llm.family import reason_in, reason_max_chars
-from consumers.sdk.llm.model import LlmClient
-from ledger.errors import Unavailable
+from deedbook.consumers.reasoning.compressor.prose import write_prose
+from deedbook.consumers.sdk.llm.family import reason_in, reason_max_chars
+from deedbook.consumers.sdk.llm.model import LlmClient
+from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

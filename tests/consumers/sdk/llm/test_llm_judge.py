@@ -8,12 +8,12 @@ import pytest
 from graphs import audit_graph
 from llm_stub import Reply, Vendor, says, says_json
 
-from consumers.reasoning.validator.judge import ModelJudge, judge_messages
-from consumers.reasoning.validator.validator import ReasoningValidator, Verdict
-from projections.reasoning.memory import ReasoningStep
+from deedbook.consumers.reasoning.validator.judge import ModelJudge, judge_messages
+from deedbook.consumers.reasoning.validator.validator import ReasoningValidator, Verdict
+from deedbook.projections.reasoning.memory import ReasoningStep
 
 if TYPE_CHECKING:
-    from consumers.sdk.llm.model import LlmClient
+    from deedbook.consumers.sdk.llm.model import LlmClient
 
 STEPS = {step.step_number: step for step in audit_graph().steps}
 STEP, PREMISES = STEPS[4], [STEPS[2], STEPS[3]]

@@ -12,12 +12,12 @@ import pytest
 from graphs import audit_json
 from llm_stub import Reply, Vendor, says, says_json
 
-from consumers.doors.node.workers import workers_of
-from consumers.reasoning import workers
-from consumers.reasoning.compressor.certificate import check_certificate
-from consumers.reasoning.compressor.compress import compress
-from consumers.reasoning.compressor.transfer import describe, receive_brief
-from consumers.reasoning.workers import (
+from deedbook.consumers.interfaces.node.workers import workers_of
+from deedbook.consumers.reasoning import workers
+from deedbook.consumers.reasoning.compressor.certificate import check_certificate
+from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.transfer import describe, receive_brief
+from deedbook.consumers.reasoning.workers import (
     LEVELS,
     PROSE_AWAITED,
     CompressorWorker,
@@ -26,13 +26,19 @@ from consumers.reasoning.workers import (
     prose_wait_first_s,
     prose_wait_max_s,
 )
-from ledger.author import Author
-from ledger.config import Actions
-from ledger.errors import Unavailable
-from ledger.events.brief import Brief
-from ledger.events.reasoning import ReasoningBriefed, ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
-from projections.briefs.prompt import TransferLevel
-from projections.reader import Reader
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.events.brief import Brief
+from deedbook.ledger.events.reasoning import (
+    ReasoningBriefed,
+    ReasoningConcluded,
+    ReasoningExtended,
+    ReasoningStarted,
+    Step,
+)
+from deedbook.ledger.home.config import Actions
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.briefs.prompt import TransferLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,8 +46,8 @@ if TYPE_CHECKING:
 
     from building import Ledger
 
-    from consumers.sdk.llm.model import LlmClient
-    from ledger.local import LocalClient
+    from deedbook.consumers.sdk.llm.model import LlmClient
+    from deedbook.ledger.client.local import LocalClient
 
 SENTENCES = [
     {"text": "JWT secret stored in environment variable.", "steps": [1]},

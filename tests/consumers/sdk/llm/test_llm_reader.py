@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from consumers.sdk.llm.reader import read_answer, read_number
-from ledger.errors import Refused
+from deedbook.consumers.sdk.llm.reader import read_answer, read_number
+from deedbook.ledger.errors import Refused
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1, description="A share.")]
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from consumers.sdk.thinking.extract import (
+from deedbook.consumers.sdk.thinking.extract import (
     TASK_NOT_STATED,
     conclusion_max_chars,
     extract_reasoning,
     extract_reasoning_from_minimax,
     parse_thinking_process,
 )
-from consumers.sdk.thinking.steps import classify_step_type, cut_chars, infer_reasoning_type, step_goal_bytes
-from projections.reasoning.memory import compute_reasoning_ref
+from deedbook.consumers.sdk.thinking.steps import (
+    classify_step_type,
+    cut_chars,
+    infer_reasoning_type,
+    step_goal_bytes,
+)
+from deedbook.projections.reasoning.memory import compute_reasoning_ref
 
 AUDIT = """api/auth.py:23 reads JWT_SECRET from the environment. All variables are logged at start.
 So the secret is in the logs. I'm assuming nobody encrypts them, e.g. on the old hosts.

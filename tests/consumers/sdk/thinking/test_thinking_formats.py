@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pieces import pieces
 
-from consumers.sdk.thinking.extract import extract_reasoning, extract_reasoning_from_minimax
-from consumers.sdk.thinking.response import Note, read_tags
-from ledger.errors import Refused
+from deedbook.consumers.sdk.thinking.extract import extract_reasoning, extract_reasoning_from_minimax
+from deedbook.consumers.sdk.thinking.response import Note, read_tags
+from deedbook.ledger.errors import Refused
 
 
 def refusal_of(response: Any) -> Refused:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.sdk.thinking.extract import extract_reasoning
-from projections.reasoning.memory import check_graph
+from deedbook.consumers.sdk.thinking.extract import extract_reasoning
+from deedbook.projections.reasoning.memory import check_graph
 
 BOTH = {1: "reference", 2: "reference"}
 
@@ -32,11 +32,15 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
         # Connectives.
         ("The disk is full.\n\nTherefore nothing is written.", {2: {1: "connective"}}),
         ("磁盘已满。\n\n因此无法写入。", {2: {1: "connective"}}),
-        ("A fills.\n\nSo B waits.\n\nC is idle.\n\nThus D stops.\n\nIn conclusion, add room.",
-         {2: {1: "connective"}, 4: {3: "connective"}, 5: {2: "connective", 4: "connective"}}),
+        (
+            "A fills.\n\nSo B waits.\n\nC is idle.\n\nThus D stops.\n\nIn conclusion, add room.",
+            {2: {1: "connective"}, 4: {3: "connective"}, 5: {2: "connective", 4: "connective"}},
+        ),
         # Figures, paths and names that come again.
-        ("JWT_SECRET is read in a/b/auth.py:23.\n\nNobody asked.\n\nThis means JWT_SECRET is known.",
-         {3: {1: "name", 2: "connective"}}),
+        (
+            "JWT_SECRET is read in a/b/auth.py:23.\n\nNobody asked.\n\nThis means JWT_SECRET is known.",
+            {3: {1: "name", 2: "connective"}},
+        ),
         ("a = 1\n\nb = 2\n\nPerhaps a is too small.", {3: {1: "name"}}),
         # The weakest of all.
         ("It rains.\n\nPerhaps nobody cares.", {2: {1: "adjacent"}}),
@@ -44,7 +48,7 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
         ("The login pool closes early.\n\nThe login pool has 5 places.\n\nAssume that the login pool is shared.", {}),
         ("So the login fails.", {}),
     ],
-)  # fmt: skip
+)
 def test_links_and_how_they_were_found(thinking: str, expected: dict[int, dict[int, str]]) -> None:
     assert ways(thinking) == expected
 
@@ -62,13 +66,26 @@ def test_wrapped_lines_are_one_sentence_and_indented_ones_too() -> None:
 
 
 _LINES = st.lists(
-    st.sampled_from([
-        "x = 2", "y = x + 1", "So y is 3.", "From step 2 and (1), z.", "Perhaps auth.py:3 fails.", "1. One", "2) Two",
-        "因此失败", "In conclusion, stop.", "Step 5 rests on step 7.", "", "x = y\ny = x", "(3) means (4)",
-        "步骤9、步骤1",
-    ]),
+    st.sampled_from(
+        [
+            "x = 2",
+            "y = x + 1",
+            "So y is 3.",
+            "From step 2 and (1), z.",
+            "Perhaps auth.py:3 fails.",
+            "1. One",
+            "2) Two",
+            "因此失败",
+            "In conclusion, stop.",
+            "Step 5 rests on step 7.",
+            "",
+            "x = y\ny = x",
+            "(3) means (4)",
+            "步骤9、步骤1",
+        ]
+    ),
     max_size=30,
-)  # fmt: skip
+)
 
 
 @given(_LINES, _LINES)

@@ -10,15 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pieces import pieces
 
-from consumers.sdk.thinking.extract import extract_reasoning
-from consumers.sdk.thinking.response import read_tags
-from consumers.sdk.thinking.steps import split_steps
-from ledger.errors import Refused
-from ledger.events.reasoning import ReasoningType, StepType
-from projections.reasoning.memory import check_graph
+from deedbook.consumers.sdk.thinking.extract import extract_reasoning
+from deedbook.consumers.sdk.thinking.response import read_tags
+from deedbook.consumers.sdk.thinking.steps import split_steps
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.reasoning import ReasoningType, StepType
+from deedbook.projections.reasoning.memory import check_graph
 
 if TYPE_CHECKING:
-    from consumers.sdk.thinking.extract import Extraction
+    from deedbook.consumers.sdk.thinking.extract import Extraction
 
 # Nothing is lost
 

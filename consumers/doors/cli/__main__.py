@@ -1,8 +1,0 @@
-"""``python -m consumers.doors.cli``: the same as the command ``deed``."""
-
-from __future__ import annotations
-
-from consumers.doors.cli.program import main
-
-if __name__ == "__main__":
-    main()

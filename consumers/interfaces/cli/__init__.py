@@ -1,0 +1,4 @@
+"""The command line: how people and scripts use a ledger.
+
+``--json`` prints exactly one document; follow modes print one JSON object a line. Nothing prompts off a terminal.
+"""

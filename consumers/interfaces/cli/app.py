@@ -1,0 +1,313 @@
+"""What a command works with: settings, a client, the acting agent's key, views, and one way to print."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+import msgspec
+
+from deedbook.consumers.sdk.text import document, json_text
+from deedbook.ledger import limits
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.system.files import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from deedbook.consumers.sdk.ledger import Ledger
+    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.client.client import Client, When
+    from deedbook.ledger.home.config import Settings
+    from deedbook.ledger.home.home import Home
+
+passphrase_max_bytes = 4096
+argument_max_bytes = limits.blob_size_max_bytes
+
+
+class App:
+    """One run of the command line."""
+
+    def __init__(self) -> None:
+        self.home: Path | None = None
+        self.server: str | None = None
+        self.agent: str | None = None
+        self.spool = False
+        self.passphrase_fd: int | None = None
+        self.as_json = False
+        self.as_of: str | None = None
+        self.only_looks = False
+        self._ledger: Ledger | None = None
+        self._settings: tuple[object, Settings] | None = None
+        self._passphrases: dict[str, str] = {}
+        self._line = ""
+        self._has_asked = False
+        self._doubts: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close whatever was opened."""
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def settings(self) -> Settings:
+        """Return the settings of this run, read once; says on standard error which of them do not count here.
+
+        Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
+        """
+        asked = self.home, self.server, self.agent, self.spool, self.only_looks
+        if self._settings is None or self._settings[0] != asked:
+            from deedbook.ledger.home.settings import read_settings  # noqa: PLC0415 - help needs no settings
+
+            settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
+            settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
+            self._settings = asked, settings
+            if settings.text:
+                from deedbook.ledger.home.trust import ignored, shown  # noqa: PLC0415 - most ledgers have no settings
+
+                if names := ", ".join(ignored(settings)):
+                    where = shown(settings.home)
+                    way = f"`deed trust --home {where}` shows why"
+                    click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
+        return self._settings[1]
+
+    def here(self, command: str) -> str:
+        """Return the command that goes on with the folder of this run, when --home named it."""
+        from deedbook.ledger.home.trust import shown  # noqa: PLC0415 - few verbs name a folder in what comes next
+
+        return command if self.home is None else f"{command} --home {shown(self.home)}"
+
+    def ledger_home(self) -> Home:
+        """Return the ledger's folder."""
+        from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys, which reading verbs do not need
+
+        return Home(self.settings().home)
+
+    def ledger(self) -> Ledger:
+        """Return the ledger of this run, opened once."""
+        if self._ledger is None:
+            from deedbook.consumers.sdk.ledger import Ledger  # noqa: PLC0415 - opens lmdb or nats
+
+            self._ledger = Ledger(settings=self.settings(), passphrase=self.ask_passphrase)
+        return self._ledger
+
+    def client(self) -> Client:
+        """Return the client of this run, opened once."""
+        return self.ledger().client
+
+    def local_client(self) -> Any:
+        """Return the local client; refused where a server was named."""
+        if self.settings().server is not None:
+            raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
+        return self.client()
+
+    @cached_property
+    def moment(self) -> When | None:
+        """The moment that --as-of names, None for now: an index, or a time in ISO 8601.
+
+        Raises Refused: ``INVALID_FIELD`` for neither.
+        """
+        if self.as_of is None or self.as_of.isdecimal():
+            return self.as_of
+        from deedbook.consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
+
+        return parse_moment(self.as_of)
+
+    def query(self, query: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a view query; arguments that are None are not sent."""
+        self._has_asked = True
+        return self._with_witnesses(self.ledger().ask(query, as_of=self.moment, **arguments))
+
+    def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a view query, with the views brought up to date first."""
+        self._has_asked = True
+        from deedbook.projections.views.registry import ask  # noqa: PLC0415 - help asks nothing
+
+        answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
+        from deedbook.projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
+
+        self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
+        return answer
+
+    def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
+        settings, as_of = self.settings(), answer.get("as_of")
+        if as_of is not None and b"witness" in settings.text:
+            from deedbook.consumers.interfaces.node.witnesses import witnessed_of  # noqa: PLC0415 - few ledgers have witnesses
+
+            as_of["witnessed"] = witnessed_of(self.client(), settings, as_of["size"], as_of["root"])
+        return answer
+
+    def acting(self) -> str:
+        """Return the name of the agent who acts; refused where none was named."""
+        agent = self.settings().agent
+        if agent is None:
+            raise Refused("USAGE", "somebody must sign this: add --as NAME, or set DEEDBOOK_AGENT")
+        return agent
+
+    def act_as(self, name: str) -> None:
+        """Act as ``name`` from now on, as if --as had named it; a server is then asked anew, with that agent's keys."""
+        self.agent = name
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
+    def author(self, name: str | None = None) -> Author:
+        """Return the author that signs as ``name`` (default: the acting agent)."""
+        return self.ledger().author(name or self.acting())
+
+    def ask_passphrase(self, name: str) -> str | None:
+        """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
+        if name not in self._passphrases and (given := self.read_passphrase(f"Passphrase of {name}: ")) is not None:
+            self._passphrases[name] = given
+        return self._passphrases.get(name)
+
+    def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
+        """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
+
+        From the descriptor each passphrase is one line; the last line serves for all that are asked for after it.
+        Raises Refused: ``USAGE`` when the descriptor cannot be read.
+        """
+        if self.passphrase_fd is not None:
+            self._line = read_line(self.passphrase_fd) or self._line
+            return self._line
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return None
+        return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
+
+    def show(
+        self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], *, following: str | None = None
+    ) -> None:
+        """Print an answer: one JSON document, or ``text``: the lines, or what prints them.
+
+        ``kind`` may be the query that it answers.
+        """
+        if not self.as_json:
+            if self._has_asked:  # first, what of it may be the work of a thief
+                from deedbook.projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
+
+                for words in suspect_words(data, self._doubts):
+                    click.secho(words, fg="red")
+            if self.moment is not None:
+                then = self.query("catalog.moment", at=self.moment)
+                click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
+            if callable(text):
+                text()
+            else:
+                for line in [text] if isinstance(text, str) else text:
+                    click.echo(line)
+            return
+        if self._doubts and isinstance(data, dict) and "suspect" not in data:
+            data |= {"suspect": max(self._doubts.values())}
+        if "." in kind:
+            from deedbook.projections.views.registry import kind_of  # noqa: PLC0415 - loaded by what asks views
+
+            kind = kind_of(kind)
+        self.line(document(kind, data, following))
+
+    def line(self, value: Any) -> None:
+        """Print one JSON document on one line."""
+        click.echo(json_text(value, order="deterministic"))
+
+
+@contextlib.contextmanager
+def extra(name: str, verb: str) -> Iterator[None]:
+    """Import within the block what a verb needs of an extra. Raises Unavailable: ``EXTRA_MISSING``."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        message = f"{verb} needs the package {error.name}: pip install 'deedbook[{name}]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra=name) from error
+
+
+def read_line(descriptor: int) -> str:
+    """Return the next line of a descriptor, byte by byte, so that what follows is left for the next reader.
+
+    Raises Refused: ``USAGE`` when it cannot be read, is too long or is not UTF-8.
+    """
+    line = bytearray()
+    try:
+        while len(line) <= passphrase_max_bytes and (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+            line += byte
+        if len(line) > passphrase_max_bytes:
+            raise Refused("USAGE", f"a passphrase has at most {passphrase_max_bytes} bytes")
+        return line.decode("utf-8").removesuffix("\r")
+    except OSError as error:
+        raise Refused("USAGE", f"descriptor {descriptor} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Refused("USAGE", "the passphrase is not UTF-8") from error
+
+
+def parse_json(text: str, what: str) -> dict[str, Any]:
+    """Return the JSON object given on the command line: the text itself, ``@FILE`` or ``-`` for standard input.
+
+    Raises Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
+    """
+    from deedbook.ledger.format.codec import check_strict  # noqa: PLC0415 - only verbs that take JSON need it
+
+    given = check_strict(read_argument(text, what))
+    if not isinstance(given, dict):
+        raise Refused("INVALID_FIELD", f"{what} must be a JSON object")
+    return given
+
+
+def read_argument(text: str, what: str) -> bytes:
+    """Return the bytes of an argument: the text itself, ``@FILE`` or ``-`` for standard input.
+
+    Raises Refused: ``NOT_FOUND`` when the file cannot be read, ``TOO_LARGE`` when nothing here takes as much.
+    """
+    if text == "-":
+        return read_up_to(sys.stdin.buffer, argument_max_bytes, what)
+    if not text.startswith("@"):
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        with Path(text[1:]).open("rb") as file:
+            return read_up_to(file, argument_max_bytes, what)
+    except OSError as error:
+        raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
+
+
+def kept(app: App, path: str) -> str:
+    """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
+    # A link in a stranger's tree, of a folder too, may lead to what is nobody else's to read.
+    file = Path(path)
+    below = (one for one in file.parents if not one.is_absolute() or Path.cwd() in one.parents)
+    if any(one.is_symlink() for one in (file, *below)):
+        raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
+    if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
+        raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)
+    return f"kept: {app.author().put_blob(content)}"
+
+
+def with_contents(app: App, artifacts: tuple[str, ...] | list[str]) -> list[str]:
+    """Return artifacts with those that are files here kept; commits and pages stay as they are named."""
+    return [f"{one} ({kept(app, one)})" if Path(one).is_file() else one for one in artifacts]
+
+
+def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
+    """Return what a file holds, and read no more of it than that: it may be a pipe without an end."""
+    content = file.read(size_max_bytes + 1)
+    if len(content) > size_max_bytes:
+        raise Refused("TOO_LARGE", f"{what} has more than {size_max_bytes} bytes", limit=size_max_bytes)
+    return content
+
+
+def read_text(text: str | None, what: str) -> str:
+    """Return the text of an argument as ``read_argument`` reads it; empty when it was not given."""
+    if text is None:
+        return ""
+    content = read_argument(text, what)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Refused("INVALID_FORMAT", f"{what} is not UTF-8 (in line {line})") from error
+
+
+def unavailable(error: OSError, what: str) -> Unavailable:
+    """Return the error for a file that cannot be written."""
+    return Unavailable("STORE_UNAVAILABLE", f"{what} cannot be written: {error.strerror or error}")

@@ -1,0 +1,250 @@
+"""`deed agent`: who may write to the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any, Final, get_args
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
+from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.consumers.sdk.service import register_agent
+from deedbook.consumers.sdk.text import counted
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.invitation import Invitation, new_token
+from deedbook.ledger.client.local import now_ms
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role
+from deedbook.ledger.home.config import check_name, check_server
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.trust import root_in
+from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, ROOT
+from deedbook.ledger.lifecycle.clock import clock_text
+
+let_in_wait_max_s: Final = 30.0
+let_in_poll_s: Final = 0.05
+
+
+@click.group(cls=Group)
+def agent() -> None:
+    """Register, invite, list and remove agents."""
+
+
+@agent.command()
+@click.argument("name")
+@click.option(
+    "--role",
+    "roles",
+    cls=ListOption,
+    help="May be given more than once.",
+    type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]),
+)
+@click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
+@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
+def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
+    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT.
+
+    The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
+    key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.
+    """
+    check_name(name)
+    roles = roles or ("agent",)
+    home = app.ledger_home()
+    author = admin_author(app)
+    check_is_free(app, name)
+    passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
+    registered, accepted = register_agent(author, home, name, roles, ai_id=ai_id, passphrase=passphrase)
+    wait_until_let_in(app, home, name)
+    data = {"name": name, "roles": list(roles), "key": registered.key, "nkey": registered.nkey, "index": accepted.index}
+    file = f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}"
+    app.show("agent", data, [f"{name} is registered at entry {accepted.index} as {', '.join(roles)}", file])
+
+
+@agent.command()
+@click.argument("name")
+@click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
+@click.option("--expires", metavar="TIME", default="24h", show_default=True, help="After how long: 30m, 12h, 7d.")
+@click.option(
+    "--address", metavar="URL[,URL]", help="Where the server is reached from there (default: where it is here)."
+)
+@click.option("--revoke", is_flag=True, help="Take back the open invitation of NAME instead.")
+@click.option("--reason", default="no reason given", help="Why it is taken back.")
+def invite(
+    app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
+) -> None:
+    """Let somebody elsewhere join as NAME, once: print the code to send, which `deed join` takes there.
+
+    The code is a secret until it is used; nothing of it but two public keys is in the ledger. No private key travels.
+    Signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT; a node is invited by root alone.
+    """
+    from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl  # noqa: PLC0415 - which reads this module
+
+    check_name(name)
+    author = admin_author(app)
+    if revoke:
+        taken = author.emit(Draft(stream=f"agent/{name}", data=AgentInvitationRevoked(name=name, reason=reason)))[0]
+        data: dict[str, Any] = {"name": name, "index": taken.index, "reason": reason}
+        app.show("invitation", data, f"the invitation of {name} was taken back at entry {taken.index}")
+        return
+    check_is_free(app, name)
+    expires_ms = now_ms() + parse_ttl(expires) // timedelta(milliseconds=1)
+    server = address or _server_here(app)
+    servers = check_server(server).split(",") if server else []
+    root = root_in(app.client().entry(0))
+    invitation = Invitation(root, name, list(roles or ("agent",)), new_token(), servers, expires_ms)
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.invited()))[0]
+    if (url := _server_here(app)) is not None:
+        from deedbook.ledger.bus.loop_thread import Connection  # noqa: PLC0415 - without a server nobody connects
+
+        _wait_until(lambda: Connection(url, name, invitation.bus_seed).close())
+    until = clock_text(expires_ms)
+    data = {
+        "name": name,
+        "roles": invitation.roles,
+        "code": invitation.code,
+        "servers": servers,
+        "expires_at": until,
+        "index": accepted.index,
+    }
+    app.show(
+        "invitation",
+        data,
+        [
+            f"{name} is invited at entry {accepted.index} as {', '.join(invitation.roles)}, once, until {until}",
+            f"  server  {', '.join(servers) or '-  (whoever joins names one with --server)'}",
+            "Send this to whom you mean, and to nobody else; it is run in a folder of its own there:",
+            f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
+        ],
+    )
+    if not app.as_json and any("//127." in one or "//localhost" in one for one in servers):
+        click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
+
+
+@agent.command("list", looks_back=True)
+@click.option("--all", "is_all", is_flag=True, help="Services and those that were removed as well.")
+def list_(app: App, *, is_all: bool) -> None:
+    """List the registered agents; programs that only serve the others are left out."""
+    answer = app.query("agents.list", all=is_all)
+    every: list[dict[str, Any]] = answer["agents"]
+    agents = [one for one in every if is_all or not {*one["roles"]} <= {"service"}]
+
+    def text() -> None:
+        rows = [
+            (
+                one["name"],
+                ", ".join(one["roles"])
+                or ("-" if one["removed_index"] is None else f"removed at {one['removed_index']}"),
+                short_key(one["key"]),
+                one["ai_id"],
+            )
+            for one in agents
+        ]
+        print_table(("name", "roles", "key", "ai_id"), rows)
+        for one in answer["invitations"]:
+            until = f"{'until' if one['state'] == 'open' else 'expired'} {one['expires_at']}"
+            print_lines(f"invited: {one['name']} as {', '.join(one['roles'])}, by {one['invited_by']}, {until}")
+        if services := len(every) - len(agents):
+            print_lines(f"not shown: {counted(services, 'service')} (--all)")
+
+    data = {"agents": agents, "invitations": answer["invitations"], "total": len(agents)}
+    app.show("agents.list", data, text)
+
+
+@agent.command()
+@click.argument("name")
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+def remove(app: App, name: str, reason: str) -> None:
+    """Remove an agent: its keys sign nothing any more, it leaves the bus and all lists. Signed by root or an admin.
+
+    What it did stays, and nobody is ever given its name again.
+    """
+    check_name(name)
+    author = admin_author(app)
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=AgentRemoved(agent=name, reason=reason)))[0]
+    data = {"name": name, "index": accepted.index, "reason": reason}
+    app.show("agent", data, f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")
+
+
+@agent.command(looks_back=True)
+@click.argument("name")
+def show(app: App, name: str) -> None:
+    """Show one agent and its keys."""
+    found: dict[str, Any] = app.query("agents.show", name=name)
+    app.show("agents.show", found, lambda: print_fields(found))
+
+
+def admin_author(app: App) -> Author:
+    """Return who signs what only an admin may: whom --as names, else DEEDBOOK_AGENT if that is one, else root.
+
+    Asked before anybody is asked for a passphrase; the ledger asks again.
+    """
+    has_root_key = app.ledger_home().key_file(ROOT).exists()
+    if app.settings().agent is None:
+        app.act_as(ROOT)
+    if not _is_admin(app) and app.agent is None and has_root_key:
+        app.act_as(ROOT)  # DEEDBOOK_AGENT says who one is all day, and that was not meant for this
+    name = app.acting()
+    if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
+        remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
+        message = f"only an admin registers and removes agents, and {name} is none: {remedy}"
+        raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
+    return app.author(name)
+
+
+def _is_admin(app: App) -> bool:
+    return any(one.name == app.acting() and "admin" in one.roles for one in app.client().agents())
+
+
+def check_is_free(app: App, name: str) -> None:
+    """Refuse a name that an agent has or had, before a passphrase for it is asked for."""
+    if (one := next((one for one in app.client().agents() if one.name == name), None)) is not None:
+        was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
+        raise Refused("AGENT_EXISTS", f"there is an agent {name} already{was}: choose another name", name=name)
+
+
+def wait_until_let_in(app: App, home: Home, name: str) -> None:
+    """Wait until the ledger's server, if one runs, lets a new agent in, so that the next command can be the agent's."""
+    if (url := _server_here(app)) is not None:
+        newcomer = msgspec.structs.replace(app.settings(), home=home.path, server=url, agent=name)
+        _wait_until(lambda: open_client(newcomer).close())
+
+
+def _server_here(app: App) -> str | None:
+    """Return the server that this run asks, else the one that serves the ledger of this folder; None: there is none."""
+    url = app.settings().server
+    with contextlib.suppress(OSError):
+        url = url or (app.ledger_home().bus / "url").read_text("ascii").strip()
+    return url
+
+
+def _wait_until(connects: Callable[[], None]) -> None:
+    deadline = time.monotonic() + let_in_wait_max_s
+    while time.monotonic() < deadline:
+        try:
+            connects()
+        except Refused:
+            time.sleep(let_in_poll_s)
+        except Unavailable:
+            return  # the server is gone: the next one knows the agent from its start
+        else:
+            return
+
+
+def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: bool) -> str | None:
+    """Return the passphrase for a new key; None for one that may lie unsealed."""
+    wants_seal = app.passphrase_fd is not None or "human" in roles
+    if unprotected or not wants_seal:
+        return None
+    passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
+    if not passphrase:
+        where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
+        raise Refused("USAGE", f"the key of a human is sealed: give a passphrase {where}, or say --unprotected")
+    return passphrase

@@ -1,0 +1,140 @@
+"""`deed session assess`: the agent's own assessment, and after the last one the report.
+
+The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
+JSON, with exit code 0, and is made again by `deed session sweep`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import click
+from msgspec.structs import asdict
+
+from deedbook.consumers.interfaces.cli.app import App, parse_json, read_text, with_contents
+from deedbook.consumers.interfaces.cli.output import warn
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.session_choice import append, session_and
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
+from deedbook.ledger.home.settings import wants_traceback
+from deedbook.projections.snapshots.vectors import read_vectors
+
+if TYPE_CHECKING:
+    from deedbook.consumers.sessions.generator import ReportInputs
+
+REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "artifacts", "no_report")
+
+
+@click.command(cls=Command)
+@click.argument("words", nargs=-1, metavar="[ID] PHASE")
+@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
+@click.option("--reasoning", metavar="TEXT|@FILE", help="Why you see it so.")
+@click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
+@click.option("--overall-confidence", type=float, help="Your own figure in place of the mean of the vectors.")
+@click.option("--task-summary", metavar="TEXT|@FILE", help="With POSTFLIGHT: what was done (default: the task).")
+@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: what the report names as found out.")
+@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: what the report names as still open.")
+@click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
+@click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
+@click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
+@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
+def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
+    """Record how well you know, can and are sure, at one phase of the work.
+
+    PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
+    do, context, clarity, coherence, signal, density, state, change, completion, impact, uncertainty. Assess those that
+    you can; one that is left out counts as not assessed, never as 0.
+
+    After POSTFLIGHT the report is made; what is not given is taken from the session. If it cannot be made, the
+    assessment stands, and `deed session sweep` makes it again.
+    """
+    name, word = session_and(app, words, "PHASE")
+    phases: tuple[Phase, ...] = get_args(Phase)
+    phase = next((phase for phase in phases if phase == word.upper()), None)
+    if phase is None:
+        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+    vectors = read_vectors(parse_vectors(more["given"], more["document"]))
+    check_given(phase, vectors, reasoning, more)
+    data = AssessmentRecorded(
+        phase=phase,
+        vectors=vectors,
+        reasoning=read_text(reasoning, "--reasoning"),
+        round=more["round_"],
+        overall_confidence=more["overall_confidence"],
+    )
+    inputs: ReportInputs | None = None
+    if phase == "POSTFLIGHT" and not more["no_report"]:
+        from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT
+
+        more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
+        inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
+    name, accepted = append(app, name, data)
+    # If we crash here, the assessment stands, and `deed session sweep` finds a POSTFLIGHT without its report.
+    answer: dict[str, Any] = {"id": name, "phase": phase, "accepted": asdict(accepted[0])}
+    if phase == "POSTFLIGHT":
+        answer["report"] = {"status": "not_asked"} if inputs is None else report_on(app, name, inputs)
+    app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
+
+
+def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
+    """Refuse what says nothing, and what only a report can hold."""
+    overall = more["overall_confidence"]
+    if overall is not None and not 0 <= overall <= 1:
+        raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
+    if vectors == Vectors() and overall is None and not reasoning:
+        raise Refused("USAGE", "nothing is assessed: give --vector NAME=VALUE or --vectors JSON")
+    if phase != "POSTFLIGHT":
+        for option in REPORT_OPTIONS:
+            if more[option]:
+                name = option.removesuffix("s").replace("_", "-")
+                raise Refused("USAGE", f"--{name} goes with POSTFLIGHT: {phase} makes no report")
+
+
+def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
+    """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
+    from deedbook.consumers.interfaces.cli.commands import session_report  # noqa: PLC0415 - only POSTFLIGHT makes a report
+
+    try:
+        report = session_report.make_report(app, name, given)
+    except Exception as failure:
+        if wants_traceback():
+            raise
+        # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
+        message = f"{type(failure).__name__}: {failure} (please report it)"
+        error = failure if isinstance(failure, DeedbookError) else DeedbookError("UNEXPECTED", message)
+        command = session_report.remedy(name, error.code)
+        warn([f"no report was made: {error.code}: {error.message}"])
+        click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
+        return {"status": "failed", "error": error.to_dict(), "command": command}
+    warn(report["warnings"])
+    return report
+
+
+def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
+    assessed = sum(getattr(vectors, name) is not None for name in vectors.__struct_fields__)
+    at = answer["accepted"]["index"]
+    click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
+    report = answer.get("report", {})
+    if report.get("status") == "success":
+        from deedbook.consumers.interfaces.cli.commands.session_report import print_made  # noqa: PLC0415 - POSTFLIGHT only
+
+        print_made(report)
+
+
+def parse_vectors(given: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
+    """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given."""
+    vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
+    for option in given:
+        name, _, value = option.partition("=")
+        try:
+            number = float(value)
+        except ValueError as error:
+            text = f"--vector is NAME=VALUE with a number, not {option!r}"
+            raise Refused("INVALID_FIELD", text, field=name) from error
+        if name in vectors:
+            raise Refused("INVALID_FIELD", f"the vector {name} is given twice", field=name)
+        vectors[name] = number
+    return vectors

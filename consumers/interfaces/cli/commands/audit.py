@@ -1,0 +1,212 @@
+"""`deed verify`, `fsck`, `checkpoint`, `export`: what an auditor calls."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.output import progress
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.errors import Corrupted, Refused
+
+if TYPE_CHECKING:
+    from deedbook.consumers.auditor.report import AuditReport, Problem
+    from deedbook.ledger.home.config import Settings
+    from deedbook.ledger.proof.policy import Witnessed
+
+problems_shown_max = 20
+
+
+@click.command(cls=Command, only_looks=True)
+@click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
+@click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
+@click.option("--root", help="The root key's fingerprint (of a server: the pinned one); without it, 'self-asserted'.")
+@click.option("--resume", is_flag=True, help="Verify what is new since the last --resume; hash the rest again.")
+@click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
+@click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The logs and witnesses that count (C2SP tlog-policy).",
+)
+@click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
+def verify(
+    app: App,
+    /,
+    bundle: Path | None,
+    root: str | None,
+    note: Path | None,
+    *,
+    partial: bool,
+    views: bool,
+    resume: bool,
+    **given: Any,
+) -> None:
+    """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
+
+    The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
+    key that was called compromised since) or INVALID.
+
+    --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
+    can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE
+    against the last one that the policy's witnesses cosigned.
+
+    --resume keeps what it finds right in your state folder (40 to 90 bytes an event), also when it is interrupted. The
+    next --resume hashes those entries again: if they give the same tree, they are what was verified.
+    """
+    from deedbook.consumers.auditor.bundle import verify_bundle  # noqa: PLC0415 - loads the auditor
+    from deedbook.consumers.auditor.verify import verify_log  # noqa: PLC0415 - loads the auditor
+    from deedbook.ledger.client.stream_reader import pinned_root  # noqa: PLC0415 - loads the rules
+
+    if bundle is not None and views:
+        raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+    if bundle is not None and resume:
+        raise Refused("USAGE", "--resume goes on with the audit of a ledger: a bundle is always verified whole")
+    if partial and bundle is None:
+        raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
+    if bundle is not None and bundle.is_dir():
+        raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
+    trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
+    witnessed = _judge(app, bundle, **given)
+    if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
+        trusted = witnessed[0]
+    with progress("verifying", shown=not app.as_json) as step:
+        if bundle is not None:
+            report = verify_bundle(bundle, root=root, trusted_checkpoint=trusted, progress=step)
+        else:
+            client = app.local_client() if views else app.client()
+            settings = app.settings() if views else None
+            if root is None and app.settings().server is not None:
+                root = pinned_root(app.settings().home, client.ledger)
+            kept = client.memory.audit_file if resume else None
+            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, kept=kept, progress=step)
+    found = None if witnessed is None else witnessed[1]
+    conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
+
+
+def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open: bool) -> tuple[str, Witnessed] | None:
+    """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
+    if policy_file is None:
+        if fail_open:
+            raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+        return None
+    from deedbook.consumers.interfaces.cli.commands.receipts import read_policy  # noqa: PLC0415 - few audits have a policy
+    from deedbook.ledger.bundle import Bundle  # noqa: PLC0415 - as above
+
+    policy = read_policy(policy_file)
+    if bundle is None:
+        note = app.client().prove(0).checkpoint_text
+    else:
+        with Bundle(bundle) as opened:
+            note = opened.read("checkpoint").decode("utf-8", "replace")
+    if policy.logs:
+        policy.verify_log(note)
+    return note, policy.demand(note, time.time(), fail_open=fail_open)
+
+
+@click.command(cls=Command, only_looks=True)
+@click.option("--repair", "must_repair", is_flag=True, help="Put what was derived from the entries right from them.")
+def fsck(app: App, *, must_repair: bool) -> None:
+    """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs.
+
+    With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
+    A running `deed serve` would go on with what it knows: then repairing is refused.
+    """
+    from deedbook.consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
+
+    settings = app.settings()
+    if settings.server is not None:
+        raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+    if must_repair:
+        _repair(app, settings)
+        return
+    with progress("checking", shown=not app.as_json) as step:
+        report = check(settings.home, progress=step)
+    conclude(app, "fsck", report)
+
+
+def _repair(app: App, settings: Settings) -> None:
+    from deedbook.consumers.auditor.repair import repair  # noqa: PLC0415 - loads the auditor
+    from deedbook.ledger.service.server import unserved  # noqa: PLC0415 - loads what only this needs
+
+    with unserved(settings.home / "bus"), progress("replaying", shown=not app.as_json) as step:
+        done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
+
+    replayed = f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed"
+    text = [replayed, *(f"quarantined: {_line(problem)}" for problem in done.quarantined)]
+    app.show("repair", msgspec.to_builtins(done), text)
+
+
+@click.command(cls=Command)
+def checkpoint(app: App) -> None:
+    """Print a signed checkpoint of the log as it is now (C2SP tlog-checkpoint)."""
+    note = app.client().checkpoint()
+    app.show("checkpoint", {"checkpoint": note}, lambda: click.echo(note, nl=False))
+
+
+@click.command(cls=Command, only_looks=True)
+@click.argument("file", metavar="FILE|DIR/")
+@click.option("--stream", help="Only this stream, with the proofs of its events.")
+def export(app: App, file: str, stream: str | None) -> None:
+    """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
+
+    With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
+    log as C2SP tlog-tiles.
+    """
+    from deedbook.ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
+
+    with progress("exporting", shown=not app.as_json) as step:
+        is_folder = file.endswith("/") or Path(file).is_dir()
+        manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
+    data = {"file": file, **msgspec.to_builtins(manifest)}
+    data["tree_head"] = data.pop("root")
+    count = manifest.size if stream is None else len(manifest.indexes)
+    of_file = f"deed verify --bundle {file}, or python verify.py after unpacking"
+    how = "python verify.py in it" if is_folder else of_file
+    app.show("bundle", data, [f"{count} entries in {file}", f"Anyone can check it: {how}"])
+
+
+def conclude(
+    app: App,
+    kind: str,
+    report: AuditReport,
+    *,
+    views: bool = False,
+    is_partial_enough: bool = False,
+    witnessed: Witnessed | None = None,
+) -> None:
+    """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    data |= {"ok": report.ok, "outcome": report.outcome, "verdict": report.verdict, "trust": report.trust}
+    data["views"] = views
+    if witnessed is not None:
+        data["witnessed"] = msgspec.to_builtins(witnessed)
+    if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
+        if not app.as_json:
+            for problem in report.problems[:problems_shown_max]:
+                click.echo(clean(_line(problem)), err=True)
+        raise Corrupted("VERIFICATION_FAILED", clean(report.verdict), report=data)
+
+    text = [clean(report.verdict) + (", views equal what the log gives" if views else "")]
+    if report.resumed_at:
+        text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
+    text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
+    advice = "Pass --root with the fingerprint that `deed init` printed, to check that this is the ledger you mean."
+    text += [] if report.anchored else [advice]
+    text += [] if witnessed is None else [str(witnessed)]
+    app.show(kind, data, [*text, *(f"note: {clean(note.message)}" for note in report.notes)])
+
+
+def _line(problem: Problem) -> str:
+    if problem.index is None:
+        return f"{problem.code}: {problem.message}"
+    is_range = problem.end is not None and problem.end > problem.index + 1
+    last = f" to {problem.end - 1}" if is_range and problem.end is not None else ""
+    return f"entry {problem.index}{last}: {problem.code}: {problem.message}"

@@ -1,0 +1,283 @@
+"""`deed backup`, `restore`: a ledger as one file that anybody can verify, and a ledger made of it.
+
+`deed recover`: a log that lacks acknowledged entries gets them back from its stream, or goes on without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import progress, when
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.location import CHAINS_FILE, new_home, present_folder, read_file
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.trust.history import shown
+
+if TYPE_CHECKING:
+    from deedbook.consumers.interfaces.node.recovery import Head, Recovery
+    from deedbook.ledger.bus.history import LostHistory
+    from deedbook.ledger.home.home import Home
+
+
+@click.command(cls=Command)
+@click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
+@click.option("--keys", "with_keys", is_flag=True, help="Also the keys, sealed with a passphrase for this backup.")
+def backup(app: App, target: Path, *, with_keys: bool) -> None:
+    """Write log, blobs and settings to FILE, or to a new file in the folder DIR, while the ledger is in use.
+
+    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` makes the ledger of it again.
+    """
+    client = app.local_client()
+    from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, write_backup  # noqa: PLC0415 - loads what only bundles need
+
+    home, passphrase = app.ledger_home(), None
+    if with_keys:
+        passphrase = app.read_passphrase("New passphrase of the backup: ", confirm=True)
+        if not passphrase:
+            names = ", ".join(path.name for path in key_files(home) if not _is_sealed(path))
+            message = f"{names} would lie open in the backup: give a passphrase for it with --passphrase-fd N"
+            raise Refused("KEY_LOCKED", message)
+    path = target
+    if target.is_dir():
+        # Each backup is a file of its own: one that fails takes none of those before it along.
+        path = target / f"deedbook-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
+    with progress("backing up", shown=not app.as_json) as step:
+        manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
+    data = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "ledger": manifest.ledger,
+        "size": manifest.size,
+        "tree_head": manifest.root,
+        "blobs": len(manifest.blobs),
+        "blobs_left_out": count_left_out(client),
+        "files": sorted(manifest.files),
+    }
+    text = [f"{manifest.size} entries and {len(manifest.blobs)} blobs in {path}, tree head {manifest.root}"]
+    if left_out := data["blobs_left_out"]:
+        text.append(f"not in it, for no event refers to them: {left_out} blobs")
+    if manifest.files:
+        text.append(f"with {', '.join(sorted(manifest.files))}")
+    if not with_keys:
+        text.append("Keys are not in it: keep a copy of keys/ elsewhere, or call this with --keys.")
+    app.show("backup", data, text, following=f"deed verify --bundle {path}")
+
+
+def _is_sealed(path: Path) -> bool:
+    from deedbook.ledger.format.identity import read_key_file  # noqa: PLC0415 - loads keys
+
+    return path.suffix == ".key" and read_key_file(path).sealed is not None
+
+
+@click.command(cls=Command)
+@click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
+@click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
+@click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
+def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
+    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home DIR.
+
+    Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
+    """
+    if app.server is not None:
+        raise Refused("USAGE", "restore makes a ledger in a folder of this machine: call it without --server")
+    from deedbook.ledger.bundle.backup import newest_backup  # noqa: PLC0415 - loads what only bundles need
+    from deedbook.ledger.bundle.restore import restore as put_back  # noqa: PLC0415 - as above
+    from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys
+    from deedbook.ledger.service.server import unserved  # noqa: PLC0415 - as above
+
+    home = Home(app.home or new_home(present_folder()))
+    path = newest_backup(source) if source.is_dir() else source
+    with unserved(home.bus), progress("restoring", shown=not app.as_json) as step:
+        restored = put_back(
+            path,
+            home,
+            replace=replace,
+            root=root,
+            passphrase=lambda: app.read_passphrase("Passphrase of the keys in the backup (empty: without them): "),
+            progress=step,
+        )
+    notes, following = _what_follows(home)
+    if not _is_trusted(home):
+        notes.append("what the settings here run or send waits until you trust them; `deed verify` does not")
+        following = "deed trust" if following.startswith("deed verify") else following
+    following = app.here(following)
+    if restored.has_sealed_keys:
+        notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
+    data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict() | {"notes": notes}
+    last = when(restored.accepted_ms)
+    text = [f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}"]
+    text.append(f"tree head {restored.tree_head}; {restored.blobs} blobs")
+    if restored.files:
+        text.append(f"put in place: {', '.join(restored.files)}")
+    if restored.kept:
+        text.append(f"left as they were: {', '.join(restored.kept)}")
+    if restored.replaced is not None:
+        text.append(f"the log before, of {restored.present_size or 'unknown'} entries, lies in {restored.replaced}")
+    text += [*(f"note: {note}" for note in notes), f"Next: {following}"]
+    app.show("restored", data, text, following=following)
+
+
+def _is_trusted(home: Home) -> bool:
+    try:
+        trust.actions_of(read_settings(home=home.path))
+        trust.check_chains(home.path, read_file(home.path, CHAINS_FILE))
+    except DeedbookError:
+        return False
+    return True
+
+
+def _what_follows(home: Home) -> tuple[list[str], str]:
+    """Return what is to be known of the restored log, beside its stream and what readers here remember, and what next.
+
+    Without a server program the stream cannot be asked; then the next `serve` compares.
+    """
+    from deedbook.consumers.interfaces.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
+
+    async def look() -> tuple[list[str], str]:
+        async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
+            notes = [
+                f"what was read at {one.place} was {shown(one.trusted.size, one.trusted.root)}: its readers refuse "
+                "this log until `deed recover`"
+                for one in recovery.contradicted()
+            ]
+            history = await recovery.lost()
+            if history is None:
+                return notes, "deed recover --accept-loss" if notes else "deed verify --views"
+            held = f"the log stream holds {history.missing} acknowledged entries that this log lacks"
+            return [held, *notes], "deed recover --accept-loss" if history.is_fork else "deed recover --from-stream"
+
+    try:
+        return asyncio.run(look())
+    except DeedbookError as error:
+        return [f"the log stream was not asked: {error.message}"], "deed verify --views"
+
+
+@click.command(cls=Command)
+@click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on without them: root signs an epoch that names what is given up."
+)
+@click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
+@click.option(
+    "--reason",
+    default="acknowledged entries are lost",
+    show_default=True,
+    help="With --accept-loss: why, for every reader.",
+)
+@click.option("--yes", is_flag=True, help="With --accept-loss: do not ask.")
+def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
+    """Mend a log that was put back to an earlier state, while nothing serves it.
+
+    Every entry from the stream is verified and replayed before it is appended; killed at any point, it goes on when it
+    is called again.
+    """
+    if from_stream == accept_loss:
+        raise Refused("USAGE", "say which: --from-stream brings lost entries back, --accept-loss goes on without them")
+    settings = app.settings()
+    if settings.server is not None:
+        raise Refused("USAGE", "recover works on the ledger's own folder: call it there, without --server")
+    from deedbook.consumers.interfaces.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
+
+    async def run() -> None:
+        async with Recovery(settings, is_dry=is_dry) as recovery:
+            if from_stream:
+                await _bring_back(app, recovery, is_dry=is_dry)
+            else:
+                await _accept_loss(app, recovery, reason, is_dry=is_dry, yes=yes)
+
+    asyncio.run(run())
+
+
+async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
+    history = await recovery.lost()
+    data: dict[str, Any] = {"brought_back": 0, "missing": 0, "strangers": recovery.strangers}
+    if history is None:
+        head = recovery.head()
+        others = f" (those there are of other ledgers: {', '.join(recovery.strangers)})" if recovery.strangers else ""
+        none = f"there is no log stream of this ledger here{others}"
+        _require_agreement(recovery, "the stream holds nothing that the log lacks" if recovery.has_stream else none)
+        what = "nothing is missing" if recovery.has_stream else f"{none}, and nobody here remembers more"
+        _show(app, data, head, f"{what}: the log has {head.size} entries, tree head {head.tree_head}", None)
+        return
+    data |= {"missing": history.missing, "stream": history.incarnation.name}
+    if is_dry:
+        if history.is_fork:
+            raise history.error()
+        head = await recovery.stream_head(history)
+        count = head.size - history.shared
+        sound = f"{count} of {history.missing} missing entries are sound"
+        text = f"{sound}; with them the log has {head.size} entries, tree head {head.tree_head}"
+        _show(app, data | {"sound": count}, head, text, "deed recover --from-stream")
+        return
+    with progress("bringing entries back", shown=not app.as_json) as step:
+        data["brought_back"] = await recovery.bring_back(history, step)
+    done = f"{data['brought_back']} entries brought back"
+    _require_agreement(recovery, done)
+    head = recovery.head()
+    text = f"{done}: the log has {head.size} entries, tree head {head.tree_head}"
+    _show(app, data, head, text, "deed verify --views")
+
+
+def _require_agreement(recovery: Recovery, done: str) -> None:
+    """Refuse to call a log whole that readers of this machine remember otherwise."""
+    for one in recovery.contradicted():
+        remembered = one.trusted
+        head = recovery.head()
+        message = (
+            f"{done}, but what was read at {one.place} was {shown(remembered.size, remembered.root)}, and the log has "
+            f"{shown(head.size, head.tree_head)}: put a later copy back with `deed restore`, or go on without those "
+            "entries with `deed recover --accept-loss`"
+        )
+        details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
+        raise Corrupted("HISTORY_CHANGED", message, **details)
+
+
+async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: bool, yes: bool) -> None:
+    history, abandoned = await recovery.lost(), await recovery.abandoned()
+    data: dict[str, Any] = {"abandoned": [head._asdict() for head in abandoned]}
+    head = recovery.head()
+    if not abandoned:
+        _show(app, data, head, f"nothing is lost: the log has {head.size} entries, tree head {head.tree_head}", None)
+        return
+    if is_dry:
+        _show(app, data, head, _loss(head, abandoned, history), "deed recover --accept-loss")
+        return
+    if not yes:
+        loss = _loss(head, abandoned, history)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
+        click.echo(loss, err=True)
+        click.confirm("Give them up for good?", abort=True, err=True)
+    from deedbook.ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - only this way needs keys
+
+    home = app.ledger_home()
+    root = home.open(ROOT, app.ask_passphrase(ROOT) if _is_sealed(home.key_file(ROOT)) else None)
+    for one in abandoned:
+        recovery.start_epoch(one, reason, root)
+    head = recovery.head()
+    where = f"{head.size} entries, tree head {head.tree_head}"
+    text = f"a new epoch: the log goes on from {where}, and every reader is told once"
+    _show(app, data, head, text, "deed serve")
+
+
+def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str:
+    given_up = " and that of ".join(f"{one.size} entries with tree head {one.tree_head}" for one in abandoned)
+    text = f"the log has {head.size} entries; given up would be the head of {given_up}"
+    if history is not None and not history.is_fork:
+        text += f". The stream still holds {history.missing} of them: `deed recover --from-stream` brings them back"
+    return text
+
+
+def _show(app: App, data: dict[str, Any], head: Head, text: str, following: str | None) -> None:
+    following = following and app.here(following)
+    lines = [text] if following is None else [text, f"Next: {following}"]
+    app.show("recovery", data | head._asdict(), lines, following=following)

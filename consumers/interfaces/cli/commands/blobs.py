@@ -1,0 +1,150 @@
+"""`deed blob put`, `get`, `list`, `stat`, `prune`: what is too large for an event, kept by its hash."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App, read_argument, unavailable
+from deedbook.consumers.interfaces.cli.output import print_fields, print_table, progress, show_page, when
+from deedbook.consumers.interfaces.cli.program import Command, Group
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.limits import blob_chunk_bytes
+from deedbook.ledger.log.blobs import BlobView, check_blob, page_blobs_max
+from deedbook.ledger.system.files import open_regular
+
+if TYPE_CHECKING:
+    from deedbook.ledger.client.client import Client, Progress
+
+
+@click.group(cls=Group)
+def blob() -> None:
+    """Keep what is too large for an event; events refer to it by its hash."""
+
+
+@blob.command(cls=Command)
+@click.argument("file", metavar="FILE|-")
+def put(app: App, file: str) -> None:
+    """Store FILE, or standard input, and print the ref by which events refer to it.
+
+    At most 64 MiB. An upload that was cut goes on where it was: call it again. What no event refers to within a day is
+    dropped, and text that holds a secret is refused.
+    """
+    author = app.author()
+    content = read_argument(file if file == "-" else f"@{file}", "the blob")
+    with progress("storing", shown=not app.as_json) as step:
+        ref = author.put_blob(content, step)
+    app.show("blob", {"ref": ref, "size": len(content)}, ref)
+
+
+@blob.command(cls=Command)
+@click.argument("ref")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
+def get(app: App, ref: str, out: Path | None) -> None:
+    """Print a blob, or write it to FILE, once its hash was checked.
+
+    With -o it is fetched into FILE.part first: a download that was cut goes on there.
+    """
+    client = app.client()
+    if out is None:
+        if app.as_json:
+            raise Refused("USAGE", "a blob is bytes and no JSON: add -o FILE")
+        sys.stdout.buffer.write(client.get_blob(ref))
+        return
+    with progress("fetching", shown=not app.as_json) as step:
+        size = fetch(client, ref, out, step)
+    app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
+
+
+@blob.command("list", cls=Command)
+@click.option("--author", metavar="NAME", help="Only blobs that this agent stored.")
+@click.option("--unreferenced", is_flag=True, help="Only blobs that no entry refers to, unfinished uploads among them.")
+@click.option("--after", metavar="REF", help="Go on where an earlier page ended.")
+@click.option("--limit", type=click.IntRange(1, page_blobs_max), default=50, show_default=True, help="Rows of a page.")
+def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
+    """List blobs in the order of their refs."""
+    page = app.client().blobs(after, limit=limit, **chosen)
+    header = ("ref", "bytes", "stored by", "kept")
+    rows = [(one.ref, one.size, ", ".join(who.author for who in one.stored), kept(one)) for one in page.blobs]
+    show_page(app, "blobs", msgspec.to_builtins(page), lambda: print_table(header, rows), cursor="after")
+
+
+@blob.command(cls=Command)
+@click.argument("ref")
+def stat(app: App, ref: str) -> None:
+    """Show by whom and when a blob was stored, how large it is, and which entry refers to it first."""
+    view = app.client().stat_blob(ref)
+    fields = {
+        "ref": view.ref,
+        "sha256": view.sha256,
+        "bytes": view.size,
+        "received": view.received if view.received < view.size else None,
+        "chunks": view.chunks,
+        "stored by": [f"{one.author} at {when(one.at_ms)}" for one in view.stored] or "a backup that was restored",
+        "kept": kept(view),
+    }
+    app.show("blob", msgspec.to_builtins(view), lambda: print_fields(fields))
+
+
+@blob.command(cls=Command)
+def prune(app: App) -> None:
+    """Drop the blobs and unfinished uploads that no entry has referred to for a day, as `deed serve` does."""
+    from deedbook.ledger.log.expiry import drop_unreferenced  # noqa: PLC0415 - opens lmdb
+
+    client = app.local_client()
+    with progress("dropping", shown=not app.as_json) as step:
+        dropped = drop_unreferenced(client.log, progress=step)
+    app.show("dropped", msgspec.to_builtins(dropped), f"{dropped.blobs} blobs of {dropped.size} bytes dropped")
+
+
+def kept(view: BlobView) -> str:
+    """Return why a blob stays, or until when."""
+    if view.dropped_ms is not None:
+        what = "unreferenced" if view.received == view.size else f"uploaded up to byte {view.received}"
+        return f"{what}, dropped after {when(view.dropped_ms)}"
+    return "restored" if view.referenced_by is None else f"entry {view.referenced_by} refers to it"
+
+
+def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
+    """Write a blob to ``out`` by way of ``out.part``, which a call that was cut leaves behind; return its size."""
+    part = out.with_name(out.name + ".part")
+    try:
+        # Not through a link, nor into a pipe: somebody else may have put one where the part goes.
+        with (
+            open_regular(part, flags=os.O_RDWR | os.O_CREAT) as descriptor,
+            os.fdopen(descriptor, "r+b", closefd=False) as file,
+        ):
+            held = os.fstat(file.fileno()).st_size // blob_chunk_bytes
+            file.truncate(held * blob_chunk_bytes)
+            file.seek(held * blob_chunk_bytes)
+            size, number = held * blob_chunk_bytes + 1, held
+            while file.tell() < size:
+                try:
+                    size, chunk = client.blob_chunk(ref, number)
+                except Refused:
+                    if not held or number != held:
+                        raise
+                    break  # nothing is left to fetch, or the part is no beginning of this blob: its hash tells
+                file.write(chunk)
+                number += 1
+                step(min(file.tell(), size), size)
+                if not chunk:
+                    break
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            content = file.read()
+        check_blob(ref, content)
+        part.replace(out)
+    except Corrupted as error:
+        part.unlink(missing_ok=True)
+        message = f"what was fetched is not {ref}: {part} was removed, fetch it again"
+        raise Corrupted(error.code, message, ref=ref) from error
+    except OSError as error:
+        raise unavailable(error, str(out)) from error
+    return len(content)

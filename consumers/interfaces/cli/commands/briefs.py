@@ -1,0 +1,225 @@
+"""`deed reasoning brief`, `explain`, `validate`: a prompt with measured fidelity, what it drops, and a check.
+
+A reasoning that does not pass ends with exit code 6, its report in the error's details; it is published all the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.reasoning_text import print_verdict, said_of_import
+from deedbook.consumers.reasoning.compressor.transfer import Received, describe, receive_brief
+from deedbook.consumers.reasoning.explanation import explain_brief
+from deedbook.consumers.sdk.text import clean, told
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.events.reasoning import ReasoningValidated
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.validations.queries import counted_words
+
+if TYPE_CHECKING:
+    from deedbook.consumers.reasoning.validator.publication import Validated
+    from deedbook.consumers.sdk.llm.model import LlmClient
+    from deedbook.projections.briefs.gates import Rejected
+
+LEVELS = [level.value for level in TransferLevel]
+issues_shown_max: Final = 500
+commit_digits: Final = 12
+HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
+"""The certificate of every brief that is handed on: one that does not hold is made again (``receive_brief``)."""
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
+@click.option(
+    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
+)
+@click.option("--plain", is_flag=True, help="Write out what stands in shorthand, as people read it.")
+@click.option("--llm", is_flag=True, help="Have the model of config.toml write prose beside it, now; it is not signed.")
+def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, llm: bool) -> None:
+    """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
+
+    A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
+    Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
+    """
+    client = asked_model(app) if llm else None  # before the brief is made, which may take long
+    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    if client is not None:
+        received = with_prose(received, client)
+    data = describe(received) | {"certificate": HOLDS}
+
+    def text() -> None:
+        click.echo(clean(data["expanded" if plain else "prompt"]))
+        count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
+        click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
+        if data["prose"]:
+            click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
+            click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
+        if data["prose_missing"]:
+            click.echo(f"-- no prose: {clean(data['prose_missing'])}", err=True)
+        print_verdict(data["verdict"], err=True)
+        print_rejected(received.rejected)
+        if data["imported"]:
+            click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)
+        if data["rule_fired"]:
+            why = clean(data["rule_fired"]["reason"])
+            to_do = "validate" if received.brief.whole_graph else "fetch"
+            if data["verdict"]["outcome"] == "failed":
+                to_do = "ask a human about"  # as a snapshot's gate does
+            click.echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
+        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
+
+    app.show("brief", data, text)
+
+
+def asked_model(app: App) -> LlmClient:
+    """Return the model that ``config.toml`` names, if this folder is trusted."""
+    from deedbook.consumers.sdk.llm.model import named_client  # noqa: PLC0415 - few ask one
+    from deedbook.ledger.home.trust import actions_of  # noqa: PLC0415 - few ask one
+
+    return named_client(actions_of(app.settings()))
+
+
+def with_prose(received: Received, client: LlmClient) -> Received:
+    """Return what was received with prose that a model writes now, or the reason why there is none."""
+    from deedbook.consumers.reasoning.compressor.prose import write_prose  # noqa: PLC0415 - only who asks a model needs it
+
+    try:
+        return replace(received, prose=write_prose(received.memory, client), prose_missing="")
+    except (Unavailable, Refused) as error:
+        return replace(received, prose=None, prose_missing=f"{error.code}: {error.message}")
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
+@click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
+def explain(app: App, ref: str, level: str, budget: int | None) -> None:
+    """Show what a brief keeps of a reasoning, step by step, and what it drops and why.
+
+    The fidelity is measured again here; a published brief is compared with the graph first, as by `brief`.
+    """
+    received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
+    data = explain_brief(received) | {"certificate": HOLDS}
+    app.show("explanation", data, lambda: _print_explanation(data, received.rejected))
+
+
+def print_rejected(rejected: Rejected | None) -> None:
+    """Say on standard error who signed the brief or snapshot that does not hold, if there is one."""
+    if rejected is not None:
+        fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
+        signed = f"{rejected.author} signed another in event {rejected.event_id}, which does not hold: {fields}"
+        click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
+
+
+def _print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
+    size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
+    click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
+    print_rejected(rejected)
+    for one in data["steps"]:
+        mark = "+" if one["kept"] else "-"
+        after = f"  ← {', '.join(map(str, one['rests_on']))}" if one["rests_on"] else ""
+        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {told(one['content'])}")
+        for evidence in one["evidence"]:
+            click.echo(f"      {told(evidence)}")
+        if not one["kept"]:
+            click.echo(f"      dropped: {one['why']}")
+    if data["dropped_sections"]:
+        click.echo("sections without room: " + ", ".join(data["dropped_sections"]))
+    if data["budget_needed_for_0.90"]:
+        click.echo(f"a fidelity of 0.90 needs {data['budget_needed_for_0.90']} tokens")
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="ID|REF")
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder that the evidence is in (default: the git work tree that you are in).",
+)
+@click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
+@click.option("--publish/--no-publish", default=None, help="Publish the report (default: if --as names who may).")
+@click.option("--judge", is_flag=True, help="Ask the model of config.toml, too, whether each inference follows.")
+def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:
+    """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
+    from deedbook.consumers.reasoning.validator.judge import ModelJudge  # noqa: PLC0415 - only this verb validates
+    from deedbook.consumers.reasoning.validator.publication import offer, validate_ref  # noqa: PLC0415 - only this verb validates
+    from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree  # noqa: PLC0415 - only this verb validates
+
+    tree = tree or work_tree(Path.cwd())
+    if commit is not None and tree is None:
+        message = "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
+        raise Refused("USAGE", message)
+    with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
+        done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
+    data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
+    if publish or (publish is None and app.settings().agent is not None):
+        data |= offer(app.author(), app.query_with, done, must=publish is True)
+    conclude(app, done, data)
+
+
+def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
+    """Print a report; one that does not pass ends with exit code 6."""
+    counts = data["counts"]
+    said = counted_words(done.report.counts(), done.report.evidence, "references stand")
+    notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
+    if not app.as_json:
+        for one in notes[:issues_shown_max]:
+            click.echo(clean(f"note, step {one.step}: {one.reference}: {one.note}"), err=True)
+        if "not_published" in data:
+            click.echo(f"not published: {data['not_published']}", err=True)
+    if not done.report.passed:
+        if not app.as_json:
+            for issue in done.report.issues[:issues_shown_max]:
+                click.echo(_issue_line(issue.step, issue.code, issue.message), err=True)
+        many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
+        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {said}", report=data)
+
+    text = [f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)"]
+    text += [
+        clean(f"inference, step {one.step}: judged: {one.opinion}: {one.reason}")
+        for one in done.report.inferences
+        if one.opinion is not None
+    ]
+    for check in done.report.assumptions:
+        how = f" (check: {check.method})" if check.method else ""
+        text.append(clean(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}"))
+    app.show("validation", data, text)
+
+
+def _issue_line(step: int | None, code: str, message: str) -> str:
+    return clean(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--author", help="Only those of this validator.")
+@page_options()
+def validations(app: App, ref: str, author: str | None, limit: int, cursor: int | None) -> None:
+    """List the reports on a reasoning (by a ref: on that version), newest first, with all that each found wrong."""
+    answer = app.query("validations.list", ref=ref, author=author, limit=limit, after=cursor)
+
+    def text() -> None:
+        if not answer["total"]:
+            click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
+        for one in answer["validations"]:
+            report = msgspec.convert(one["data"], ReasoningValidated)
+            counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
+            said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
+            said += f"  {counted_words(report.counts, report.evidence)}  by {one['author']}"
+            click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
+            for issue in one["data"]["issues"]:
+                click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
+            if (more := counts["issues"] - len(one["data"]["issues"])) > 0:
+                click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := one["data"].get("whole")) else ""))
+
+    show_page(app, "validations.list", answer, text)

@@ -1,0 +1,75 @@
+"""`deed clock`: what the ledger's clock says beside this machine's, and setting it, which only the root may."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.ledger.client.author import Draft, now
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import ClockSet
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.clock import clock_text, next_ms
+from deedbook.ledger.limits import clock_max_ms
+
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.pass_context
+def clock(context: click.Context) -> None:
+    """Compare the ledger's clock with this machine's; `clock set` says which is right."""
+    if context.invoked_subcommand is not None:
+        return
+    app: App = context.obj
+    found = compare_clocks(app.client())
+    app.show(
+        "clock",
+        found,
+        [
+            f"last entry    {found['last']}  (entry {found['index']})",
+            f"this machine  {found['system']}  ({found['difference_s']:+.0f} s)",
+            "in order: the next entry is accepted" if found["ok"] else f"CLOCK_JUMPED: {found['fix']}",
+        ],
+    )
+
+
+@clock.command("set")
+@click.option("--reason", required=True, help="Why, in a line: it stays in the ledger.")
+def set_(app: App, reason: str) -> None:
+    """Set the ledger's clock to this machine's time, signed by the root; it may go back.
+
+    Needed when nothing was recorded for 30 days, or when entries were accepted under a wrong clock. Leases and session
+    keys granted later than it says now hold no longer; those that had only seemed to end hold on.
+    """
+    before = compare_clocks(app.client())
+    accepted = app.author(app.agent or ROOT).emit(Draft(stream="ledger", data=ClockSet(time=now(), reason=reason)))[0]
+    data = {"index": accepted.index, "before": before["last"], "after": clock_text(accepted.accepted_ms)}
+    text = f"the ledger's clock went from {data['before']} to {data['after']} (entry {data['index']})"
+    app.show("clock", data, text)
+
+
+def compare_clocks(client: Client) -> dict[str, Any]:
+    """Return the time of the last entry and of this machine, and what to do where they lie too far apart."""
+    index = client.head().size - 1
+    last_ms, system_ms = decode_entry(client.entry(index)).accepted_ms, time.time_ns() // 1_000_000
+    fix = ""
+    try:
+        next_ms(last_ms, system_ms)
+    except Refused as refusal:
+        fix = refusal.message
+    system = clock_text(system_ms) if 0 <= system_ms <= clock_max_ms else f"{system_ms} ms of Unix time"
+    return {
+        "index": index,
+        "last_ms": last_ms,
+        "last": clock_text(last_ms),
+        "system_ms": system_ms,
+        "system": system,
+        "difference_s": (system_ms - last_ms) / 1000,
+        "ok": not fix,
+        "fix": fix,
+    }

@@ -1,0 +1,103 @@
+"""`deed dashboard`: the page from which a person supervises agents, as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App, extra
+from deedbook.consumers.interfaces.cli.commands.serve import stop_at_signals
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
+from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.home import trust
+
+if TYPE_CHECKING:
+    from deedbook.consumers.sdk.ledger import Ledger
+
+usual_port: Final = 4280
+
+
+@click.command(cls=Command)
+@click.option("--port", type=click.IntRange(0, 65535), help=f"The port on 127.0.0.1 (default: {usual_port}, if free).")
+@click.option("--open", "is_opened", is_flag=True, help="Open the link in this machine's browser.")
+def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
+    """Show the ledger to the person who supervises its agents: what waits, why, on what evidence; decide there.
+
+    Prints a link that lets one browser in, within 15 minutes; called again beside one that runs, prints a fresh link.
+    Decisions are signed with the key of a human (--as, or the only one whose key is here); without it one only reads.
+    On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
+    """
+    with extra("web", "deed dashboard"):
+        from deedbook.consumers.interfaces.dashboard import app as _  # noqa: F401, PLC0415 - starlette, jinja2 and graphlay
+        from deedbook.consumers.interfaces.web.server import bind  # noqa: PLC0415 - loads uvicorn
+    ledger = app.ledger()
+    # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
+    trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
+    human, why_not = who_decides(ledger)
+    if (other := running(ledger.settings.home)) is not None:
+        if other.human != human:
+            message = f"one as {other.human or 'nobody'} runs at {other.url} (process {other.pid}): end it first"
+            raise Unavailable("STORE_IN_USE", message, url=other.url, pid=other.pid)
+        _show(app, other, why_not, is_opened=is_opened)
+        return
+    try:
+        listening = bind(str(usual_port if port is None else port))
+    except Unavailable:
+        if port is not None:
+            raise
+        listening = bind("0")
+    with listening:
+        asyncio.run(_serve(app, listening, human, why_not, is_opened=is_opened))
+
+
+def who_decides(ledger: Ledger) -> tuple[str | None, str]:
+    """Return the human who may decide, else None and why nobody can, in words."""
+    humans = {one.name for one in ledger.client.agents() if "human" in one.roles and one.removed_index is None}
+    here = sorted(name for name in humans if ledger.home.key_file(name).exists())
+    name = ledger.agent or (here[0] if len(here) == 1 else None)
+    if name is None:
+        return None, f"say with --as who decides: {', '.join(here)}" if here else "no human's key is here"
+    if name in here:
+        return name, ""
+    return None, f"the key of {name} is not here" if name in humans else f"{name} is no human: only humans decide here"
+
+
+async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
+    from deedbook.consumers.interfaces.dashboard.app import Dashboard  # noqa: PLC0415 - loads starlette and jinja2
+    from deedbook.consumers.interfaces.dashboard.guard import Guard  # noqa: PLC0415 - beside it
+    from deedbook.consumers.interfaces.web.server import serving  # noqa: PLC0415 - loads uvicorn
+
+    stop, ledger = stop_at_signals(), app.ledger()
+    guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
+    pages = Dashboard(ledger, guard, human=human, why_not=why_not)
+    async with serving(pages.application(), listening) as url:
+        here = Address(url=url, secret=guard.secret, pid=os.getpid(), human=human)
+        with announced(ledger.settings.home, here):
+            _show(app, here, why_not, is_opened=is_opened)
+            await stop.wait()
+        pages.close()
+
+
+def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
+    from deedbook.consumers.interfaces.dashboard.guard import launch_link  # noqa: PLC0415 - for this verb alone
+
+    link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
+    data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
+    app.show("dashboard", data, link)
+    if not app.as_json:
+        click.echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
+    sys.stdout.flush()
+    if is_opened:
+        import webbrowser  # noqa: PLC0415 - few ask for it
+
+        # A browser in the terminal would hold up the server it is to show.
+        threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()

@@ -1,0 +1,120 @@
+"""`deed demo`: the whole story, told on the terminal or as one JSON document."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.demo.story import Line, Stage, Story
+from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.location import FOLDER
+
+
+@click.command(cls=Command)
+@click.option("--keep", is_flag=True, help="Keep the ledger, its sample project and the bundle.")
+@click.option("--dashboard", "has_dashboard", is_flag=True, help="Show it in the dashboard, and go on until ^C.")
+def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
+    """Make a ledger, start a server and four agents, hand work over, and audit all of it.
+
+    Every actor is a process of its own with its own key; what they do are signed events over NATS. With --dashboard the
+    ledger has a past of thirty hours with six agents in it, played beforehand by a clock that ran behind; the link and
+    the human's passphrase are printed, and the agents take up what you approve.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="deedbook-demo-"))
+    try:
+        with signals_as_interrupts():
+            if has_dashboard:
+                with contextlib.suppress(KeyboardInterrupt):  # how it ends
+                    play(folder, quiet=app.as_json, show=partial(_show_dashboard, app))
+                return
+            data = play(folder, quiet=app.as_json)
+        if not keep:
+            data |= {"bundle": None, "home": None}
+        app.show("demo", data, lambda: summary(data))
+    finally:
+        if not keep:
+            with contextlib.suppress(DeedbookError):  # else the list of what is trusted would grow by one each time
+                trust.forget(folder.resolve() / FOLDER)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as ^C does, by taking its processes down first; ^C too in the background."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show_dashboard(app: App, story: Story) -> None:
+    data = story.open_dashboard(is_opened=sys.stdout.isatty() and not app.as_json)
+    text = f"{data['link']}\ndecide there as {data['human']} with the passphrase {data['passphrase']}"
+    app.show("demo_dashboard", data, text)
+    sys.stdout.flush()
+
+
+def play(folder: Path, *, quiet: bool, show: Callable[[Story], None] | None = None) -> dict[str, Any]:
+    """Play the story in ``folder`` and return its data; the terminal sees each line as it happens.
+
+    With ``show``, which is called once everybody is there, the ledger has a past, and it goes on until interrupted.
+    """
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar, Stage(folder, has_past=bool(show)) as stage:
+
+        def tell(line: Line) -> None:
+            console.print(f"[bold]{line.who:<12}[/] {line.did}", soft_wrap=True)
+            console.print(f"{'':<12} [dim]{line.came_of_it}[/]", soft_wrap=True)
+
+        story = Story(stage, tell)
+        task = bar.add_task("the story", total=len(story.acts))
+        for number, act in enumerate(story.acts):
+            act()
+            bar.advance(task)
+            if number == 0 and show is not None:
+                show(story)
+        if show is not None:
+            bar.stop()
+            story.go_on()
+    return story.data
+
+
+def summary(data: dict[str, Any]) -> None:
+    """Print the table at the end."""
+    console = Console(highlight=False)
+    table = Table(title="What an auditor can prove", show_header=False, title_justify="left")
+    table.add_row("events", f"{data['events']} of {len(data['kinds'])} kinds")
+    for name, agent in data["agents"].items():
+        table.add_row(name, f"pid {agent['pid']}, key {agent['key'][:16]}…")
+    table.add_row("refused", ", ".join(f"{one['code']} ({one['by']})" for one in data["refusals"]))
+    reaction = data["reaction"]
+    table.add_row("reaction", f"{reaction['by']}: {reaction['event']} after entry {reaction['after_index']}")
+    for brief in data["brief"]:
+        came = f"{brief['tokens']} of {brief['budget']} tokens, fidelity {brief['fidelity']:.2f}, {brief['rule_fired']}"
+        table.add_row(f"{brief['level']} brief", came)
+    table.add_row("fetched", f"{data['fetch']['ref'][:23]}… verified")
+    audit = data["audit"]
+    table.add_row("audit", f"{audit['signatures']} signatures, tree and views {'ok' if audit['ok'] else 'BROKEN'}")
+    if data["home"]:
+        table.add_row("kept", f"DEEDBOOK_HOME={data['home']}")
+        table.add_row("bundle", data["bundle"])
+    console.print(table)

@@ -1,0 +1,129 @@
+"""`deed deploy nats-config`: the configuration of nats-servers that run beside `deed serve`, not inside it.
+
+`deed serve` needs none of it, as it configures and runs its own server. It is for whoever wants to read what such a
+server is told, and for a server without a ledger: two machines with nodes need a third voice, or the death of one
+leaves no majority. What is rendered comes from the very code that the embedded server is configured with.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home.config import usual_port
+from deedbook.ledger.limits import config_size_max_bytes
+from deedbook.ledger.service.server_config import ACCOUNTS_FILE, Member, Tls, render_accounts, render_apart
+from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
+
+LOOPBACK: Final = "127.0.0.1"
+PASSWORD_FILE: Final = "routes.secret"  # noqa: S105 - the name of the file
+_NAMES: Final = {1: ("one",), 3: ("r3-a", "r3-b", "r3-c")}
+_usual_route_port: Final = 6222
+_secret_bytes: Final = 32
+_HOST: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]"
+
+
+@click.group(cls=Group)
+def deploy() -> None:
+    """Write the configuration of nats-servers beside the node."""
+
+
+@deploy.command("nats-config")
+@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="How many servers.")
+@click.option(
+    "--host",
+    "hosts",
+    metavar="HOST",
+    multiple=True,
+    help="Where they are, once for each server (default: 127.0.0.1, with ports that follow on).",
+)
+@click.option("--port", type=click.IntRange(1, 65533), default=usual_port, show_default=True, help="For clients.")
+@click.option(
+    "--route-port",
+    type=click.IntRange(1, 65533),
+    default=_usual_route_port,
+    show_default=True,
+    help="For the other servers.",
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    default=Path("/var/lib/nats"),
+    show_default=True,
+    help="The folder of their streams, one in it for each server.",
+)
+@click.option(
+    "--tls",
+    "certificates",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where ca.pem, NAME.pem and NAME.key are (deploy/tls.sh makes them).",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Write the files there.",
+)
+def nats_config(
+    app: App,
+    *,
+    nodes: str,
+    hosts: tuple[str, ...],
+    port: int,
+    route_port: int,
+    store: Path,
+    certificates: Path | None,
+    out: Path,
+) -> None:
+    """Write the configuration of one nats-server, or of three that copy every stream, for this ledger's agents.
+
+    One file for each server, and accounts.conf with who may connect, to be written again and reloaded (`nats-server
+    --signal reload`) whenever agents come or go. Three servers let each other in by certificates (--tls), else by a
+    password, which is made once and kept in routes.secret beside the files.
+    """
+    names = _NAMES[int(nodes)]
+    hosts = hosts or (LOOPBACK,) * len(names)
+    if wrong := [host for host in hosts if re.fullmatch(_HOST, host) is None]:
+        raise Refused("USAGE", f"{wrong[0]!r} is no host's name or address: ports are given by --port and --route-port")
+    if len(hosts) != len(names):
+        raise Refused("USAGE", f"--host is given once for each server: {len(names)} times, not {len(hosts)}")
+    from deedbook.consumers.interfaces.node.users import current_users  # noqa: PLC0415 - loads the bus
+
+    client = app.local_client()
+    files = {ACCOUNTS_FILE: render_accounts(client.ledger, current_users(client, app.ledger_home()))}
+    with as_unavailable(out):
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    password = _route_password(out / PASSWORD_FILE) if len(names) > 1 and certificates is None else None
+    routes = tuple(f"{host}:{number}" for host, number in _addresses(hosts, route_port))
+    for name, (host, own_port), route in zip(names, _addresses(hosts, port), routes, strict=True):
+        pem = [] if certificates is None else [certificates / of for of in (f"{name}.pem", f"{name}.key", "ca.pem")]
+        tls = Tls(*pem) if pem else None
+        # The cluster is called as the nodes' own servers call it, which these may join.
+        member = Member(f"deedbook-{client.ledger}", name, route, routes, password, tls) if len(names) > 1 else None
+        files[f"{name}.conf"] = render_apart(store=store / name, host=host, port=own_port, tls=tls, member=member)
+    for name, content in files.items():
+        write_whole(out / name, content.encode())
+    data = {"folder": str(out.absolute()), "files": list(files)}
+    app.show("nats_config", data, [str(out / name) for name in files])
+
+
+def _addresses(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
+    """Return host and port of each server: the second on one host has the next port."""
+    return [(host, port + hosts[:number].count(host)) for number, host in enumerate(hosts)]
+
+
+def _route_password(file: Path) -> str:
+    if (kept := read_regular(file, size_max_bytes=config_size_max_bytes, is_own=True)) is None:
+        kept = secrets.token_urlsafe(_secret_bytes).encode()
+        write_whole(file, kept)
+    return kept.decode().strip()

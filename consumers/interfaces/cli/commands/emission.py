@@ -1,0 +1,108 @@
+"""`deed emit`, `submit`: signing events one by one or as a batch, and appending what was signed elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec.structs import asdict
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.app import App, parse_json, read_argument, read_up_to
+from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.format.codec import decode_strict
+from deedbook.ledger.format.envelope import decode_submission
+from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
+
+batch_text_max_bytes: Final = 8 * batch_size_max_bytes
+"""JSON may spell a character with six, and have spaces in between."""
+
+
+@click.command(cls=Command)
+@click.argument("kind", metavar="KIND|-")
+@click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
+@click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
+@click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
+@click.option("--corr", help="What it belongs to: a label that events of one task share.")
+@click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
+@click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
+@click.option(
+    "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
+)
+def emit(app: App, /, kind: str, **given: Any) -> None:
+    """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
+
+    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
+    line of standard input is a JSON object: {"stream", "kind", "data"}, and where wanted "causes", "corr", "expect",
+    "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
+    """
+    if kind == "-":
+        if any(value not in (None, ()) for value in given.values()):
+            raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
+        output.show_accepted(
+            app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
+        )
+        return
+    if given["stream"] is None or given["data"] is None:
+        raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
+    check_kinds((kind,))
+    given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
+    path = given.pop("receipt")
+    accepted = app.author().emit(Draft(kind=kind, **given))[0]
+    if path is not None:
+        from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt  # noqa: PLC0415 - few events need one
+
+        try:
+            write_receipt(app, accepted.index, path)
+        except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing
+            error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
+            raise
+    app.show("accepted", asdict(accepted), output.accepted_line(accepted))
+
+
+class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a batch."""
+
+    stream: str
+    kind: str
+    data: dict[str, Any]
+    causes: list[str] = []
+    corr: str | None = None
+    expect: int | None = None
+    idem: str | None = None
+
+
+_batch_line: Final = msgspec.json.Decoder(BatchLine)
+
+
+def _read_batch(given: bytes) -> list[Draft]:
+    drafts: list[Draft] = []
+    for number, text in enumerate(given.split(b"\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            line = decode_strict(text, _batch_line)
+            check_kinds((line.kind,))
+        except Refused as refusal:
+            message = f"line {number}: {refusal.message}"
+            raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
+        drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
+    if not drafts:
+        raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
+    if len(drafts) > batch_events_max:
+        raise Refused("TOO_LARGE", f"a batch has at most {batch_events_max} events, not {len(drafts)}")
+    return drafts
+
+
+@click.command(cls=Command)
+@click.argument("submission", metavar="FILE|-")
+def submit(app: App, submission: str) -> None:
+    """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
+    given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
+    output.show_accepted(app, app.client().submit(decode_submission(given)))

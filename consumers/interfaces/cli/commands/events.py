@@ -1,0 +1,195 @@
+"""`deed log`, `show`, `why`: events one by one, and what they follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.client.client import Ask, follow
+from deedbook.ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from deedbook.ledger.events.body import Event
+
+rows_max: Final = 500
+
+
+@click.command("log", cls=Command, only_looks=True, looks_back=True)
+@click.option("--kind", help="Only this kind.")
+@click.option("--stream", help="Only this stream.")
+@click.option("--author", help="Only events of this agent.")
+@click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
+@click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
+@click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
+@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
+def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
+    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
+    if kind:
+        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - all kinds, and what is signed
+
+        check_kinds((kind,))
+    before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
+    if before is not None and not (is_newest and not is_following):
+        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
+    asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    if is_following:
+        start = 0 if after is None else after + 1
+        if is_newest and (last := app.query("catalog.find", **asked, **given)["events"]):
+            start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
+        _follow(app, (kind,) if kind else (), given["stream"], given["author"], start)
+        return
+    answer = app.query("catalog.find", **asked, **given)
+    rows = [
+        (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
+        for one in answer["events"]
+    ]
+    if app.as_json:
+        answer["events"] = [_document(app, one) for one in answer["events"]]
+    header = ("index", "accepted", "author", "kind", "stream", "note")
+    output.show_page(
+        app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
+    )
+
+
+def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
+    from deedbook.consumers.sdk.events import describe  # noqa: PLC0415 - with the types of events, which rows do without
+    from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
+
+    index = row["event_index"]
+    marks = {name: row[name] for name in ("quarantined", "suspect") if name in row}
+    return describe(read_event(index, app.client().entry(index))) | marks
+
+
+def _marks(event: dict[str, Any]) -> str:
+    quarantined = f"[quarantined: {event['quarantined']}]" if "quarantined" in event else ""
+    return " ".join(filter(None, (output.suspect_cell(event), quarantined)))
+
+
+@click.command(cls=Command, only_looks=True)
+@click.argument("ref", metavar="INDEX|REF")
+@click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
+@output.web_option("event", "ref")
+def show(app: App, ref: str, *, dsse: bool) -> None:
+    """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
+    index = app.ledger().index_of(ref)
+    if dsse:
+        from deedbook.ledger.client.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
+        from deedbook.ledger.format.envelope import decode_entry, to_dsse  # noqa: PLC0415 - only --dsse needs it
+
+        entry = decode_entry(app.client().entry(index))
+        envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
+        app.show("dsse", envelope, lambda: app.line(envelope))
+        return
+    from deedbook.consumers.sdk.events import whole_event  # noqa: PLC0415 - as above
+
+    data = whole_event(app.client(), index, _plain(app))
+    app.show("event", data, lambda: output.print_fields(data))
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("ref", metavar="INDEX|REF|STREAM")
+@click.option("--back", is_flag=True, help="Only what it rests on.")
+@click.option("--forward", is_flag=True, help="Only what rests on it.")
+@click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
+@click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
+@click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
+@output.web_option("event", "ref")
+def why(
+    app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
+) -> None:
+    """Walk from an event back to the evidence that it rests on, and forward to what rests on it.
+
+    Followed are causes, reasoning refs, dependencies and answers between handoffs, the steps of a handoff, reasoning
+    or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event), or a
+    blob. Why a handoff is not ready is another question: `deed handoff why ID`.
+
+    --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
+    """
+    direction = "both" if back == forward else "back" if back else "forward"
+    asked = {"ref": ref, "direction": direction, "depth": depth}
+    if prov is not None:
+        from deedbook.consumers.auditor.provenance import write_provenance  # noqa: PLC0415 - for this one answer
+
+        humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
+        count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
+        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {clean(str(prov))}")
+        return
+    answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
+    answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
+    output.show_page(app, "catalog.why", answer, lambda: _print_walk(answer))
+
+
+def _print_walk(answer: dict[str, Any]) -> None:
+    output.print_lines(_step_line(answer["event"]))
+    for name, heading, flag in (("causes", "rests on", "--back"), ("effects", "led to", "--forward")):
+        if answer[name]:
+            total = answer[f"{name}_total"]
+            more = f", of which these are {len(answer[name])}; {flag} goes on" if total > len(answer[name]) else ""
+            click.echo(f"{heading} ({total}{more}):")
+        for step in answer[name]:
+            output.print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
+    for step in answer["unresolved"]:
+        what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
+        click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
+    if not answer["is_complete"]:
+        click.echo("there is more behind: --depth goes further")
+
+
+def _step_line(event: dict[str, Any]) -> str:
+    if event["event_index"] is None:
+        return clean(event["ref"])
+    place = f"{event['event_index']}  {event['kind']}  {clean(event['stream'])}"
+    return f"{place}  by  {event['author']}  {output.suspect_cell(event)}".rstrip()
+
+
+def _blob_size(app: App, ref: str) -> int | None:
+    try:
+        return app.client().stat_blob(ref).size if ref.startswith(("blake3:", "sha256:")) else None
+    except Refused:
+        return None
+
+
+def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every event of a walk, and the one it begins at."""
+    for direction in ("back", "forward"):
+        after: int | None = None
+        while asked["direction"] in {direction, "both"}:
+            page = app.query("catalog.why", **asked | {"direction": direction, "after": after, "limit": rows_max})
+            yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
+            if (after := page["next"]) is None:
+                break
+
+
+def _plain(app: App) -> Ask:
+    # Not `query_with`: that a key is suspect, marks what it signed and nothing else.
+    return lambda query, arguments: app.query(query, **arguments)
+
+
+def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
+    from deedbook.consumers.sdk.events import Suspects, describe  # noqa: PLC0415 - as above
+
+    suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
+    for item in follow(app.client(), start, kinds=kinds, stream=stream):
+        if isinstance(item, int) or (author is not None and item.author != author):
+            continue
+        mark = suspects.mark(item)
+        if app.as_json:
+            app.line(describe(item) | mark)
+        else:
+            print_event(item, output.suspect_cell(mark))
+
+
+def print_event(event: Event, mark: str = "") -> None:
+    """Print one event on a line, as it comes."""
+    words = (event.index, output.when(event.accepted_ms), event.author, event.kind, clean(event.stream), mark)
+    output.print_lines("  ".join(map(str, words)).rstrip())

@@ -1,0 +1,48 @@
+"""`deed handoff`: the table of its verbs."""
+
+from __future__ import annotations
+
+import click
+
+from deedbook.consumers.interfaces.cli.program import Group, Lazy
+
+VERBS = {
+    "create": Lazy(
+        "handoffs:create", "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."
+    ),
+    "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),
+    "approve": Lazy("handoffs:approve", "Let exactly this version be worked on."),
+    "reject": Lazy("handoffs:reject", "Refuse a handoff."),
+    "claim": Lazy("handoffs:claim", "Start work on a handoff that is approved and whose dependencies are done."),
+    "check": Lazy("handoffs:check", "Tick tasks and acceptance criteria."),
+    "ask-waiver": Lazy(
+        "handoffs:ask_waiver",
+        "Ask the reviewer to do without a criterion that cannot be met or checked here; it stays open until he does.",
+    ),
+    "waive": Lazy("handoffs:waive", "Do without an acceptance criterion, as the reviewer."),
+    "log": Lazy("handoffs:log", "Add a line to a handoff's log."),
+    "block": Lazy("handoffs:block", "Say that the work cannot go on, and why."),
+    "unblock": Lazy("handoffs:unblock", "Say that what blocked the work is gone."),
+    "release": Lazy("handoffs:release", "Give the work back."),
+    "complete": Lazy(
+        "handoffs:complete", "Say that the work is done; every acceptance criterion must be checked or waived."
+    ),
+    "verify": Lazy("handoffs:verify", "Accept the result of this version, as the reviewer."),
+    "request-changes": Lazy("handoffs:request_changes", "Send completed work back, as the reviewer."),
+    "cancel": Lazy("handoffs:cancel", "Call the work off."),
+    "supersede": Lazy("handoffs:supersede", "Put another handoff in the place of this one."),
+    "why": Lazy("handoffs:why", "Say in one sentence why a handoff is not ready, or that it is."),
+    "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
+    "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
+    "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
+    "graph": Lazy("handoff_graph:graph", "Draw who waits for whom: a tree, Mermaid or DOT."),
+    "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
+    "show": Lazy("handoff_list:show", "Show one handoff: its state and why, tasks, criteria, history."),
+}
+
+
+@click.group(
+    cls=Group, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
+)
+def handoff() -> None:
+    """Hand work over: create, approve, claim, check, complete, verify."""

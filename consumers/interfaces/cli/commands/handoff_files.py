@@ -1,0 +1,128 @@
+"""`deed handoff import`, `render` and `watch`: handoffs as markdown files."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deedbook.consumers.handoffs.files.folder import Folder
+from deedbook.consumers.handoffs.files.imports import changed_records, read_records
+from deedbook.consumers.handoffs.files.mapping import file_name, file_now
+from deedbook.consumers.handoffs.files.sync import Notice, SyncContext, SyncStore
+from deedbook.consumers.handoffs.files.syntax.active_table import is_active_table, parse_table
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.watcher import Watcher
+from deedbook.consumers.importers.records import import_records
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
+from deedbook.consumers.interfaces.cli.output import configure_logging, progress, stopped_by_signals
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.files import read_file, write_file
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.errors import Refused, Unavailable
+
+
+@click.command("import", cls=Command)
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("--reviewer", metavar="NAME", help="Who reviews what names nobody (default: default_reviewer).")
+def import_(app: App, path: Path, reviewer: str | None) -> None:
+    """Import handoff files, proposals and `active.md` tables as claims.
+
+    Imported handoffs are pending, whatever their files say, until their reviewer approves or verifies them. Every
+    file is kept byte for byte. Importing it again adds nothing.
+    """
+    author = app.author()
+    reviewer = reviewer or app.settings().config.default_reviewer
+    with progress("reading", shown=not app.as_json) as step:
+        found = read_records(path, author.put_blob, reviewer=reviewer, step=step)
+    records, unchanged, copies = changed_records(found.records, app.query_with)
+    with progress("importing", shown=not app.as_json) as step:
+        counts = import_records(author, records, step, unchanged=unchanged)
+    lists = {name: [one._asdict() for one in getattr(found, name)] for name in ("unread", "warnings")}
+    answer = counts.answer() | {"copies": copies} | lists
+
+    def text() -> None:
+        for one in found.warnings:
+            click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
+        print_asides(answer)
+        if copies:
+            words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
+            click.echo(f"{len(copies)} {words}, and kept in step by `deed handoff watch`: nothing to import")
+        click.echo(counts_line(answer))
+
+    app.show("imported", answer, text)
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("id_", metavar="ID", required=False)
+@click.option(
+    "--from-file", type=click.Path(path_type=Path), help="Parse this file and print it back: no ledger needed."
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead.")
+def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) -> None:
+    """Print the markdown file of a handoff as the ledger has it."""
+    if (id_ is None) == (from_file is None):
+        raise Refused("USAGE", "give the ID of a handoff, or --from-file FILE")
+    if from_file is not None:
+        content, name = _printed_back(from_file)
+    else:
+        shown = app.query("handoffs.show", id=id_)
+        skeleton = None if shown["skeleton"] is None else app.client().get_blob(shown["skeleton"])
+        content, name = file_now(shown, skeleton), file_name(shown["id"])
+    if out is not None:
+        write_file(out, content)
+        app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))
+    elif app.as_json:
+        app.show("rendered", {"file": name, "content": content.decode()}, ())
+    else:
+        sys.stdout.buffer.write(content)
+
+
+@click.command(cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option("--once", is_flag=True, help="Bring everything into step once, and stop.")
+@click.option("--all", "is_everything", is_flag=True, help="Make files for finished handoffs, too.")
+def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
+    """Keep a folder of handoff files and the ledger in step, both ways, as the acting agent.
+
+    What the acting agent may do is signed as soon as its file is saved; what only somebody else may do (approve,
+    reject, verify, another's tick or file) stays in the file and is listed with the command to run. When file and
+    ledger both changed, the ledger's version is put beside the file, as ID.ledger.md; nothing is overwritten.
+    """
+    if not folder.is_dir():
+        raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
+    configure_logging(verbose=False)
+    settings, author = app.settings(), app.author()
+    name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
+    with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
+        reviewer = settings.config.default_reviewer
+        context = SyncContext(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
+        watcher = Watcher(Folder(context), context, is_everything=is_everything)
+        with progress("reading the folder", shown=not app.as_json) as step:
+            failures = watcher.reconcile(step)
+        if once and failures:
+            raise failures[0]
+        if not once:
+            watcher.run(stopped_by_signals())
+
+
+def tell(app: App, told: Notice) -> None:
+    """Print what happened to a file: a line, or with --json one document a line."""
+    if app.as_json:
+        app.line({"what": told.what, "id": told.id, "text": told.text, **told.details})
+    else:
+        click.echo(f"{told.what:<10} {clean(told.id)}  {clean(told.text)}")
+    sys.stdout.flush()
+
+
+def _printed_back(path: Path) -> tuple[bytes, str]:
+    content = read_file(path)
+    if content is None:
+        raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))
+    read: Any = parse_table(content) if is_active_table(content) else parse(content)
+    return read.content, path.name

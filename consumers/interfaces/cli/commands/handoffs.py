@@ -1,0 +1,228 @@
+"""`deed handoff`: hand work over and see where it stands."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+from msgspec.structs import asdict
+
+from deedbook.consumers.handoffs import content
+from deedbook.consumers.handoffs import operations as acts
+from deedbook.consumers.handoffs.receiver import missing, uncommitted
+from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
+from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
+from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused, did_you_mean
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffContent
+from deedbook.ledger.format.forms import REF_PATTERN
+
+
+def parameters(verb: acts.Verb) -> list[click.Parameter]:
+    """Return how the command line takes the arguments of an act."""
+    return [_parameter(one) for one in acts.ACTS[verb].arguments]
+
+
+def _parameter(argument: acts.Argument) -> click.Parameter:
+    if not argument.option.startswith("-"):
+        return click.Argument([argument.name], metavar=argument.option)
+    is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
+    choices = click.Choice(argument.choices) if argument.choices else None
+    return (ListOption if argument.form in ("names", "numbers") else click.Option)(
+        [argument.option, argument.name],
+        type=click.IntRange(1, argument.most) if is_number else choices,
+        multiple=is_several,
+        is_flag=argument.form == "flag",
+        required=argument.is_needed,
+        metavar="N,N…" if argument.form == "numbers" else argument.metavar,
+        help=f"{argument.words or ''}{' May be given more than once.' * is_several}".strip(),
+    )
+
+
+@click.command(cls=Command, params=parameters("create"))
+@click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
+def create(app: App, /, id_: str | None, **given: Any) -> None:
+    """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
+
+    Say what only you know: --tested-by, --touches, --trap, --tried. What your session recorded of it goes along.
+    """
+    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
+    emit(app, name, data, warnings=missing(data.notes, name))
+
+
+def given_content(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the content that options name; a text may stand in a file."""
+    texts = {name: read_text(given[name], f"--{name}") for name in ("body", "context") if given[name] is not None}
+    return _present(given) | texts
+
+
+def _present(given: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value not in (None, ())
+    }
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("id_", metavar="ID")
+@web_option("handoff", "id_")
+def why(app: App, id_: str) -> None:
+    """Say in one sentence why a handoff is not ready, or that it is."""
+    found = app.query("handoffs.why", id=id_)
+    found["next"] = acts.commands_on(app.query_with, found)
+    del found["waits"]
+
+    app.show("handoffs.why", found, clean(found["sentence"]), following=next(iter(found["next"]), None))
+    _print_next(() if app.as_json else found["next"])
+
+
+@click.command(cls=Command, params=parameters("amend"))
+@click.argument("id_", metavar="ID")
+@click.option("--add-task", multiple=True, help="A further step.")
+@click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
+def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
+    """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
+
+    Tasks, criteria, dependencies and reasonings are given anew; `none` as --reviewer, --depends-on or --reasoning says
+    that there is none. --tested-by, --touches, --trap and --tried add to what is there, or with `none` take it away.
+    """
+    found = app.query("handoffs.show", id=id_)
+    changes = given_content(given)
+    for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
+        if added := changes.pop(option, ()):
+            changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
+    if changes.get("reviewer") == "none":
+        changes["reviewer"] = None
+    changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
+    (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
+    assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
+    emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), data))
+
+
+def act(verb: acts.Verb) -> click.Command:
+    """Return the verb of an act that signs what its options say, and nothing that only this door could know."""
+
+    def sign(app: App, /, id_: str, **given: Any) -> None:
+        has_said_yes = given.pop("yes", False)
+        given = _present(given)
+        if given.pop("keep", False):
+            given["artifacts"] = with_contents(app, given.get("artifacts", ()))
+        if "version" in given and not re.match(REF_PATTERN, given["version"]):
+            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `deed handoff show ID` prints it")
+        if "by" in given:
+            given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
+        if verb in acts.OF_WHAT_WAS_READ and "version" not in given:
+            found = read_first(app, verb, id_, asks=not has_said_yes)
+            given["version"] = found["version"]
+        else:
+            found = app.query(content.query_for(verb), id=id_)
+        with content.of_version(app.client(), found["id"], given.get("version")):
+            expect = content.place_of(verb, found, given.get("version"))
+            data = content.events_of(verb, found, given, app.author())
+            warnings = uncommitted(app.query("handoffs.show", id=found["id"])) if verb == "complete" else ()
+            emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
+
+    taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
+    if verb in acts.OF_WHAT_WAS_READ:
+        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
+    return Command(acts.spelled(verb), params=taken, callback=sign, help=acts.ACTS[verb].words)
+
+
+def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
+    """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
+    if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
+        raise Refused(
+            "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
+        )
+    from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_grounds  # noqa: PLC0415 - only who reads
+
+    found = with_grounds(app, app.query("handoffs.show", id=id_))
+    app.show("handoffs.show", found, lambda: print_handoff(found))
+    click.echo(f"\n{as_of_line(found['as_of'])}")
+    if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
+        raise click.Abort
+    return found
+
+
+TELL_LEFT: Final = frozenset[acts.Verb]({"claim", "check", "ask_waiver", "waive"})
+
+claim, release, complete, cancel = act("claim"), act("release"), act("complete"), act("cancel")
+check, ask_waiver, waive = act("check"), act("ask_waiver"), act("waive")
+log, block, unblock = act("log"), act("block"), act("unblock")
+approve, reject, verify = act("approve"), act("reject"), act("verify")
+request_changes, supersede = act("request_changes"), act("supersede")
+
+
+def emit(
+    app: App,
+    name: str,
+    *data: EventData,
+    expect: int | None = None,
+    tells_left: bool = False,
+    changes: Sequence[dict[str, Any]] = (),
+    warnings: Sequence[str] = (),
+) -> None:
+    """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
+    drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
+    with acts.saying_way_on(app.query_with, name):
+        accepted = app.author().emit(*drafts) if drafts else []
+    found = app.query("handoffs.why", id=name)
+    answer = {
+        "id": name,
+        "status": found["status"],
+        "version": found["version"],
+        "accepted": [asdict(one) for one in accepted],
+        "next": acts.commands_on(app.query_with, found),
+    }
+    entries = ", ".join(str(one.index) for one in accepted)
+    at = f"entry {entries}" if entries else "nothing signed: already so"
+    if any(isinstance(one, HandoffContent | HandoffApproved) for one in data):
+        warnings = [*warnings, *_absent(app, found)]
+        is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)
+        at += f"; it needs no approval: {app.acting()} is human" * is_own
+    if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
+        from deedbook.consumers.reasoning.citations import Grounds  # noqa: PLC0415 - few acts name a reasoning
+
+        answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
+    if tells_left:
+        answer |= {"left": found["left"], "why": found["sentence"]}
+    if changes:
+        answer["changes"] = list(changes)
+    if warnings:
+        answer["warnings"] = list(warnings)
+
+    def text() -> None:
+        click.echo(f"{name} is {found['status']} ({at})")
+        for words in content.told_changes(changes):
+            click.echo(clean(f"  {words}"))
+        if tells_left:
+            click.echo(clean(answer["why"]))
+        print_grounds(answer.get("reasoning", ()), "reasoning")
+        warn(warnings)
+        _print_next(answer["next"])
+
+    app.show("handoff", answer, text, following=next(iter(answer["next"]), None))
+
+
+def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
+    """Yield for what a handoff depends on and nobody made a warning, with what is written much alike."""
+    for on in [reason["on"] for reason in why["reasons"] if reason["code"] == "DEPENDENCY_MISSING"]:
+        try:
+            app.query("handoffs.facts", id=on)
+        except Refused as refusal:
+            alike = did_you_mean(refusal.details["near"])
+            yield f"{why['id']} can never be claimed before there is a handoff {on}{alike}"
+
+
+def _print_next(commands: Sequence[str]) -> None:
+    for command in commands:
+        print_command(command, "next: ")

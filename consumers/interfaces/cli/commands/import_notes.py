@@ -1,0 +1,74 @@
+"""`deed import empirica`: the git notes of Empirica, read, mapped and kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
+from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Repository
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
+from deedbook.consumers.interfaces.cli.output import print_table, progress
+from deedbook.consumers.interfaces.cli.program import Command
+
+FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
+
+
+@click.command(cls=Command)
+@click.option(
+    "--git",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    metavar="REPO",
+    help="A folder in the repository (default: the current one).",
+)
+@click.option(
+    "--refs",
+    "roots",
+    multiple=True,
+    default=(DEFAULT_REFS,),
+    show_default=True,
+    metavar="REFS",
+    help="Where the notes are; may be given repeatedly, as for refs/remotes/origin/notes/empirica.",
+)
+@click.option("--dry-run", is_flag=True, help="Read and map, and write nothing.")
+def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
+    """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
+
+    Every note is kept byte for byte; what it stands for is shown as imported, by the agent and at the time that it
+    claims, and grants nothing. Values that are not what they should be are left out and listed as dirty. Notes that
+    this ledger wrote itself are not read back. A second run adds nothing.
+    """
+    repository = Repository(folder)
+    author = None if dry_run else app.author()
+    put_blob = None if author is None else author.put_blob
+    with progress("reading", shown=not app.as_json) as step:
+        importer = None if author is None else author.name
+        found = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
+    if author is None:
+        done = rehearsed(found)
+    else:
+        with progress("importing", shown=not app.as_json) as step:
+            done = import_notes(author, found, step)
+    answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(found.records)} if dry_run else {})
+    app.show("imported", answer, lambda: _print_imported(answer))
+
+
+def _print_imported(answer: dict[str, Any]) -> None:
+    rows = [
+        (kind, counts["read"], counts["mapped"], counts["kept_aside"], counts["dirty"])
+        for kind, counts in answer["by_kind"].items()
+    ]
+    print_table(("notes", "read", "mapped", "kept aside", "dirty values"), rows)
+    print_asides(answer)
+    if answer["own"]:
+        click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
+    if answer["dirty"]:
+        click.echo(f"{answer['dirty']} values are dirty: `deed import list --dirty` shows where")
+    if not (answer["read"] or answer["own"] or answer["unread"]):
+        click.echo(f"no notes were found: a clone has none before `{FETCH}`", err=True)
+    click.echo(counts_line(answer))

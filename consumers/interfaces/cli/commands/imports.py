@@ -1,0 +1,80 @@
+"""`deed import`: records of other tools, kept as they were and shown as imported; and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
+from deedbook.consumers.interfaces.cli.program import Command, Group, Lazy
+from deedbook.consumers.sdk.text import clean
+
+lines_max: Final = 20
+
+
+@click.group(
+    "import",
+    cls=Group,
+    lazy={
+        "empirica": Lazy("import_notes:empirica", "Git notes of Empirica: reports, checkpoints, findings, goals."),
+        "handoffs": Lazy("handoff_files:import_", "Handoffs as markdown: v1 and v2 files, proposals, active.md."),
+        "thinking": Lazy("import_thinking:thinking", "Transcripts with thinking blocks, as Claude Code keeps them."),
+        "list": Lazy("imports:list_", "What was imported, and what was only kept aside."),
+    },
+    aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
+)
+def import_() -> None:
+    """Import the history of other tools: every original is kept, shown as imported, and grants nothing.
+
+    A second run adds nothing. What cannot be read is kept aside with the reason, and counted.
+    """
+
+
+@click.command("list", cls=Command, looks_back=True)
+@click.option("--kept-aside", is_flag=True, help="Only what stands for nothing here.")
+@click.option("--source", default="", metavar="START", help="Only what was found at a place that begins so.")
+@click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
+@page_options()
+def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
+    """List imported records in the order of the ledger.
+
+    `deed show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
+    """
+    page = app.query("records.list", **given, limit=limit, after=cursor)
+    rows = [
+        (
+            record["event_index"],
+            record["mapped_kind"] or "kept aside",
+            record["claimed_at"] or "-",
+            record["claimed_author"] or "-",
+            record["importer"],
+            record["dirty"] or "-",
+            record["source"],
+            record["reason"],
+        )
+        for record in page["records"]
+    ]
+    header = ("entry", "stands for", "claimed time", "by", "imported by", "dirty", "source", "why")
+    show_page(app, "records.list", page, lambda: print_table(header, rows))
+
+
+def print_asides(answer: Mapping[str, Any]) -> None:
+    """Print the first of what an import kept aside, and of what it could not read, with where the rest is told."""
+    for what, asides, total, way in (
+        ("kept aside", answer["aside"], answer["kept_aside"], "`deed import list --kept-aside` shows all"),
+        ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
+    ):
+        for one in asides[:lines_max]:
+            click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
+        if total > lines_max:
+            click.echo(f"{what}: {total - lines_max} more; {way}", err=True)
+
+
+def counts_line(answer: Mapping[str, Any]) -> str:
+    """Return what an import came to in one line."""
+    added = f"{answer.get('would_add', answer['added'])} {'would be added' if answer.get('dry_run') else 'added'}"
+    read = f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside"
+    return f"{read}, lost {answer['lost']}; {added}"

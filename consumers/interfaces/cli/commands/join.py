@@ -1,0 +1,69 @@
+"""`deed join`: make keys here, be registered by an invitation, and hold the ledger against what it pins."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.join import join as join_ledger
+from deedbook.ledger.client.invitation import Invitation
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home.config import check_server
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import new_home, present_folder, resolved
+from deedbook.ledger.home.settings import check_place, toml
+from deedbook.ledger.home.trust import shown
+from deedbook.ledger.lifecycle.authority import NODE_ROLE
+
+
+@click.command(cls=Command)
+@click.argument("code")
+@click.option("--node", "is_node", is_flag=True, help="Make the home of a further node of the ledger.")
+@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
+def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
+    """Join the ledger that CODE invites to: `deed agent invite` printed it, elsewhere.
+
+    The keys are made here, in .deedbook of this folder (or in --home DIR), and stay here; every command in this folder
+    then asks that ledger's server as this agent. Interrupted, the same command goes on. The key of a human is sealed
+    with a passphrase, asked on a terminal or read from --passphrase-fd.
+    """
+    invitation = Invitation.parse(code)
+    if is_node != (invitation.roles == [NODE_ROLE]):
+        of = "a node: add --node" if not is_node else f"{', '.join(invitation.roles)}: leave --node out"
+        raise Refused("USAGE", f"the invitation is for {of}")
+    path = app.home or new_home(present_folder())
+    if path.exists():
+        check_place(resolved(path), is_named=app.home is not None)
+    if not (given := app.server or ",".join(invitation.servers)):
+        unknown = "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows"
+        raise Refused("USAGE", unknown)
+    server = check_server(given)
+    ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)
+    joined = join_ledger(invitation, Home(path), server, passphrase=ask)
+    data = {
+        "home": str(path),
+        "ledger": invitation.ledger,
+        "root_fingerprint": invitation.root,
+        "name": invitation.name,
+        "roles": invitation.roles,
+        "key": joined.key,
+        "servers": joined.membership.servers,
+        "index": joined.index,
+    }
+
+    place = "" if joined.index is None else f", at entry {joined.index}"
+    following = "fill in [cluster] of its toml, and `deed serve`" if is_node else app.here("deed next")
+    app.show(
+        "joined",
+        data,
+        [
+            f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}",
+            f"  root    {invitation.root} (pinned)",
+            f"  home    {shown(path)}  (its keys were made here; no other copy exists)",
+            f"Next: {following}",
+        ],
+    )

@@ -1,0 +1,274 @@
+"""`deed key`: session keys that sign for a time and within a scope, new keys for old, and stolen ones."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
+from deedbook.consumers.interfaces.cli.output import print_table, short_key
+from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.identity import Key, KeyFile, read_key_file, write_session_key
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import ROOT, to_ms
+from deedbook.ledger.lifecycle.clock import clock_text
+
+ttl_max: Final = timedelta(days=366)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+@click.group(cls=Group)
+def key() -> None:
+    """Delegate, replace, revoke and list signing keys."""
+
+
+@key.command()
+@click.option("--ttl", default="12h", show_default=True, help="How long it is valid: 30m, 12h, 7d.")
+@click.option("--kind", "kinds", cls=ListOption, help="A kind it may sign, or a prefix as session.* (default: any).")
+@click.option("--stream", "streams", cls=ListOption, help="A stream it may write, or a prefix (default: any).")
+@click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
+def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
+    """Make a session key for the acting agent (--as) and write it to keys/NAME.session.
+
+    From now on the agent's events are signed with it, until it expires; approvals never are.
+    """
+    name = app.acting()
+    home, client = app.ledger_home(), app.client()
+    session = Key.generate()
+    until = datetime.now(UTC) + parse_ttl(ttl)
+    expires_at = until.isoformat(timespec="seconds").replace("+00:00", "Z")
+    delegated = KeyDelegated(
+        key=session.public.hex(),
+        proof=session.prove_possession(client.ledger, name),
+        expires_at=expires_at,
+        kinds=list(kinds),
+        streams=list(streams),
+        max_events=max_events,
+    )
+    accepted = app.author().emit(Draft(stream=f"agent/{name}", data=delegated))[0]
+    path = home.session_file(name)
+    content = KeyFile(
+        ledger=client.ledger,
+        name=name,
+        public=session.public.hex(),
+        seed=session.seed.hex(),
+        expires_at=expires_at,
+        kinds=list(kinds),
+        streams=list(streams),
+    )
+    write_session_key(path, content)
+    data = {"name": name, "key": content.public, "expires_at": expires_at, "file": str(path), "index": accepted.index}
+    app.show("key", data, f"{path} signs for {name} until {expires_at} (entry {accepted.index})")
+
+
+@key.command()
+@click.argument("public_key")
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+def revoke(app: App, public_key: str, reason: str) -> None:
+    """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
+    key = _key_of(app, public_key)
+    data = KeyRevoked(key=key["key"], reason=reason)
+    accepted = app.author().emit(Draft(stream=f"agent/{key['agent']}", data=data))[0]
+    answer = {"key": data.key, "agent": key["agent"], "index": accepted.index}
+    app.show("key", answer, f"revoked {short_key(data.key)} of {answer['agent']} at {accepted.index}")
+
+
+@key.command()
+@click.option("--lost", is_flag=True, help="The old key is lost, or ended: root signs instead.")
+@click.option("--by", metavar="ADMIN", help="Who signs with --lost (default: root).")
+@click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
+@click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
+    """Replace the identity key of the acting agent (--as), and its key for the bus with it.
+
+    The old key signs the change, and nothing after it; what it delegated ends with it, and what it signed stays valid.
+    The new files take the place of the old ones, sealed with the same passphrase. A lost key of a human, reviewer,
+    admin or node is replaced by root, any other by an admin, too; as in `agent add`, its new passphrase is read first.
+
+    --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key of
+    checkpoints. Killed on the way, the next call goes on where this one ended.
+    """
+    if checkpoint:
+        if lost or by or unprotected or app.settings().agent not in (None, ROOT):
+            raise Refused("USAGE", "root replaces the checkpoint key: give --checkpoint alone, or with --as root")
+        _rotate_checkpoint(app, reason)
+        return
+    if not lost and (by or unprotected):
+        raise Refused("USAGE", "--by and --unprotected say how a lost key is replaced: add --lost")
+    _rotate_agent(app, app.acting(), signer=(by or ROOT) if lost else None, unprotected=unprotected, reason=reason)
+
+
+def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
+    from deedbook.consumers.sdk.rotation import rotate_agent  # noqa: PLC0415 - only this verb makes keys
+
+    home = app.ledger_home()
+    if signer is None:
+        is_sealed = read_key_file(home.key_file(name)).sealed is not None
+        passphrase = app.ask_passphrase(name) if is_sealed else None
+    else:
+        roles = next((one.roles for one in app.client().agents() if one.name == name), frozenset[str]())
+        passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
+    rotated, accepted = rotate_agent(
+        app.author(signer or name),
+        home,
+        name,
+        passphrase=passphrase,
+        reason=reason,
+        reopen=lambda: open_client(app.settings()),
+    )
+    if rotated.nkey is not None:
+        wait_until_let_in(app, home, name)
+    path = home.key_file(name)
+    data = {
+        "name": name,
+        "key": rotated.key,
+        "nkey": rotated.nkey,
+        "index": accepted.index,
+        "file": str(path),
+        "signed_by": signer or name,
+    }
+
+    text = [f"the key of {name} was replaced at entry {accepted.index} by {short_key(rotated.key)}"]
+    text.append(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
+    if name == ROOT:
+        first = fingerprint(bytes.fromhex(read_event(0, app.client().entry(0)).key))
+        text.append(f"  auditors go on with the fingerprint of the first root key: {first}")
+    app.show("key", data, text)
+
+
+def _rotate_checkpoint(app: App, reason: str) -> None:
+    from deedbook.consumers.sdk.rotation import rotate_checkpoint  # noqa: PLC0415 - only this verb makes keys
+
+    client = app.local_client()
+    rotated, accepted = rotate_checkpoint(client, app.author(ROOT), app.ledger_home(), reason=reason)
+    app.show(
+        "key",
+        {"key": rotated.key, "index": accepted.index},
+        [
+            f"checkpoints of more than {accepted.index} entries are signed with {short_key(rotated.key)}",
+            "Next: deed checkpoint, and give its key to whoever holds the old one",
+        ],
+    )
+
+
+@key.command()
+@click.argument("key_or_agent", metavar="KEY|AGENT")
+@click.option("--since", required=True, metavar="INDEX|TIME", help="The first entry that may be the thief's.")
+@click.option("--reason", default="no reason given", show_default=True, help="Why.")
+def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
+    """Say that somebody else may hold a key (of an agent: each identity key it had since) since an entry or a time.
+
+    The key signs nothing any more, and what it signed since, or a session key that it delegated since, is shown as
+    suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
+    agent (--as) or an admin; by root if nobody is named. A key of root or node is replaced first.
+    """
+    key = _key_of(app, key_or_agent)
+    index = _first_since(app, since)
+    data = KeyCompromised(key=key["key"], since=index, reason=reason)
+    earlier = _earlier_keys(app, key, index) if key_or_agent == key["agent"] else []
+    author = app.author(app.settings().agent or ROOT)
+    # The present key last, which may be the one that signs this.
+    events = [KeyCompromised(key=one, since=index, reason=reason) for one in (*earlier, data.key)]
+    accepted = author.emit(*(Draft(stream=f"agent/{key['agent']}", data=each) for each in events))[-1]
+    introduced = _introduced(app, data)
+    answer = {
+        "key": data.key,
+        "agent": key["agent"],
+        "since": index,
+        "index": accepted.index,
+        "earlier": earlier,
+        "introduced": introduced,
+    }
+    text = [f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}"]
+    text += [f"So is {short_key(old)}, which was its key then" for old in earlier]
+    for one in introduced:
+        short, at = short_key(one["key"]), one["since_index"]
+        text.append(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
+        text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
+    app.show("key", answer, [*text, f"Next: deed key rotate --as {key['agent']} --lost, if the agent shall go on"])
+
+
+def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
+    """Return the identity keys that were replaced by the present one since then, and are not suspect since then."""
+    keys = app.query("agents.keys", agent=present["agent"])["keys"]
+    return [
+        one["key"]
+        for one in keys
+        if one["sort"] == "identity" and one["key"] != present["key"]
+        if one["ended_index"] > since and (one["suspect_since"] is None or one["suspect_since"] > since)
+    ]
+
+
+def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
+    """Return the valid identity keys that the compromised one registered or put in another's place since then."""
+    keys = [one for one in app.query("agents.keys")["keys"] if one["sort"] == "identity" and one["state"] == "valid"]
+    return [
+        {name: one[name] for name in ("agent", "key", "since_index")}
+        for one in keys
+        if one["since_index"] >= event.since
+        and read_event(one["since_index"], app.client().entry(one["since_index"])).key == event.key
+    ]
+
+
+def _first_since(app: App, text: str) -> int:
+    """Return the index in ``text``, or that of the entry behind the last one accepted before the time in it."""
+    from deedbook.consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
+
+    since = parse_moment(text, "since")
+    if since.isdecimal():
+        return int(since)
+    try:
+        before = app.query("catalog.moment", at=clock_text(to_ms(since) - 1))
+    except Refused as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return 0  # the ledger begins later
+    if before["event_index"] + 1 == before["size"]:
+        raise Refused("NOT_FOUND", f"nothing was accepted since {text}: name an earlier time, or an index")
+    return int(before["event_index"]) + 1
+
+
+@key.command("list", looks_back=True)
+@click.option("--agent", "name", help="Only the keys of this agent.")
+def list_keys(app: App, name: str | None) -> None:
+    """List keys: identity and session keys and those of checkpoints, with what ended them."""
+    keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
+    rows = []
+    for one in keys:
+        state = str(one["state"])
+        state += "" if one["ended_index"] is None else f" at {one['ended_index']} by {one['ended_by']}"
+        state += "" if one["suspect_since"] is None else f", suspect since {one['suspect_since']}"
+        rows.append((one["agent"], one["sort"], short_key(one["key"]), state, one["expires_at"] or ""))
+    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
+
+
+def _key_of(app: App, asked: str) -> dict[str, Any]:
+    """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
+    keys: list[dict[str, Any]] = app.query("agents.keys")["keys"]
+    current = {one.name: one.key for one in app.client().agents()}
+    matches = [one for one in keys if one["key"] == current.get(asked)]
+    matches = matches or [one for one in keys if one["key"].startswith(asked.lower())]
+    if len(matches) != 1:
+        code = "REF_AMBIGUOUS" if matches else "NOT_FOUND"
+        message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `deed key list` shows them"
+        raise Refused(code, message, candidates=[one["key"] for one in matches])
+    return matches[0]
+
+
+def parse_ttl(text: str) -> timedelta:
+    """Return the duration in ``text``, as 90s, 30m, 12h or 7d."""
+    parts = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    ttl = timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else timedelta()
+    if not timedelta() < ttl <= ttl_max:
+        raise Refused("USAGE", f"{text!r} is no time up to {ttl_max.days} days: write 30m, 12h or 7d")
+    return ttl

@@ -1,0 +1,379 @@
+"""`deed init`, `doctor`: a new ledger; whether all is in order here."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sqlite3
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+import deedbook
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
+from deedbook.consumers.interfaces.cli.output import when
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.git import Git
+from deedbook.consumers.sdk.quotation import gate
+from deedbook.consumers.sdk.text import visible
+from deedbook.ledger.client.client import Client, read_epoch
+from deedbook.ledger.client.creation import check_is_new, create_ledger
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.spool import spools
+from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
+from deedbook.ledger.format.identity import read_key_file
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.config import Settings, declared, read_config
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import (
+    CHAINS_FILE,
+    CONFIG_FILE,
+    beside,
+    find_home,
+    new_home,
+    present_folder,
+    read_file,
+    resolved,
+)
+from deedbook.ledger.home.settings import check_place
+from deedbook.ledger.home.trust import fingerprint
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.limits import map_alarm_ratio
+from deedbook.ledger.trust.history import shown
+
+
+@click.command(cls=Command)
+@click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
+@click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
+def init(app: App, origin: str | None, *, sealed: bool) -> None:
+    """Make a new ledger in .deedbook of this folder (or in --home DIR or DEEDBOOK_HOME itself).
+
+    Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
+    """
+    path = app.home or new_home(present_folder())
+    home = Home(path)
+    check_is_ours(home)
+    origin = origin or _default_origin(path)
+    passphrase = None
+    if sealed:
+        passphrase = app.read_passphrase("New passphrase of the root key: ", confirm=True)
+        if not passphrase:
+            raise click.UsageError("--sealed needs a passphrase: from a terminal or --passphrase-fd")
+    ledger = create_ledger(home, origin=origin, map_size=read_config(path).map_size_bytes, passphrase=passphrase)
+    root = read_key_file(home.key_file(ROOT)).public
+    data = {
+        "home": str(path),
+        "ledger": ledger,
+        "origin": origin,
+        "root_key": root,
+        "root_fingerprint": fingerprint(bytes.fromhex(root)),
+    }
+
+    app.show(
+        "ledger",
+        data,
+        [
+            f"A new ledger {ledger} in {path}",
+            f"  origin  {origin}",
+            f"  root    {data['root_fingerprint']}",
+            "Give that fingerprint to auditors: `deed verify --root FINGERPRINT` holds the ledger against it.",
+            "Next: deed agent add NAME --role agent",
+        ],
+    )
+    if not app.as_json and not trust.is_trusted(path):
+        click.echo("It could not be noted that you trust this folder: see `deed doctor`.", err=True)
+
+
+def check_is_ours(home: Home) -> None:
+    """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
+    if home.path.exists():
+        check_place(resolved(home.path), is_named=True)
+    check_is_new(home)
+    if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
+        raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
+
+
+def _default_origin(path: Path) -> str:
+    parts = (socket.gethostname() or "localhost", path.absolute().parent.name or "ledger")
+    return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
+
+
+quarantined_shown_max = 5
+
+
+class Check(NamedTuple):
+    """One thing that was looked at: whether it is in order, what was found, and what to do if not."""
+
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+@click.command(cls=Command, only_looks=True)
+@click.option("--llm", is_flag=True, help="Try the model of toml, too: in a trusted folder one question is sent.")
+@click.option("--settings", "is_page", is_flag=True, help="Print all that toml may say instead, commented.")
+def doctor(app: App, *, llm: bool, is_page: bool) -> None:
+    """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
+
+    Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
+    """
+    if is_page:
+        from deedbook.consumers.interfaces.cli.settings_page import settings_page  # noqa: PLC0415 - loads what each setting is of
+
+        page = "\n".join(settings_page())
+        app.show("settings", {"page": page}, page)
+        return
+    home = app.home or find_home(present_folder())
+    checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
+    checks += [_model_check(app)] if llm else []
+    bad = [one for one in checks if not one.ok]
+    data = {"checks": [one._asdict() for one in checks], "ok": not bad}
+
+    def text() -> None:
+        for one in checks:
+            click.secho("ok    " if one.ok else "WRONG ", fg="green" if one.ok else "red", nl=False)
+            click.echo(f"{one.name}: {one.found}" + ("" if one.ok else f"\n      {one.fix}"))
+        if home is None:
+            click.echo("There is no ledger in this folder or above it: `deed init` makes one.")
+
+    if bad and app.as_json:
+        raise Unavailable("STORE_UNAVAILABLE", f"{len(bad)} checks failed: {bad[0].fix}", **data)
+    app.show("doctor", data, text)
+    if bad:
+        raise click.exceptions.Exit(Unavailable("STORE_UNAVAILABLE", "").exit_code)
+
+
+def _installation_checks(home: Path | None) -> Iterator[Check]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", sys.version_info >= (3, 11), python, "install Python 3.11 or newer")
+    yield Check("package", ok=True, found=f"deedbook {version('deedbook')} in {Path(deedbook.__file__).parent}")
+    yield _checked("nats-server", partial(_server_check, home))
+    has_tokens = find_spec("rs_bpe") is not None
+    yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")
+    has_mcp = find_spec("mcp") is not None
+    yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else "none: install deedbook[mcp]")
+    yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
+
+
+def _ledger_checks(app: App, home: Home) -> Iterator[Check]:
+    try:
+        settings = app.settings()
+    except DeedbookError as error:
+        yield Check("folder", ok=False, found=error.code, fix=error.message)
+        return
+    if settings.server is not None:
+        yield from _remote_checks(settings)
+        yield from _spool_checks(settings)
+        yield _trust_check(settings)
+        yield from _key_checks(home)
+    if settings.server is None or home.is_local():
+        yield from _local_checks(app, home, msgspec.structs.replace(settings, server=None))
+
+
+def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
+    try:
+        client = LocalClient(settings)
+    except DeedbookError as error:
+        yield Check("ledger", ok=False, found=error.code, fix=error.message)
+        return
+    with client:
+        head = client.head()
+        yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
+        yield _checked("memory", partial(_memory_check, client))
+        sizes = client.settings.config
+        for name, setting, size, used in (
+            ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
+            ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
+        ):
+            fix = f"raise {setting} in toml, with every process of this ledger stopped"
+            yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
+        clocks = compare_clocks(client)
+        found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
+        yield Check("clock", clocks["ok"], found, clocks["fix"])
+        yield _checked("entries", partial(_entries_check, client))
+        if app.settings().server is None:
+            yield _trust_check(settings, client)
+            yield from _witness_check(settings, client)
+            yield from _key_checks(home)
+        yield _checked("gate", partial(_gate_check, home, client))
+        yield _views_check(client, settings)
+    url = home.bus / "url"
+    served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
+    yield Check("serve", ok=True, found=served)
+    if declared(settings.text, home.path / CONFIG_FILE)[1].cluster is not None:
+        from deedbook.consumers.interfaces.cli.commands.nodes import state_here  # noqa: PLC0415 - few folders are one of several nodes'
+
+        yield Check("nodes", *state_here(home))
+
+
+def _checked(name: str, check: Callable[[], Check]) -> Check:
+    """Return what a check finds; what it is refused is what is wrong."""
+    try:
+        return check()
+    except DeedbookError as error:
+        return Check(name, ok=False, found=error.code, fix=error.message)
+
+
+def _entries_check(client: LocalClient) -> Check:
+    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite
+
+    with Reader(client, client.settings) as reader:
+        bad = reader.answer("catalog.quarantined")["entries"]
+    found = "each follows from those before it"
+    if bad:
+        shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:quarantined_shown_max])
+        found = f"{len(bad)} quarantined, which no gate admits: {shown}"
+    fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
+    return Check("entries", not bad, found, fix)
+
+
+def _memory_check(client: LocalClient) -> Check:
+    memory = client.memory
+    remembered = memory.load()
+    memory.compare(remembered, client.consistency, partial(read_epoch, client))
+    memory.probe()
+    if memory.problem is not None:
+        fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
+        return Check("memory", ok=False, found=memory.problem, fix=fix)
+    if rivals := memory.rivals(client.consistency):
+        return Check("memory", ok=False, found="; ".join(rivals), fix="what is written to both parts them for ever")
+    if remembered is None:
+        return Check("memory", ok=True, found="nothing is remembered of this folder yet: the next verb begins")
+    head = shown(remembered.trusted.size, remembered.trusted.root)
+    begun = f"{when(remembered.begun_ms)}, at {remembered.begun_size} entries"
+    return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
+
+
+def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
+    from deedbook.consumers.interfaces.node.witnesses import configured_witnesses  # noqa: PLC0415 - few ledgers have witnesses
+
+    try:
+        witnesses = configured_witnesses(trust.actions_of(settings, client).witness)
+        if witnesses is not None:
+            policy, fail_closed = witnesses
+            witnessed = policy.judge(client.prove(0).checkpoint_text, time.time())
+            found = f"{witnessed}; without them it fails {'closed' if fail_closed else 'open'}"
+            fix = "`deed serve` asks them, and its log says what they answered"
+            yield Check("witnesses", witnessed.is_met, found, fix)
+    except DeedbookError as error:
+        if error.code != "NOT_TRUSTED":  # which has a line of its own
+            yield Check("witnesses", ok=False, found=error.code, fix=error.message)
+
+
+def _model_check(app: App) -> Check:
+    from deedbook.consumers.sdk.llm.model import Message, named_client  # noqa: PLC0415 - loads what only a question needs
+
+    asked, client = "nobody was asked", None
+    try:
+        client = named_client(trust.actions_of(app.settings()))
+        asked = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
+        question = 'Answer with this JSON object and nothing else: {"ready": true}'
+        answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
+        asked, fix = f"{asked} answered {visible(json.dumps(answer))}", ""
+    except DeedbookError as error:
+        asked, fix = f"{asked}: {error.code}", error.message
+    if client is not None:
+        asked += f"; sent with it: {json.dumps(client.fields)}"
+    return Check("model", not fix, asked, fix)
+
+
+def _gate_check(home: Home, client: LocalClient) -> Check:
+    state, unsealed = gate(home, client)
+    # An open gate is a choice, and said: it stops mistakes, not malice.
+    reason = f": any process of this user can sign as {', '.join(unsealed)}" if unsealed else ""
+    return Check("gate", ok=True, found=state + reason)
+
+
+def _remote_checks(settings: Settings) -> Iterator[Check]:
+    from deedbook.ledger.client.stream_reader import pinned_root  # noqa: PLC0415 - loads the rules
+
+    asking = f"{settings.server} as {settings.agent or 'nobody'}"
+    try:
+        with open_client(settings) as client:
+            head = client.head()
+            root = pinned_root(settings.home, head.ledger)
+    except DeedbookError as error:
+        yield Check("server", ok=False, found=f"{asking}: {error.code}", fix=error.message)
+        return
+    yield Check("server", ok=True, found=f"{asking}: ledger {head.ledger}, {head.size} entries")
+    none = "none is pinned here, so this ledger vouches for itself: `deed trust --root FINGERPRINT` pins it"
+    yield Check("root", ok=True, found=none if root is None else f"pinned: {root}")
+
+
+def _spool_checks(settings: Settings) -> Iterator[Check]:
+    for name, spool in spools(settings.home):
+        if any(counts := spool.counts()):
+            found = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
+            lists = "`deed spool list` shows them, `deed spool send` sends what waits"
+            yield Check("spool", ok=False, found=found, fix=f"{lists}, `deed spool drop` gives up others")
+
+
+def _trust_check(settings: Settings, client: Client | None = None) -> Check:
+    try:
+        trust.actions_of(settings, client)
+        trust.check_chains(settings.home, read_file(settings.home, CHAINS_FILE))
+    except DeedbookError as error:
+        advice = "; trusted or not, this runs none of it" if settings.text else ""
+        return Check("trust", ok=False, found=error.code, fix=error.message + advice)
+    return Check("trust", ok=True, found="you trust this folder, and what it says")
+
+
+def _views_check(client: LocalClient, settings: Settings) -> Check:
+    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
+
+    fix = "run `deed project --rebuild`"
+    try:
+        with Reader(client, settings) as reader:
+            reader.answer("sessions.list", {"limit": 1})
+            found = reader.store.check()
+    except DeedbookError as error:
+        return Check("views", ok=False, found=message_of(error), fix=fix)
+    return Check("views", found == "ok", "whole, and up to date" if found == "ok" else found, fix)
+
+
+def _key_checks(home: Home) -> Iterator[Check]:
+    if tracked := tracked_keys(home):
+        advice = "do not use them, and make none of them private now: whoever has the repository has them too"
+        found = f"git tracks {', '.join(tracked)}: these keys came with the repository, they are the stranger's"
+        yield Check("keys", ok=False, found=visible(found), fix=f"{advice}; an agent of yours needs keys of its own")
+        return
+    files = sorted([*home.keys.glob("*.key"), *home.keys.glob("*.nkey"), *home.keys.glob("*.session")])
+    wide = [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    found = f"{len(files)} files" if not wide else f"others can read {', '.join(wide)}"
+    fix = f"run `chmod 600 {trust.shown(home.keys)}/*`"
+    if not trust.is_trusted(home.path):
+        fix = "you have not trusted this folder: unless you made these keys they are a stranger's, do not use them"
+    yield Check("keys", not wide, visible(found), fix)
+
+
+def tracked_keys(home: Home) -> list[str]:
+    """Return the files below keys/ that the repository around the ledger holds; git is asked as a stranger's."""
+    try:
+        # A folder that is itself made up as a repository is asked as little as any other.
+        answer = Git(home.path.resolve(), is_own=False).call("ls-tree", "-r", "-z", "--name-only", "HEAD", "keys/")
+    except DeedbookError:
+        return []
+    return [name.removeprefix("keys/") for name in answer.out.decode("utf-8", "replace").split("\0") if name]
+
+
+def _server_check(home: Path | None) -> Check:
+    from deedbook.ledger.service.server import find_server  # noqa: PLC0415 - loads what only this check needs
+
+    configured = trust.read_folder(home).actions.nats_server if home else None
+    if home is not None and configured:
+        program = visible(str(beside(resolved(home), configured)))
+        return Check("nats-server", ok=True, found=f"toml names {program}; not run by this check")
+    return Check("nats-server", ok=True, found=str(find_server()))

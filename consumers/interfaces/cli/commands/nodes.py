@@ -1,0 +1,76 @@
+"""`deed node`: the nodes of a ledger as the one that runs in this folder hears them, and handing over to another."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NodesView, read_nodes
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.system.files import write_whole
+
+_wait_s: Final = 20.0
+_look_every_s: Final = 0.1
+
+
+@click.group(cls=Group)
+def node() -> None:
+    """See the nodes of this ledger, and let another one lead; for who runs a node in this folder."""
+
+
+@node.command("list")
+def list_(app: App) -> None:
+    """List the nodes that are heard, this one first: who leads, its term, and how far each log is."""
+    view = _view(app)
+    rows = [
+        (one.node, one.role, one.term, one.size, f"{one.heard_s:.1f} s", one.url, one.fault or "-")
+        for one in view.nodes
+    ]
+    header = ("node", "role", "term", "entries", "heard", "url", "fault")
+    app.show("nodes", msgspec.to_builtins(view), lambda: print_table(header, rows))
+
+
+@node.command("hand-over")
+@click.argument("name", required=False, default="")
+def hand_over(app: App, name: str) -> None:
+    """Let the node NAME lead, or the one that is furthest; waits until it does."""
+    view = _view(app)
+    if view.leader != view.node:
+        message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
+        raise Refused("NOT_AUTHORIZED", message)
+    if name and name not in {one.node for one in view.nodes[1:]}:
+        raise Refused("NOT_FOUND", f"no node {name} is heard: `deed node list` names those that are", name=name)
+    write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
+    until = time.monotonic() + _wait_s
+    while time.monotonic() < until:
+        time.sleep(_look_every_s)
+        leader = _view(app).leader
+        if leader not in {"", view.node}:
+            app.show("node", {"leader": leader}, f"{leader} leads")
+            return
+    raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `deed node list` says how they stand")
+
+
+def state_here(home: Home) -> tuple[bool, str, str]:
+    """Return whether the nodes are in order as this folder's hears them, what was found, and what to do."""
+    try:
+        view = read_nodes(home.bus)
+    except DeedbookError as error:
+        return False, error.code, error.message
+    own, head = view.nodes[0], max(one.size for one in view.nodes)
+    leads = f"{view.leader or 'nobody'} leads"
+    found = f"{own.node} is {own.role} in term {own.term}, {head - own.size} entries behind; {leads}"
+    others = ", ".join(f"{one.node} heard {one.heard_s:.1f} s ago" for one in view.nodes[1:])
+    fix = own.fault or "no node leads: `deed node list` says which are heard; two of three must run"
+    return bool(view.leader) and not own.fault, f"{found}; {others or 'no other node is heard'}", fix
+
+
+def _view(app: App) -> NodesView:
+    return read_nodes(Home(app.settings().home).bus)

@@ -1,0 +1,158 @@
+"""`deed notify`: who is told how that something waits for them, and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from deedbook.consumers.handoffs.notifier.delivery import attempt
+from deedbook.consumers.handoffs.notifier.episodes import trial
+from deedbook.consumers.handoffs.notifier.settings import Channel, configured_channels, read_channels
+from deedbook.consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals, when
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.errors import Exit, Refused
+from deedbook.ledger.home import trust
+
+
+@click.group(cls=Group, aliases={"ls": "list", "start": "run"})
+def notify() -> None:
+    """Tell agents and people once that something waits for them, by the channels of config.toml."""
+
+
+@notify.command("list")
+def list_(app: App) -> None:
+    """List channels (without secrets), open waits, and what is pending or could not be delivered."""
+    channels = read_channels(app.settings())
+    with open_store(app) as store:
+        episodes, open_total = store.listed_episodes() if store else ([], 0)
+        pending, pending_total = store.listed_deliveries(dead=False) if store else ([], 0)
+        dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
+    data = {
+        "channels": [
+            {"number": number, "name": one.name, "target": one.target, "is_ready": one.is_ready}
+            | {of: getattr(one.settings, of) for of in ("agents", "actions", "secret_variable")}
+            for number, one in enumerate(channels, 1)
+        ],
+        "open": episodes,
+        "open_total": open_total,
+        "pending": [describe_delivery(one) for one in pending],
+        "pending_total": pending_total,
+        "dead": [describe_delivery(one) for one in dead],
+        "dead_total": dead_total,
+    }
+    app.show("notifications", data, lambda: _print_all(data))
+
+
+@notify.command()
+@click.option("--channel", metavar="N|NAME", help="Only this channel, by its number or name (default: every channel).")
+def test(app: App, channel: str | None) -> None:
+    """Send one test notification now and say what came back; exit code 7 when it was not delivered."""
+    results = []
+    for number, one in _chosen_channels(configured_channels(app.settings()), channel):
+        outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
+        is_delivered = outcome.result == "delivered"
+        results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
+
+    app.show(
+        "notification_tests",
+        {"channels": results},
+        [f"{one['name']}: {'delivered' if one['is_delivered'] else 'NOT delivered'}: {one['said']}" for one in results],
+    )
+    if not all(one["is_delivered"] for one in results):
+        click.get_current_context().exit(Exit.UNAVAILABLE)
+
+
+@notify.command()
+@click.argument("id_", metavar="ID", required=False)
+@click.option("--all", "all_", is_flag=True, help="Every dead letter.")
+def retry(app: App, id_: str | None, *, all_: bool) -> None:
+    """Make dead letters due again, with all of their attempts; the running notifier sends them."""
+    if (id_ is None) != all_:
+        raise Refused("USAGE", "say either the ID of a notification or --all")
+    with open_store(app) as store:
+        if store is None and id_ is not None:
+            raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
+        count = store.retry(id_, unix_ms()) if store else 0
+    app.show("notifications_retried", {"retried": count}, f"{count} due again")
+
+
+@notify.command()
+@click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
+def run(app: App, *, once: bool) -> None:
+    """Notify until SIGINT or SIGTERM, here or behind --server; `deed serve` does so by itself.
+
+    The first start takes what waits already as known and tells nobody. Positions, open waits and the outbox are kept
+    in notifier.db of the ledger's folder, for one notifier at a time.
+    """
+    channels = configured_channels(app.settings())
+    if not channels:
+        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+    configure_logging(verbose=False)
+    client = app.client()
+    trust.demand(app.settings().home, client)
+    view, path = app.query_with, app.settings().home / STORE_FILE
+    worker = NotifierWorker(client, view, path, channels, behind=lambda refs: Grounds(view, 0).of(refs))
+    stop = stopped_by_signals()
+    names = [channel.name for channel in channels]
+    app.show("notifying", {"channels": names}, f"notifying by {', '.join(names)}")
+    sys.stdout.flush()
+    worker.run(stop, until=client.head().size if once else None)
+
+
+@contextlib.contextmanager
+def open_store(app: App) -> Iterator[NotifierStore | None]:
+    """Open the notifier's store, if there is one: asking makes none."""
+    if not (path := app.settings().home / STORE_FILE).exists():
+        yield None
+        return
+    with contextlib.closing(NotifierStore(path)) as store:
+        yield store
+
+
+def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
+    numbered = list(enumerate(channels, 1))
+    if not numbered:
+        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+    found = [(number, one) for number, one in numbered if wanted in (None, str(number), one.name)]
+    if not found:
+        raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)
+    return found
+
+
+def describe_delivery(one: Delivery) -> dict[str, Any]:
+    """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
+    own = ("channel", "attempts", "next_ms", "error", "created_ms")
+    return {"id": one.notification.id, "text": one.notification.text} | {name: getattr(one, name) for name in own}
+
+
+def _print_all(data: dict[str, Any]) -> None:
+    rows: list[tuple[object, ...]] = [
+        (
+            one["number"],
+            one["name"],
+            one["target"],
+            ", ".join(one["agents"]),
+            ", ".join(one["actions"]) or "all",
+            "ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment",
+        )
+        for one in data["channels"]
+    ]
+    click.secho("Channels", bold=True)
+    print_table(("no.", "name", "target", "agents", "actions", "state"), rows)
+    click.secho(f"\nOpen waits ({data['open_total']})", bold=True)
+    waits = [(when(one["began_ms"]), one["agent"], one["action"], one["id"], one["title"]) for one in data["open"]]
+    print_table(("since", "agent", "action", "id", "title"), waits)
+    for heading, name in (("Pending", "pending"), ("Dead letters", "dead")):
+        click.secho(f"\n{heading} ({data[f'{name}_total']})", bold=True)
+        shown = [(one["id"], one["channel"], one["attempts"], clean(one["text"]), one["error"]) for one in data[name]]
+        print_table(("id", "channel", "attempts", "text", "last error"), shown)

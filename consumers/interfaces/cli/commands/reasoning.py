@@ -1,0 +1,350 @@
+"""`deed reasoning`: record reasoning step by step, brief it, fetch it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from shlex import quote
+from textwrap import shorten
+from typing import Any, get_args
+
+import click
+import msgspec
+from msgspec.structs import asdict, replace
+
+from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
+from deedbook.consumers.interfaces.cli.app import App, read_argument
+from deedbook.consumers.interfaces.cli.output import (
+    list_page,
+    page_options,
+    print_fields,
+    progress,
+    warn,
+    web_option,
+)
+from deedbook.consumers.interfaces.cli.program import Group, Lazy, ListOption
+from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
+from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
+from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
+from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.consumers.sdk.text import clean, counted, default_id
+from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.projections.briefs.tokens import tokenizer
+from deedbook.projections.reasoning.delta import describe_change
+from deedbook.projections.reasoning.memory import compute_reasoning_ref
+
+task_columns = 100
+
+
+@click.group(
+    cls=Group,
+    aliases={"new": "start", "close": "conclude", "get": "fetch"},
+    lazy={
+        "brief": Lazy("briefs:brief", "Print a reasoning as a short prompt with measured fidelity."),
+        "explain": Lazy("briefs:explain", "Show what a brief keeps, and what it drops and why."),
+        "validate": Lazy("briefs:validate", "Check evidence, assumptions and structure."),
+        "validations": Lazy("briefs:validations", "List what validators found, newest first."),
+    },
+)
+def reasoning() -> None:
+    """Record reasoning as signed steps; give others a brief whose fidelity is measured, or the whole graph."""
+
+
+@reasoning.command()
+@click.option("--task", required=True, help="What is to be reasoned about.")
+@click.option("--id", "id_", help="Its id (default: day and task).")
+@click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
+@click.option("--strategy", "reasoning_strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
+@click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
+@click.option("--session", default="", help="The session it belongs to.")
+def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
+    """Start a reasoning; the acting agent owns it."""
+    emit(app, id_ or default_id(task), kinds.ReasoningStarted(task=task, **given))
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", required=True, help="The step in words.")
+@click.option(
+    "--type", type=click.Choice(get_args(kinds.StepType)), default="inference", show_default=True, help="What it is."
+)
+@click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="How an inference infers.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
+    help="What it rests on, as src/auth.py:5-9; may be given more than once.",
+)
+@click.option("--rests-on", cls=ListOption, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
+@click.option("--premise", "premises", multiple=True, help="A premise in words.")
+@click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
+@click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
+@click.option("--conclusion", help="The step's own conclusion.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
+@click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
+def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
+    """Record one step."""
+    name, following, notices = next_number(app, id_)
+    number = number or following
+    fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
+    one = kinds.Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
+    data = kinds.ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
+    (data,), warnings = cite([data], app.query_with)
+    emit(app, name, data, [*notices, *warnings])
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--content", help="What is taken for granted.")
+@click.option("--check", "method", help="How somebody could find out.")
+@click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
+@click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
+def assume(
+    app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
+) -> None:
+    """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
+    name, following, notices = next_number(app, id_)
+    if (number is None) != (settled is None) or (content is None) == (settled is None):
+        raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
+    if settled is not None and number is not None:
+        steps = app.query("reasoning.show", id=name)["memory"]["steps"]
+        one = next((one for one in steps if one["step_number"] == number), None)
+        if one and not (one["type"] == "assumption" or "needs_validation" in one or one["assumptions"]):
+            remedy = f"see `deed reasoning show {quote(name)}` for those that are"
+            raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
+        emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
+        return
+    assumed = kinds.Step(
+        step_number=following, type="assumption", content=content or "", needs_validation=True, validation_method=method
+    )
+    emit(app, name, kinds.ReasoningExtended(steps=[assumed]), notices)
+
+
+@reasoning.command()
+@click.argument("id_", metavar="ID")
+@click.option("--conclusion", required=True, help="What follows, in a sentence.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
+@click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
+def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
+    """Say what the reasoning comes to; the compressor then publishes briefs of it."""
+    concluded = kinds.ReasoningConcluded(
+        conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+    )
+    emit(app, app.query("reasoning.show", id=id_)["id"], concluded)
+
+
+@reasoning.command("list", looks_back=True)
+@click.option("--author", help="Only those of this agent.")
+@click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
+@page_options()
+def list_(app: App, **asked: Any) -> None:
+    """List reasonings, newest first."""
+    list_page(
+        app,
+        "reasoning.list",
+        "reasonings",
+        asked,
+        lambda one: {
+            "id": one["id"],
+            "status": one["status"],
+            "author": one["author"] + (" (imported)" if one["imported"] else ""),
+            "steps": one["steps"],
+            "task": shorten(one["task"], task_columns, placeholder="…"),
+        },
+    )
+
+
+@reasoning.command(looks_back=True)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
+@click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
+@web_option("reasoning", "ref")
+def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
+    """Show a reasoning: its steps, what they rest on, its versions."""
+    if provenance:
+        record = _provenance_of(app, ref)
+        app.show("provenance", record, lambda: print_fields(record))
+        return
+    shown = app.query("reasoning.show", id=ref)
+    shown["verdict"] = app.query("validations.latest", ref=ref)
+    app.show("reasoning.show", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
+
+
+@reasoning.command(looks_back=True)
+@click.argument("ref", metavar="ID|REF")
+@click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
+@click.option(
+    "--base",
+    "base_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
+)
+def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
+    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
+
+    A version named by --have that is neither in --base nor fetched before is fetched whole first, and that is said.
+    """
+    cache = GraphCache(app.settings().home)
+    base = find_base(app.query_with, cache, have, base_file)
+    graph = fetch_graph(app.query_with, ref, have=base.memory)
+    is_cached = cache.keep(graph)
+    verdict = app.query("validations.latest", ref=graph.ref)
+    data = {
+        "ref": graph.ref,
+        "verified": True,
+        "verdict": verdict,
+        "canonical": graph.canonical,
+        "memory": msgspec.to_builtins(graph.memory.to_dict(), str_keys=True),
+        "tokenizer": tokenizer().name,
+        "exact": tokenizer().exact,
+        "base_from": base.origin,
+        "base_transferred": msgspec.to_builtins(base.transferred),
+        "cached": is_cached,
+        **msgspec.to_builtins(graph.sent),
+    }
+
+    def text() -> None:
+        click.echo(graph.canonical)
+        about = "" if tokenizer().exact else "about "
+        if base.transferred is not None:
+            click.echo(f"-- {have} was not here: fetched whole, {about}{base.transferred.tokens} tokens", err=True)
+        line = f"-- sent as {graph.sent.sent_as}: {about}{graph.sent.transferred.tokens} tokens"
+        click.echo(f"{line} (whole: {graph.sent.full.tokens}), hash recomputed: {graph.ref}", err=True)
+        print_verdict(verdict, err=True)
+
+    app.show("reasoning_graph", data, text)
+
+
+@reasoning.command(looks_back=True)
+@click.argument("base", metavar="A")
+@click.argument("target", metavar="B")
+def diff(app: App, base: str, target: str) -> None:
+    """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
+    before = fetch_graph(app.query_with, base)
+    changes = describe_change(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
+    app.show("reasoning_diff", changes, lambda: print_diff(changes))
+
+
+def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
+    """Sign and append one event of a reasoning, and say where it stands now, and what is doubtful about it."""
+    accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
+    graph = app.query("reasoning.show", id=name)
+    answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": asdict(accepted)}
+    answer |= {"warnings": list(warnings)}
+    # The id alone: it is what every verb takes, and a hash would change with the next step.
+    line = f"{name}: {counted(graph['steps'], 'step')}, {graph['status']} (entry {accepted.index})"
+    app.show("reasoning", answer, line)
+    warn(() if app.as_json else warnings)
+
+
+def _provenance_of(app: App, ref: str) -> dict[str, Any]:
+    version = app.query("reasoning.full", ref=ref)
+    index: int = version["event_index"]
+    raw = app.client().entry(index)
+    entry, event = decode_entry(raw), read_event(index, raw)
+    return {
+        "reasoning_ref": version["ref"],
+        "signature": f"ed25519:{entry.sig.hex()}",
+        "ai_id": version["memory"]["ai_id"],
+        "timestamp": event.at,
+        "author": event.author,
+        "key": f"ed25519:{event.key}",
+        "event": {"index": index, "id": event.id, "kind": event.kind},
+        "imported": version["imported"],
+    }
+
+
+def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
+    """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
+    graph = app.query("reasoning.show", id=ref)
+    numbers = [one["step_number"] for one in graph["memory"]["steps"]]
+    return graph["id"], max(numbers, default=0) + 1, reopened(graph)
+
+
+def reopened(graph: dict[str, Any]) -> list[str]:
+    """Return what to do about steps that come after a conclusion, which stays that of the steps before."""
+    if graph["status"] != "concluded":
+        return []
+    name, anew = graph["id"], "`deed handoff amend ID --reasoning"
+    again = f"`deed reasoning conclude {quote(name)} --conclusion TEXT`"
+    message = f"{name} was concluded, and this reopens it: {again} concludes it"
+    return [f"{message} anew; a handoff keeps the version that it named ({anew} {name}` names this one)"]
+
+
+@reasoning.command()
+@click.argument("file", metavar="FILE|-")
+@click.option("--id", "id_", help="The reasoning's id (default: the file's own, else day and task).")
+@click.option("--domain", help="As security, medical or legal: those are always fetched whole.")
+@click.option("--session", help="The session it belongs to.")
+def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
+    """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
+
+    The whole file is checked before anything is signed; evidence that nobody can check is warned of. Recording the same
+    file again under the same ids adds nothing.
+    """
+    graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
+    if id_ is not None and len(graphs) > 1:
+        raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
+    given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
+    # What the command line says stands in place of the file's own hints.
+    planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
+    drafts = [one.data for _, _, groups in planned for group in groups for one in group]
+    _, warnings = cite(drafts, app.query_with, is_own=False)
+    author = app.author()
+    recorded = []
+    with progress("recording", shown=not app.as_json) as step:
+        for number, (graph, name, groups) in enumerate(planned, 1):
+            recorded.append(_answer(graph, name, _emit(author, name, groups)))
+            step(number, len(planned))
+
+    def text() -> None:
+        for one in recorded:
+            place = f"(entries {one['first']} to {one['last']})"
+            click.echo(f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… {place}")
+            for path in one["kept_aside"]:
+                click.echo(f"  kept aside: {clean(path)}", err=True)
+        warn(warnings)
+
+    app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)
+
+
+def _planned(graph: ReadGraph) -> tuple[ReadGraph, str, list[list[Draft]]]:
+    """Return a graph with its id and the submissions that record it: refused before anything is signed."""
+    name = graph.hints.id or default_id(graph.memory.task)
+    events = extensions_of(graph.memory, domain=graph.hints.domain, session=graph.hints.session)
+    ref = compute_reasoning_ref(graph.memory)
+    numbers = count()
+    groups = [
+        # The same graph under the same id is the same events: recording it again returns the first answers.
+        [Draft(stream=f"reasoning/{name}", data=data, idem=f"record:{name}:{ref}:{next(numbers)}") for data in group]
+        for group in submissions_of(events)
+    ]
+    return graph, name, groups
+
+
+def _emit(author: Author, name: str, groups: list[list[Draft]]) -> list[int]:
+    indexes: list[int] = []
+    for drafts in groups:
+        try:
+            indexes += [one.index for one in author.emit(*drafts)]
+        except Refused as refusal:
+            raise refusal.with_details(reasoning_id=name, recorded=indexes) from refusal
+    return indexes
+
+
+def _answer(graph: ReadGraph, name: str, indexes: list[int]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "ref": compute_reasoning_ref(graph.memory),
+        "steps": len(graph.memory.steps),
+        "first": indexes[0],
+        "last": indexes[-1],
+        "kept_aside": graph.kept_aside,
+    }

@@ -1,0 +1,173 @@
+"""`deed receipt`: prove to anybody, offline, that an event is in the log; and check such a proof."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App, read_up_to
+from deedbook.consumers.interfaces.cli.output import print_fields, when
+from deedbook.consumers.interfaces.cli.program import Command, Group
+from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
+from deedbook.ledger.proof.policy import Policy
+from deedbook.ledger.proof.receipt import Receipt, receipt_size_max_bytes
+from deedbook.ledger.system.files import read_regular, write_whole
+
+vkey_size_max_bytes: Final = 4096
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+class _Receipts(Group):
+    """The group in which anything but a verb is the event whose receipt is wanted."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        return "", take_, args
+
+
+@click.group("receipt", cls=_Receipts, context_settings={"ignore_unknown_options": True})
+def receipt_() -> None:
+    """Prove to anybody, offline, that an event is in the log.
+
+    `deed receipt INDEX|REF [-o FILE] [--policy FILE]` prints the receipt of an event, a C2SP tlog-proof,
+    once it has checked it; --policy waits for the witnesses that the policy asks for.
+    """
+
+
+@click.command(cls=Command)
+@click.argument("ref", metavar="INDEX|REF")
+@click.option("-o", "--output", type=_FILE, help="Write it to this file.")
+@click.option("--policy", "policy_file", type=_FILE, help="Wait until the witnesses of this policy have cosigned.")
+def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> None:
+    """Print the receipt of an event."""
+    index = app.ledger().index_of(ref)
+    policy = None if policy_file is None else read_policy(policy_file)
+    if output is not None:
+        write_receipt(app, index, output, policy=policy)
+        app.show("receipt", {"index": index, "file": str(output)}, f"entry {index} in {output}")
+        return
+    text = take(app.client(), index, policy=policy).to_text()
+    app.show("receipt", {"index": index, "receipt": text}, lambda: click.echo(text, nl=False))
+
+
+@receipt_.command("verify", only_looks=True)
+@click.argument("file", metavar="FILE|-", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--root", help="The fingerprint of the ledger's root key.")
+@click.option("--vkey", metavar="VKEY|@FILE", help="The key that signs the log's checkpoints.")
+@click.option("--policy", "policy_file", type=_FILE, help="The logs and witnesses that count (C2SP tlog-policy).")
+@click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
+@click.option("--event", type=_FILE, help="The event it must be of: an entry's bytes, or a DSSE envelope.")
+def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
+    """Check a receipt, offline, and say what it proves.
+
+    Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': the receipt itself says which
+    key counts. In a folder of that ledger, it is also held against the ledger and what is remembered of it.
+    """
+    if fail_open and given["policy_file"] is None:
+        raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+    receipt = Receipt.parse(_read(file, receipt_size_max_bytes).decode("utf-8", "replace"))
+    checked = check(receipt, _anchors(**given), fail_open=fail_open)
+    held = []
+    if evidence_in(receipt) is not None and _hold_here(app, checked):
+        held.append("the ledger here")
+        if checked.trust == "self-asserted":  # this ledger's id is the digest of the root key that it leads to
+            checked = msgspec.structs.replace(checked, trust="ledger")
+    data = _data(checked) | {"held_against": held}
+    app.show("receipt", data, lambda: _print(checked, data))
+
+
+def _anchors(root: str | None, vkey: str | None, policy_file: Path | None, event: Path | None) -> Anchors:
+    from deedbook.consumers.auditor.report import fingerprint_in  # noqa: PLC0415 - loads the auditor
+
+    if vkey is not None and vkey.startswith("@"):
+        vkey = _read(Path(vkey[1:]), vkey_size_max_bytes).decode("utf-8", "replace").strip()
+    return Anchors(
+        vkey=vkey,
+        root=None if root is None else fingerprint_in(root),
+        policy=None if policy_file is None else read_policy(policy_file),
+        event=None if event is None else _read(event, request_size_max_bytes),
+    )
+
+
+def _hold_here(app: App, checked: Checked) -> bool:
+    try:
+        if app.settings().server is None and not app.ledger_home().is_local():
+            return False
+        client = app.client()
+    except (Refused, Unavailable):
+        if app.home is not None or app.server is not None:
+            raise
+        return False  # checking is offline: whatever lies around here, or is away, does not keep anybody from it
+    if client.ledger == checked.ledger:
+        hold(checked.checkpoint, client)
+    return client.ledger == checked.ledger
+
+
+def write_receipt(app: App, index: int, path: Path, *, policy: Policy | None = None) -> None:
+    """Write the receipt of an entry to a file."""
+    write_whole(path, take(app.client(), index, policy=policy).to_text().encode())
+
+
+def read_policy(path: Path) -> Policy:
+    """Return the policy in a file."""
+    return Policy.parse(_read(path, policy_size_max_bytes))
+
+
+def _read(path: Path, size_max_bytes: int) -> bytes:
+    if str(path) == "-":
+        return read_up_to(sys.stdin.buffer, size_max_bytes, "the receipt")
+    content = read_regular(path, size_max_bytes=size_max_bytes, follow=True)
+    if content is None:
+        raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))
+    return content
+
+
+def _data(checked: Checked) -> dict[str, Any]:
+    names = ("index", "id", "kind", "stream", "author", "accepted_ms")
+    checkpoint = checked.checkpoint
+    # Nothing else than VALID is shown: whatever is wrong was refused.
+    return {name: getattr(checked.event, name) for name in names} | {
+        "author_verified": checked.is_signed,
+        "ledger": checked.ledger,
+        "origin": checkpoint.origin,
+        "size": checkpoint.size,
+        "tree_head": checkpoint.root.hex(),
+        "vkey": checked.vkey,
+        "outcome": "VALID",
+        "trust": checked.trust,
+        "witnessed": msgspec.to_builtins(checked.witnessed),
+    }
+
+
+def _print(checked: Checked, data: dict[str, Any]) -> None:
+    event, origin = checked.event, clean(checked.checkpoint.origin)
+    trust = checked.trust if checked.trust == "self-asserted" else f"anchored by the {checked.trust}"
+    click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
+    print_fields(
+        {
+            "event": event.id,
+            "kind": event.kind,
+            "stream": clean(event.stream),
+            "author": event.author,
+            "accepted": when(event.accepted_ms),
+            "log key": checked.vkey,
+        }
+    )
+    if not checked.is_signed:
+        click.echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
+    if checked.witnessed is not None:
+        click.echo(str(checked.witnessed))
+    for place in data["held_against"]:
+        click.echo(f"it is in the history of {place}")
+    if checked.trust == "self-asserted":
+        click.echo("The receipt names its own key: pass --root or --vkey, which you got from somewhere else.")

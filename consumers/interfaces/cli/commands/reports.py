@@ -1,0 +1,254 @@
+"""`deed report`: what sessions learned, made, taken up again, found and compared.
+
+What `deed report resume` prints, an agent reads first: headings, and nothing cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App, with_contents
+from deedbook.consumers.interfaces.cli.output import (
+    imported_by,
+    page_options,
+    print_table,
+    show_page,
+    since_option,
+    warn,
+)
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.session_choice import chosen_session
+from deedbook.consumers.sdk.text import clean, counted, one_line, shorten
+from deedbook.ledger.errors import Refused
+
+rows_max: Final = 500
+resumed_max: Final = 5
+MODES: Final = ("last", "last_n", "session_id")
+LEVELS: Final = ("summary", "detailed", "full")
+
+ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this agent's (default: all agents).")
+
+
+@click.group(cls=Group, aliases={"make": "generate", "new": "generate", "list": "query", "last": "resume"})
+def report() -> None:
+    """Make reports of what sessions learned; resume from them, find them, compare them."""
+
+
+@report.command()
+@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
+@click.option("--finding", "findings", multiple=True, help="What was found out, 3 to 5 times (default: the session's).")
+@click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
+@click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
+@click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
+@click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
+def generate(app: App, /, session_id: str | None, **given: Any) -> None:
+    """Make the report of a session; the acting agent must own it.
+
+    What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
+    """
+    from deedbook.consumers.interfaces.cli.commands import session_report as made  # noqa: PLC0415 - who reads reports signs nothing
+
+    given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
+    report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(given))
+    warn(() if app.as_json else report["warnings"])
+    app.show("report", report, lambda: made.print_made(report))
+
+
+@report.command(looks_back=True)
+@ai_id_option
+@click.option("--resume-mode", type=click.Choice(MODES), help="Which sessions (default: last; with --count, last_n).")
+@click.option("--session-id", metavar="ID", help="The session to take up, with --resume-mode session_id.")
+@click.option("--count", type=click.IntRange(1, resumed_max), help="How many of the last sessions.")
+@click.option(
+    "--detail-level",
+    type=click.Choice(LEVELS),
+    default="summary",
+    show_default=True,
+    help="At most 400, 800 or 1,250 tokens a session.",
+)
+def resume(  # noqa: PLR0917 - the options, in the order of the API
+    app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
+) -> None:
+    """Print what an agent should know to go on: its own last session, else the last of anybody, or several.
+
+    Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
+    """
+    from deedbook.consumers.sessions.query import mode_of  # noqa: PLC0415 - not for the other verbs
+    from deedbook.consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
+    from deedbook.consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - beside it
+
+    mode = mode_of(resume_mode, session_id, count)
+    get_blob = app.client().get_blob
+    agent = app.settings().agent
+    answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
+    lines = resumed_text(answer).splitlines()
+    app.show("resumed", answer, [click.style(line, bold=True) if line[:1].isalpha() else line for line in lines])
+
+
+@report.command(looks_back=True)
+@ai_id_option
+@click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
+@click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
+@page_options(default=10)
+def query(app: App, **asked: Any) -> None:
+    """Find reports, newest first: by agent, time and a pattern of the task or of what came of it."""
+    from deedbook.consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
+
+    page = query_reports(app.query_with, datetime.now(UTC), **asked)
+    rows = [
+        (
+            report["timestamp"][:19],
+            report["session_id"],
+            report["ai_id"],
+            f"{report['epistemic_growth']:+.2f}" if report["is_assessed"] else "-",
+            len(report["key_findings"]),
+            _about(report),
+        )
+        for report in page["reports"]
+    ]
+    header = ("reported", "session", "agent", "growth", "findings", "task")
+    show_page(app, "reports.list", page, lambda: print_table(header, rows))
+
+
+@report.command(looks_back=True)
+@click.argument("session_id", metavar="SESSION")
+@click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
+@click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
+@click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
+def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
+    """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
+    answer = _find_report(app, session_id.removeprefix("session/"), version)
+    if answer["report"]["long_texts"]:
+        from deedbook.consumers.sessions.resume import whole  # noqa: PLC0415 - few reports have texts in blobs
+
+        # Here a resume sends whoever wants what it left out, so nothing may be left out here.
+        answer["report"] = whole(answer["report"], app.client().get_blob)
+
+    texts = {"markdown": answer["report"]["markdown"].rstrip("\n"), "compressed": answer["report"]["compressed_json"]}
+    app.show("reports.show", answer, texts[form] if form else lambda: _print_report(answer))
+
+
+def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]:
+    return click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help=help_)
+
+
+@report.command(looks_back=True)
+@click.argument("task", metavar="TEXT")
+@ai_id_option
+@since_option("Only what was written since")
+@_limit(5)
+def similar(app: App, **asked: Any) -> None:
+    """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
+    _show(app, "search.similar", asked, _print_similar)
+
+
+@report.command(looks_back=True)
+@since_option("Only reports since then")
+@_limit(20)
+def overlap(app: App, **asked: Any) -> None:
+    """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
+    _show(app, "reports.overlap", asked, _print_overlaps)
+
+
+@report.command(looks_back=True)
+@ai_id_option
+@since_option("Only reports since then")
+@_limit(50, "Points of each agent.")
+def calibration(app: App, **asked: Any) -> None:
+    """Show how well agents judge themselves: report by report, and over time."""
+    _show(app, "reports.calibration", asked, _print_calibration)
+
+
+def _show(app: App, query: str, asked: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
+    answer = app.query(query, **asked)
+    app.show(query, answer, lambda: text(answer))
+
+
+def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
+    try:
+        return app.query("reports.show", id=name, version=version)
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        from shlex import quote  # noqa: PLC0415 - only advice needs it
+
+        advice = "`deed report query` finds those there are"
+        if "session_id" in refusal.details:
+            advice = f"`deed report generate {quote(name)}` makes one"
+        raise Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details) from refusal
+
+
+_line_cells_max: Final = 110
+
+
+def _print_report(answer: dict[str, Any]) -> None:
+    report, versions = answer["report"], answer["versions"]
+    click.echo(clean(report["markdown"]).rstrip("\n"))
+    click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
+    place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
+    click.echo(f"-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
+    for version in versions:
+        if version["report_id"] != report["report_id"]:
+            click.echo(f"   also {version['report_id']} {version['timestamp']}")
+
+
+def _print_similar(answer: dict[str, Any]) -> None:
+    rows = [
+        (f"{one['score']:.2f}", one["near"], one["session_id"], one["ai_id"], _about(one)) for one in answer["sessions"]
+    ]
+    print_table(("score", "", "session", "agent", "task"), rows)
+    if answer["sessions"] and all(one["near"] == "far" for one in answer["sessions"]):
+        click.echo("-- these are the nearest, and far: nothing here says much of that task")
+
+
+def _print_overlaps(answer: dict[str, Any]) -> None:
+    if not answer["overlaps"]:
+        click.echo("(none)")
+    for overlap in answer["overlaps"]:
+        click.secho(f"{overlap['score']:.2f}  both speak of {one_line(', '.join(overlap['shared']))}", bold=True)
+        for session in overlap["sessions"]:
+            click.echo(f"  {clean(session['session_id'])}  {clean(session['ai_id'])}: {_about(session)}")
+    left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
+    click.echo(f"-- {answer['total_found']} found, above {answer['threshold']:.2f} of 1{left}")
+
+
+def _about(session: dict[str, Any]) -> str:
+    outcome = f" → {one_line(session['outcome'])}" if session["outcome"] else ""
+    return shorten(one_line(session["task"]) + outcome, _line_cells_max) + imported_by(session["imported"])
+
+
+def _print_calibration(answer: dict[str, Any]) -> None:
+    if not answer["agents"]:
+        click.echo("(none)")
+    if answer["imported_left_out"]:
+        click.echo(f"({answer['imported_left_out']} imported reports do not count: another tool measured them)")
+    for number, agent in enumerate(answer["agents"]):
+        if number:
+            click.echo()
+        click.secho(clean(agent["ai_id"]), bold=True)
+        click.echo(f"  {agent['meaning']}")
+        click.echo(f"  {agent['grounds']['text']}")
+        labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
+        click.echo(f"  {counted(agent['total'], 'report')}: {labels}")
+        rows = [
+            (
+                f"  {point['timestamp']}",
+                point["session_id"],
+                _signed(point["dk"]),
+                _signed(point["du"]),
+                _signed(point["bias"]),
+                point["status"],
+                point["grounds"]["text"].removeprefix("grounded on "),
+            )
+            for point in agent["points"]
+        ]
+        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "grounded on"), rows)
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.2f}"

@@ -1,0 +1,231 @@
+"""`deed router`: check the chains of handoffs, try them on the log, run them, and see what became of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import structlog
+
+from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS
+from deedbook.consumers.handoffs.router.chains import advise
+from deedbook.consumers.handoffs.router.chains_file import ChainsFile
+from deedbook.consumers.handoffs.router.plans import rehearse
+from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import (
+    configure_logging,
+    next_page,
+    print_table,
+    stopped_by_signals,
+    warn,
+)
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.sdk.ledger import entries_now
+from deedbook.consumers.sdk.subscriptions import Subscriptions
+from deedbook.consumers.sdk.text import clean, counted
+from deedbook.ledger.client.author import Author
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.location import CHAINS_FILE
+
+log = structlog.get_logger("deedbook.router")
+
+rows_max: Final = 500
+retry_wait_s: Final = 1.0
+
+
+@click.group(cls=Group, aliases={"validate": "check", "test": "dry-run", "start": "run", "show": "status"})
+def router() -> None:
+    """Run chains of handoffs: what happens to one handoff makes the next, as chains.toml says."""
+
+
+@router.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+def check(app: App, file: Path | None) -> None:
+    """Check a file of chains (default: chains.toml of the ledger's folder).
+
+    Warns of agents that this ledger does not know or that may not review.
+    """
+    source = chains_file(app, file)
+    chains = source.read()
+    try:
+        agents = {agent.name: agent.roles for agent in app.client().agents()}
+    except Unavailable as error:
+        if error.code != "NO_LEDGER":
+            raise
+        agents = None
+    warnings = advise(chains, agents, source.default_reviewer)
+    names, path = [chain.name for chain in chains], str(source.path)
+    data = {"file": path, "chains": names, "warnings": warnings, "agents_checked": agents is not None}
+    app.show("chains", data, clean(f"{path}: {', '.join(names) or 'no chains'}"))
+    if not app.as_json:
+        warn(warnings)
+        if agents is None:
+            click.echo("there is no ledger here: names were not checked", err=True)
+
+
+@router.command("dry-run")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--after", type=click.IntRange(-1), default=-1, help="Only events after this index.")
+@click.option("--event", "index", type=click.IntRange(0), metavar="INDEX", help="Only this event, and every chain.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Events of a page.")
+def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit: int) -> None:
+    """Show which handoffs the chains would make of which events of the log, and why others make none.
+
+    Signs nothing. Looks at the events that some chain is about; with --event, at that one and at every chain.
+    """
+    source = chains_file(app, file)
+    chains = source.read()
+    client = app.client()
+    reading = Source(client, app.query_with, app.settings().agent or NAME)
+    kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
+    found: list[dict[str, Any]] = []
+    more: str | None = None
+    for event in [read_event(index, client.entry(index))] if index is not None else _events_after(app, after, kinds):
+        if len(found) == limit:
+            more = next_page(found[-1]["index"], "after")
+            break
+        found.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
+    data = {"file": str(source.path), "events": found}
+    app.show("dry_run", data, lambda: _print_dry_run(data, more), following=more)
+
+
+@router.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
+@click.option("--verbose", is_flag=True, help="Log also what goes well.")
+def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
+    """Run the chains, and announce what is ready, until SIGINT or SIGTERM.
+
+    In the ledger's own folder it signs as the service agent `router`; with --server as --as NAME, who must have the
+    role service. `deed serve` runs a router by itself: another one makes nothing twice. The file is read again when
+    it changes; a broken one is reported and the chains before it go on.
+    """
+    source = chains_file(app, file, acts=True)
+    chains = source.read()
+    author = _acting_router(app)
+    configure_logging(verbose=verbose)
+    worker = RouterWorker(author, app.query_with, store(app, author.name), source)
+    stop = stopped_by_signals()
+    data = {"agent": author.name, "file": str(source.path), "chains": [chain.name for chain in chains]}
+    app.show("routing", data, f"{author.name} routes {counted(len(chains), 'chain')} of {source.path}")
+    sys.stdout.flush()
+    if once:
+        worker.run(stop, until=author.client.head().size)
+        return
+    while not stop.is_set():
+        try:
+            worker.run(stop)
+        except Unavailable as error:
+            log.warning("router waits", code=error.code, error=error.message)
+            stop.wait(retry_wait_s)
+
+
+@router.command()
+@click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Route one dead letter again first.")
+def status(app: App, retry: int | None) -> None:
+    """Show how far the router is, its chains, and its dead letters: what it could not route, and why."""
+    name = app.settings().agent or NAME
+    source, path = chains_file(app, None, acts=True), store(app, name)
+    if retry is not None:
+        configure_logging(verbose=False)  # Standard output is for the answer.
+        author = _acting_router(app)
+        RouterWorker(author, app.query_with, store(app, author.name), source).retry(retry)
+    head = app.client().head().size
+    data: dict[str, Any] = {"agent": name, "file": str(source.path), "chains": [], "problem": None}
+    try:
+        data["chains"] = [chain.name for chain in source.read()]
+    except DeedbookError as error:
+        data["problem"] = {"code": error.code, "message": error.message}
+    position, letters = kept(path)
+    data |= {"position": position, "head": head, "behind": None if position is None else max(head - position, 0)}
+    data["dead_letters"] = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    app.show("router", data, lambda: _print_status(data))
+
+
+def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFile:
+    """Return the file of chains: the one that was named, which must be there, or the ledger's own.
+
+    Whoever ``acts`` on the ledger's own takes only what was trusted; to look at it needs no trust.
+    """
+    if file is not None and not file.exists():
+        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+    try:
+        settings = app.settings()
+    except Unavailable as error:
+        if file is None or error.code != "NO_LEDGER":
+            raise
+        return ChainsFile(file)
+    if file is not None:
+        return ChainsFile(file, settings.config.default_reviewer)
+    permit = partial(trust.check_chains, settings.home) if acts else lambda _: None
+    return ChainsFile(settings.home / CHAINS_FILE, settings.config.default_reviewer, permit=permit)
+
+
+def _acting_router(app: App) -> Author:
+    settings = app.settings()
+    if settings.server is None and settings.agent is None:
+        from deedbook.consumers.sdk.service import service_author  # noqa: PLC0415 - only in the ledger's own folder
+
+        return service_author(app.local_client(), NAME)
+    author = app.author()
+    if not any(agent.name == author.name and SERVICE in agent.roles for agent in author.client.agents()):
+        raise Refused("NOT_AUTHORIZED", f"a router needs the role {SERVICE}; {author.name} lacks it", role=SERVICE)
+    return author
+
+
+def store(app: App, name: str) -> Path:
+    """Return where a router keeps its position: the one of `deed serve` in router.db."""
+    return app.settings().home / ("router.db" if name == NAME else f"router-{name}.db")
+
+
+def kept(path: Path) -> tuple[int | None, list[Any]]:
+    """Return the position and the dead letters in a router's store; a store that is not there is not made."""
+    if not path.exists():
+        return None, []
+    with closing(Subscriptions(path)) as subscriptions:
+        return subscriptions.position(NAME), list(subscriptions.dead_letters(NAME))
+
+
+def _events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event]:
+    entries = entries_now(app.client(), after + 1, kinds=sorted(kinds & KINDS_OF_HANDOFFS)) if kinds else ()
+    events = (read_event(index, data) for index, data in entries)
+    return (event for event in events if event.stream.startswith("handoff/"))
+
+
+def _print_dry_run(data: dict[str, Any], more: str | None) -> None:
+    rows = [
+        (event["index"], event["kind"], event["handoff"], chain["chain"], said)
+        for event in data["events"]
+        for chain in event["chains"]
+        for said in ([chain["why_not"]] if chain["why_not"] else [_step_text(step) for step in chain["steps"]])
+    ]
+    print_table(("index", "kind", "handoff", "chain", "outcome"), rows)
+    if more is not None:
+        click.echo(f"go on with: {more}")
+
+
+def _step_text(step: dict[str, Any]) -> str:
+    if "refused" in step:
+        return f"refused: {step['refused']['message']}"
+    verb = "is there" if step["is_there"] else "would create"
+    return f"{verb}: {step['id']} [→ {step['to']}] {step['title']} (hop {step['hop']})"
+
+
+def _print_status(data: dict[str, Any]) -> None:
+    at = "has not begun" if data["position"] is None else f"at entry {data['position']} of {data['head']}"
+    click.echo(f"{data['agent']} {at}")
+    click.echo(clean(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))
+    if problem := data["problem"]:
+        click.echo(clean(f"the file is not used: {problem['code']}: {problem['message']}"))
+    if data["dead_letters"]:
+        click.echo("not routed (try one again with --retry INDEX)")
+        print_table(("index", "id", "error"), [tuple(one.values()) for one in data["dead_letters"]])

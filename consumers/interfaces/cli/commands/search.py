@@ -1,0 +1,65 @@
+"""`deed search`: events by what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.sdk.text import clean
+from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_in, terms_of
+
+
+@click.command(cls=Command, looks_back=True)
+@click.argument("words", metavar="TEXT", nargs=-1, required=True)
+@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
+@click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
+@click.option("--author", metavar="NAME", help="Only what this agent signed.")
+@output.since_option("Only what was written since")
+@click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
+@click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
+def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
+    r"""Find text in handoffs, reasoning, sessions, reports and all else that was written.
+
+    What holds all words is found, in any form, case and script: '"two words"' is a phrase, 'hand*' a beginning. Best
+    matches come first, the newest among equals. Where nothing holds them all, the nearest is shown, and how near.
+    """
+    text = " ".join(words)
+    check_kinds(given["kinds"])
+    filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in given.items()}
+    answer = app.query("search.find", text=text, limit=limit, after=cursor, **filters)
+
+    def show() -> None:
+        terms = terms_of(text)
+        if answer["hits"] and answer["holds"] == "some":
+            click.echo("Nothing holds all of that. The nearest:")
+        for hit in answer["hits"]:
+            _print_hit(hit, terms)
+        if not answer["hits"]:
+            click.echo("(none)")
+
+    output.show_page(app, "search.find", answer, show)
+
+
+def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
+    place = (
+        hit["event_index"],
+        output.when(hit["accepted_ms"]),
+        hit["author"],
+        clean(hit["stream"]),
+        hit["kind"],
+        output.suspect_cell(hit),
+        f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
+    )
+    output.print_lines("  ".join(str(part) for part in place if part != ""))
+    excerpt, shown, position = clean(hit["excerpt"]), "", 0
+    for start, end in matches_in(excerpt, terms):
+        shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
+        position = end
+    shown += excerpt[position:]
+    done = hit.get("correction")
+    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {output.corrected(done)}")

@@ -1,0 +1,273 @@
+r"""`deed session record`: what a session learned, many entries of one file at once, in the words of the verbs.
+
+An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
+
+    dead-end: A cache of tokens
+      why: it hides the fault
+    reasoning: expire-tokens
+      task: Why do tokens never expire?
+    step: check() reads no time
+      evidence: src/auth.py:12-15
+
+Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
+``conclude`` belong to the ``reasoning`` above them, which is started where it has a ``task``, else extended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, get_args
+
+import click
+import msgspec
+from msgspec.structs import asdict, replace
+
+from deedbook.consumers.interfaces.cli.app import App, kept, read_text
+from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
+from deedbook.consumers.interfaces.cli.output import warn
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.session_choice import chosen_session
+from deedbook.consumers.reasoning.validator.evidence import cite
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import reasoning as graphs
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.format.codec import schema_error
+from deedbook.ledger.limits import batch_events_max
+
+# The type that an entry becomes, and which of its fields its own line is.
+FORMS: Final[dict[str, tuple[type[EventData], str]]] = {
+    "finding": (kinds.FindingLogged, "finding"),
+    "unknown": (kinds.UnknownLogged, "unknown"),
+    "dead-end": (kinds.DeadEndLogged, "approach"),
+    "tool": (kinds.ToolUsed, "tool"),
+    "artifact": (kinds.ToolUsed, "tool"),
+    "reasoning": (graphs.ReasoningStarted, "id"),
+    "step": (graphs.Step, "content"),
+    "assume": (graphs.Step, "content"),
+    "conclude": (graphs.ReasoningConcluded, "conclusion"),
+}
+# As the options of the verbs are spelled.
+_SPELLED: Final = {
+    "why": "why_failed",
+    "check": "validation_method",
+    "premise": "premises",
+    "assuming": "assumptions",
+    "alternative": "alternatives_considered",
+    "limitation": "known_limitations",
+    "strategy": "reasoning_strategy",
+}
+_CONFIDENCE: Final = {"conclude": {"confidence": "confidence_in_reasoning"}}
+_GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "step": {"type": "inference"},
+    "assume": {"type": "assumption", "needs_validation": True},
+}
+_OPTIONS: Final = frozenset(_SPELLED) | {"evidence", "impact", "subject", "purpose", "rests-on", "confidence", "task"}
+_as_near: Final = 0.8  # a misspelled option is none of the text, which is signed for ever
+_LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
+
+
+class Entry(NamedTuple):
+    """One entry: where it stands, and what it signs; a ``reasoning`` and its steps name ``of`` which it is.
+
+    ``data`` is None for a reasoning that goes on; ``rests_on`` are the steps that a step follows from.
+    """
+
+    line: int
+    kind: str
+    data: EventData | None
+    of: str = ""
+    rests_on: tuple[int, ...] = ()
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE|-")
+@click.option(
+    "--session", "given", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one)."
+)
+def record(app: App, file: str, given: str | None) -> None:
+    """Record all that FILE says, in one batch: nothing of it stands if one entry is wrong, and its line is named.
+
+    A line `KIND: TEXT` each, options indented below it as in the verbs: finding, unknown, dead-end (why), tool
+    (purpose), artifact (a file whose content is kept), reasoning (task: starts it), step (type, evidence, rests-on),
+    assume (check), conclude. The same file again adds nothing.
+    """
+    text = read_text(file if file == "-" else f"@{file}", "the file of entries")
+    entries = read_entries(text)
+    if len(entries) > batch_events_max:
+        message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
+        raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
+    session = str(app.query("sessions.show", id=chosen_session(app, given))["id"])
+    signed = [entry for entry in entries if entry.data is not None]
+    notices: list[str] = []
+    planned = _drafts(app, signed, session, notices)
+    cited, warnings = cite([data for _, data in planned], app.query_with)
+    warnings = [*notices, *warnings]
+    # The same content is the same events: who repeats a call whose answer was lost gets the first ones.
+    digest = hashlib.sha256(f"{session}\n{text}".encode()).hexdigest()[:32]
+    drafts = [
+        Draft(stream=stream, data=data, idem=f"record:{digest}:{at}")
+        for at, ((stream, _), data) in enumerate(zip(planned, cited, strict=True))
+    ]
+    try:
+        accepted = app.author().emit(*drafts)
+    except Refused as refusal:
+        positions = [one["position"] for one in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
+        lines = "".join(f"line {signed[one].line}: " for one in positions)
+        raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
+    counts = Counter(entry.kind for entry in entries)
+    repeated = all(one.is_repeat for one in accepted)
+    answer = {
+        "id": session,
+        "counts": counts,
+        "is_repeat": repeated,
+        "warnings": warnings,
+        "accepted": [asdict(one) for one in accepted],
+    }
+
+    what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+    first, last = accepted[0].index, accepted[-1].index
+    place = f"entry {first}" if first == last else f"entries {first} to {last}"
+    app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({place})")
+    warn(() if app.as_json else warnings)
+
+
+def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
+    """Return what each entry signs, with the stream: steps numbered on, artifacts as what was kept of them."""
+    numbers: dict[str, int] = {}
+    drafts: list[tuple[str, Any]] = []
+    for entry in signed:
+        data: Any = entry.data
+        stream = f"reasoning/{entry.of}"
+        if entry.kind == "reasoning":
+            numbers[entry.of] = 1
+            data = replace(data, session=session)
+        elif isinstance(data, graphs.Step):
+            number = numbers[entry.of] = numbers.get(entry.of) or _following(app, entry, data, notices)
+            rests_on = {number: list(entry.rests_on)} if entry.rests_on else {}
+            data = graphs.ReasoningExtended(steps=[replace(data, step_number=number)], dependencies=rests_on)
+            numbers[entry.of] += 1
+        elif entry.kind != "conclude":
+            stream = f"session/{session}"
+            if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
+                data = replace(data, purpose=" ".join(filter(None, (data.purpose, kept(app, data.tool)))))
+        drafts.append((stream, data))
+    return drafts
+
+
+def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -> int:
+    """Return the number that the first step of a file has: where it stands already, the one that it has there."""
+    try:
+        reasoning = app.query("reasoning.show", id=entry.of)
+    except Refused as refusal:
+        message = f"nothing was recorded: line {entry.line}: {refusal.message}; with `task: TEXT` below it, it starts"
+        raise Refused(refusal.code, message, **refusal.details) from refusal
+    steps = reasoning["memory"]["steps"]
+    same = [one["step_number"] for one in steps if one["content"] == first.content]
+    notices += [] if same else reopened(reasoning)
+    return same[0] if same else max((one["step_number"] for one in steps), default=0) + 1
+
+
+def read_entries(text: str) -> list[Entry]:
+    """Return the entries of a file in order; all that is wrong is named by its line before anything is signed.
+
+    Raises Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
+    """
+    faults: list[dict[str, Any]] = []
+    entries: list[Entry] = []
+    reasoning = ""
+    for line, kind, fields in _blocks(text, faults):
+        if kind == "reasoning":
+            reasoning = fields["id"][0]
+        try:
+            entries.append(_entry(line, kind, fields, reasoning))
+        except msgspec.ValidationError as error:
+            faults.append({"line": line, "message": f"{kind}: {_fault(kind, error)}"})
+        except ValueError as error:
+            faults.append({"line": line, "message": f"{kind}: {error}"})
+    if not faults and all(entry.data is None for entry in entries):
+        faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
+    if faults:
+        lines = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
+        raise Refused("INVALID_FORMAT", f"nothing was recorded: {lines}", faults=faults)
+    return entries
+
+
+def _fault(kind: str, error: msgspec.ValidationError) -> str:
+    """Return what is wrong with an entry in the words of the file: its option, or its text."""
+    words, _, field = schema_error(error).message.rpartition(" at $")
+    for option, spelled in (_SPELLED | _CONFIDENCE.get(kind, {})).items():
+        words, field = words.replace(spelled, option), field.replace(spelled, option)
+    if "required field" in words:
+        return f"add a line below it, indented: {words.split('`')[1]}: TEXT"
+    of = "its text" if field[1:] == FORMS[kind][1] else f"its {field[1:]}"
+    if "enum value" in words:
+        choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in field else graphs.StepType))
+        return f"{of} is one of {', '.join(choices)}"
+    return f"{of} is empty" if "length >= 1" in words else f"{of}: {words}"
+
+
+def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
+    """Yield the line, the kind and the fields of each entry, every field as the texts that were given for it."""
+    entry: tuple[int, str, dict[str, list[str]]] | None = None
+    last: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = _LINE.match(line)
+        name = parts[1].lower().replace("_", "-") if parts else ""
+        if not line[0].isspace():
+            if entry is not None:
+                yield entry
+            entry = None
+            if name not in FORMS:
+                what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
+                faults.append({"line": number, "message": what})
+                continue
+            assert parts is not None  # noqa: S101 - it has a name
+            last = [parts[2] or ""]
+            entry = number, name, {FORMS[name][1]: last}
+        elif entry is not None:
+            field = _field(entry[1], name)
+            if field is None and (near := get_close_matches(name, _OPTIONS, 1, _as_near)):
+                meant = "" if near == [name] else f": did you mean {near[0]}?"
+                faults.append({"line": number, "message": f"a {entry[1]} takes no {name}{meant}"})
+            elif parts is None or field is None:  # the text goes on
+                last[-1] = f"{last[-1]}\n{line.strip()}".strip()
+            else:
+                last = entry[2].setdefault(field, [])
+                last.append(parts[2] or "")
+    if entry is not None:
+        yield entry
+
+
+def _field(kind: str, name: str) -> str | None:
+    """Return the field that an option of an entry sets; None where it is none, and part of a text."""
+    field = _CONFIDENCE.get(kind, {}).get(name) or _SPELLED.get(name, name.replace("-", "_"))
+    is_known = field in FORMS[kind][0].__struct_fields__ or (kind == "step" and field == "rests_on")
+    return field if is_known else None
+
+
+def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
+    if kind in ("step", "assume", "conclude") and not reasoning:
+        raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
+    numbers = [one for text in fields.pop("rests_on", ()) for one in re.split(r"[,\s]+", text.strip())]
+    if not all(one.isdecimal() for one in numbers):
+        raise ValueError("rests-on takes the numbers of steps, as 1,2")
+    if kind == "reasoning":
+        fields.pop("id")
+        if not fields:
+            return Entry(line, kind, None, reasoning)
+    form = FORMS[kind][0]
+    lists = {one.name for one in msgspec.structs.fields(form) if one.default_factory is list}
+    given: dict[str, Any] = _GIVEN.get(kind, {}) | {
+        name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
+    }
+    if form is graphs.Step:
+        given["step_number"] = 1  # until all of the reasoning is known
+    return Entry(line, kind, msgspec.convert(given, form, strict=False), reasoning, tuple(map(int, numbers)))

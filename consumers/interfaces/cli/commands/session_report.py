@@ -1,0 +1,107 @@
+"""Making reports of sessions on the command line: one of them, and by `deed session sweep` those that are missing."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from shlex import quote
+from typing import Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.text import clean, counted
+from deedbook.consumers.sessions.copies import with_copies
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.open_sessions import Swept, Unmade
+from deedbook.consumers.sessions.open_sessions import sweep as sweep_sessions
+from deedbook.consumers.sessions.report import publish_report
+
+
+def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any]:
+    """Publish the report of a session and copy it to its stores; the answer has ``stored`` and ``warnings``."""
+    report = publish_report(app.author(), app.query_with, session_id, given)
+    return with_copies(app.query_with, app.settings(), report)
+
+
+def inputs_from(given: dict[str, Any]) -> ReportInputs:
+    """Return what the options of a report say; what was not given is derived from the session."""
+    summary, context = given["task_summary"], given["context"]
+    findings, unknowns, artifacts = (list(given[of]) or None for of in ("findings", "unknowns", "artifacts"))
+    return ReportInputs(
+        task_summary=None if summary is None else read_text(summary, "--task-summary"),
+        key_findings=findings,
+        remaining_unknowns=unknowns,
+        artifacts_created=artifacts,
+        next_session_context=None if context is None else read_text(context, "--context"),
+    )
+
+
+def remedy(session_id: str, code: str) -> str:
+    """Return the command that makes a report which failed with ``code``: where nothing was said, somebody must."""
+    if code == "INVALID_FIELD":
+        return f"deed report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
+    return "deed session sweep"
+
+
+def print_made(report: dict[str, Any]) -> None:
+    """Print what report was made and where it is."""
+    about = "" if report["exact"] else "about "
+    place = "stands already" if report["is_repeat"] else f"entry {report['event_index']}"
+    tokens = f"{about}{report['token_count']} tokens"
+    click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({place})")
+    command = f"deed report show {quote(report['session_id'])}"
+    written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
+    places = ", ".join(written) or report["storage_location"]
+    click.echo(f"  in {clean(places)}; read it with: {clean(command)}")
+
+
+@click.command(cls=Command)
+@click.option(
+    "--older-than", default="24h", show_default=True, metavar="TIME", help="Idle for so long: 30m, 12h, 7d, or 0."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
+    """End your sessions in which nothing happened for long, and make the reports that are missing.
+
+    A report is missing after a POSTFLIGHT, and after a CHECK of a session that is over. What cannot be made is listed
+    with its reason. The exit code is 0 where something still has to be said by somebody (a session without a finding),
+    and that of the first error otherwise. Running it again does nothing more.
+    """
+    idle = timedelta() if older_than == "0" else parse_ttl(older_than)
+    swept = sweep_sessions(
+        app.author(),
+        app.query_with,
+        lambda name: make_report(app, name, ReportInputs()),
+        now_ms=time.time_ns() // 1_000_000,
+        older_than_ms=idle // timedelta(milliseconds=1),
+        is_dry=dry_run,
+    )
+    unmade = [it._asdict() | {"error": it.error.to_dict(), "command": _command_for(it)} for it in swept.unmade]
+    answer = swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
+    app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run))
+    # Only somebody who says more can mend a report that has nothing to say.
+    failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
+    if failed:
+        click.get_current_context().exit(failed[0].exit_code)
+
+
+def _command_for(unmade: Unmade) -> str | None:
+    return remedy(unmade.session_id, unmade.error.code) if unmade.what == "report" else None
+
+
+def _print_swept(swept: Swept, *, dry_run: bool) -> None:
+    would = "would be " if dry_run else ""
+    for name in swept.ended:
+        click.echo(f"{would}ended     {clean(name)}")
+    for report in swept.reported:
+        click.echo(f"{would}reported  {clean(report['session_id'])}")
+    for unmade in swept.unmade:
+        error = f"{unmade.error.code}: {clean(unmade.error.message)}"
+        click.echo(f"not made: {unmade.what} of {clean(unmade.session_id)}: {error}")
+        if (command := _command_for(unmade)) is not None:
+            click.echo(f"  {command}")
+    outcome = f"{len(swept.ended)} ended, {counted(len(swept.reported), 'report')}, {len(swept.unmade)} not made"
+    click.echo(f"{outcome}{' (dry run: nothing was done)' if dry_run else ''}")

@@ -1,0 +1,295 @@
+"""`deed session`: what an agent does and learns, from its start to its end."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+from msgspec.structs import asdict
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.program import Group, Lazy
+from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import session as kinds
+from deedbook.ledger.events.fields import EventData
+
+dead_ends_max = 5
+
+VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
+columns_max: Final = 6
+lines_max: Final = 50
+task_cells_max: Final = 110
+_none: Final = "-"
+_uuid_chars_shown: Final = 8
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+LAZY: Final = {
+    "record": Lazy("session_record:record", "Record all that a file says: findings, dead ends, tools, steps, at once."),
+    "assess": Lazy("assessment:assess", "Record how well you know, can and are sure, at one phase of the work."),
+    "sweep": Lazy("session_report:sweep", "End your sessions that never closed, and make the reports missing."),
+}
+
+impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="How much it matters, from 0 to 1.")
+subject_option: Final = click.option("--subject", default="", help="What it is about, as a module or a topic.")
+of_session_option: Final = click.option("--session", "within", metavar="ID", help="Only if REF is of this session.")
+
+
+@click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "close": "end", "done": "end"})
+def session() -> None:
+    """Keep what you do and learn: assessments, findings, unknowns, dead ends, tools.
+
+    The ID may be left out where DEEDBOOK_SESSION names the session, or where you have just one open.
+    """
+
+
+@session.command()
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--task", metavar="TEXT|@FILE", help="What is to be done.")
+@click.option("--ai-id", help="The label that reports are found by (default: the acting agent's name).")
+@click.option("--resumes", metavar="ID", help="The session that this one goes on from.")
+def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resumes: str | None) -> None:
+    """Start a session; the acting agent owns it. Without an ID one is made.
+
+    Says which approaches failed in sessions with a similar task.
+    """
+    author = app.author()
+    name = str(uuid.uuid4()) if id_ is None else id_.removeprefix("session/")
+    data = kinds.SessionStarted(
+        task=read_text(task, "--task"),
+        ai_id=author.name if ai_id is None else ai_id,
+        resumes="" if resumes is None else app.query("sessions.show", id=resumes)["id"],
+    )
+    # Asked before anything is signed: where the views fail, no session has begun whose id nobody was told.
+    similar = {"task": data.task, "limit": dead_ends_max}
+    dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
+    try:
+        accepted = author.emit(Draft(stream=f"session/{name}", data=data))[0]
+    except Refused as refusal:
+        if refusal.code != "TRANSITION_NOT_ALLOWED":
+            raise
+        raise Refused(refusal.code, f"{refusal.message}: use it, or take another id", **refusal.details) from refusal
+    answer = {"id": name, "ai_id": data.ai_id, "dead_ends": dead_ends, "accepted": asdict(accepted)}
+
+    text = [name, *([click.style("\nDead ends of similar tasks", bold=True)] if dead_ends else [])]
+    for event in dead_ends:
+        line, whose = one_line(dead_end_text(event)), output.imported_by(event["imported"])
+        text.append(f"  - {line}  [{event['session_id']}]{whose}")
+    app.show("session", answer, text)
+
+
+@session.command()
+@click.argument("words", nargs=-1, metavar="[ID] TEXT")
+@click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen; may be given repeatedly.")
+@impact_option
+@subject_option
+def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **given: Any) -> None:
+    """Record what you found out."""
+    name, text = session_and(app, words, "TEXT")
+    data = kinds.FindingLogged(finding=text, evidence=list(evidence), **given)
+    record(app, name, data, "finding")
+    if evidence and not app.as_json:
+        from deedbook.consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
+
+        output.warn(cite([data], app.query_with)[1])
+
+
+@session.command()
+@click.argument("words", nargs=-1, metavar="[ID] TEXT")
+@impact_option
+@subject_option
+def unknown(app: App, words: tuple[str, ...], **given: Any) -> None:
+    """Record what you do not know yet."""
+    name, text = session_and(app, words, "TEXT")
+    record(app, name, kinds.UnknownLogged(unknown=text, **given), "unknown")
+
+
+@session.command("dead-end")
+@click.argument("words", nargs=-1, metavar="[ID] APPROACH")
+@click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
+@click.option("--tried", "basis", flag_value="tried", help="It was tried, and failed.")
+@click.option("--argued", "basis", flag_value="argued", help="It was not tried: reasons speak against it.")
+@impact_option
+@subject_option
+def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> None:
+    """Record an approach that failed, so that nobody tries it again."""
+    name, approach = session_and(app, words, "APPROACH")
+    record(app, name, kinds.DeadEndLogged(approach=approach, why_failed=why, **given), "dead end")
+
+
+@session.command()
+@click.argument("ref", metavar="REF")
+@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it does not hold.")
+@of_session_option
+def retract(app: App, ref: str, reason: str, within: str | None) -> None:
+    """Take back a finding or a dead end of a session of yours, also after its end; an admin may take back any.
+
+    REF is its entry's number (`deed session show` prints it) or id. It stays in the log and stands struck in reports;
+    resumes, and what is found for similar work, do without it.
+    """
+    _correct(app, ref, read_text(reason, "--reason"), within, is_resolved=False)
+
+
+@session.command()
+@click.argument("ref", metavar="REF")
+@click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="What it came to.")
+@of_session_option
+def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
+    """Say what an unknown of a session of yours came to, also after its end; REF as of `retract`."""
+    _correct(app, ref, read_text(answer, "--with"), within, is_resolved=True)
+
+
+def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved: bool) -> None:
+    from deedbook.consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
+
+    done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
+    output.warn(() if app.as_json else done["warnings"])
+    verb = "resolved" if is_resolved else "retracted"
+    app.show("session", done, f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})")
+
+
+@session.command()
+@click.argument("words", nargs=-1, metavar="[ID] NAME")
+@click.option("--purpose", default="", help="What you used it for.")
+def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
+    """Record a tool that you used to find something out."""
+    name, used = session_and(app, words, "NAME")
+    record(app, name, kinds.ToolUsed(tool=used, purpose=purpose), "tool")
+
+
+@session.command()
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--summary", metavar="TEXT|@FILE", help="How it ended.")
+def end(app: App, id_: str | None, summary: str | None) -> None:
+    """End a session. Its report can still be made, and made again."""
+    record(app, chosen_session(app, id_), kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
+
+
+@session.command(looks_back=True)
+@click.argument("id_", metavar="[ID]", required=False)
+@output.web_option("session", "id_")
+def show(app: App, id_: str | None) -> None:
+    """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
+    session = app.query("sessions.show", id=chosen_session(app, id_))
+    answer = session | {"trajectory": app.query("sessions.trajectory", id=session["id"])} if app.as_json else session
+    app.show("sessions.show", answer, lambda: print_session(session))
+
+
+@session.command("list", looks_back=True)
+@click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
+@click.option("--ai-id", help="Only those with this label.")
+@click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
+@output.page_options()
+def list_(app: App, **asked: Any) -> None:
+    """List sessions, newest first."""
+    output.list_page(
+        app,
+        "sessions.list",
+        "sessions",
+        asked,
+        lambda row: {
+            "id": _shown(row["id"]),
+            "status": row["status"],
+            "task": shorten(one_line(row["task"]), task_cells_max),
+            "started": output.when(row["happened_ms"]),
+            "by": row["ai_id"] or row["author"],
+            "findings": row["findings"],
+            "unknowns": row["unknowns"],
+        },
+    )
+
+
+def _shown(name: str) -> str:
+    """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
+    return name[:_uuid_chars_shown] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
+
+
+def record(app: App, given: str, data: EventData, what: str) -> None:
+    """Append one event of a session and say so."""
+    name, accepted = append(app, given, data)
+    answer = {"id": name, "accepted": asdict(accepted[0])}
+    app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
+
+
+def print_session(session: dict[str, Any]) -> None:
+    """Print a session (the answer of ``sessions.show``)."""
+    _print_head(session)
+    if session["assessments"]:
+        click.secho("\nVectors", bold=True)
+        header, rows, left_out = trajectory(session["assessments"])
+        output.print_table(header, rows)
+        if left_out:
+            click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
+    findings = [
+        "\n      ".join([_marked(event, told(event["finding"])), *map(told, event["evidence"])])
+        for event in session["findings"]
+    ]
+    _print_newest("Findings", findings)
+    _print_newest("Unknowns", [_marked(event, told(event["unknown"])) for event in session["unknowns"]])
+    _print_newest("Dead ends", [_marked(event, one_line(dead_end_text(event))) for event in session["dead_ends"]])
+    tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
+    _print_newest("Tools", [": ".join(words) for words in tools])
+
+
+def _print_head(session: dict[str, Any]) -> None:
+    click.secho(told(session["task"]) or "(no task was said)", bold=True)
+    who = session["author"] if session["imported"] is None else clean(session["ai_id"])
+    until = "" if session["ended_ms"] is None else f" to {output.when(session['ended_ms'])}"
+    click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}")
+    if (mark := session["imported"]) is not None:
+        source = f"{clean(mark['importer'])} from {clean(mark['source'])} and others"
+        click.echo(f"  imported by {source}: it says this of itself")
+    elif session["ai_id"] not in ("", session["author"]):
+        click.echo(f"  label: {clean(session['ai_id'])}")
+    if session["resumes"]:
+        click.echo(f"  goes on from {clean(session['resumes'])}")
+    if session["summary"]:
+        click.echo(f"  summary: {told(session['summary'])}")
+    click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
+
+
+def _print_newest(title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    click.secho(f"\n{title}", bold=True)
+    if len(lines) > lines_max:
+        click.echo(f"({len(lines) - lines_max} older ones are not shown: --json has all)")
+    for line in lines[-lines_max:]:
+        click.echo(f"  - {line}")
+
+
+def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], int]:
+    """Return header and rows of the vectors over the phases, and how many phases had no room.
+
+    The last column is the last value less the first; a vector assessed once has no change, one never assessed no row.
+    """
+    columns = list(assessments)
+    if len(columns) > columns_max:
+        columns = [columns[0], *columns[len(columns) - columns_max + 1 :]]
+    phases = [f"{column['phase']} {column['round'] or ''}".rstrip() for column in columns]
+    header = ["vector", *phases, "change"]
+    left_out = len(assessments) - len(columns)
+    series = {name: [assessment["vectors"].get(name) for assessment in assessments] for name in VECTOR_NAMES}
+    series["overall (own)"] = [assessment["overall_confidence"] for assessment in assessments]
+    rows = []
+    for name, values in series.items():
+        if known := [value for value in values if value is not None]:
+            shown = [_none if value is None else f"{value:.2f}" for value in values[:1] + values[1 + left_out :]]
+            change = f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
+            rows.append([name, *shown, change])
+    return header, rows, left_out
+
+
+def _marked(event: dict[str, Any], text: str) -> str:
+    """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
+    words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
+    words += [told(event["subject"])] if event["subject"] else []
+    weight = f"  ({', '.join(words)})" if words else ""
+    place, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
+    return place if done is None else f"~~{place}~~\n      {output.corrected(done)}"

@@ -1,0 +1,252 @@
+"""`deed snapshot`: take what you know along; receive it with a decision. `deed review`: what waits for a human."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import asdict
+
+from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
+from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_verdict
+from deedbook.consumers.reasoning.compressor.transfer import find_answer
+from deedbook.consumers.reasoning.snapshots.act import act_on, describe
+from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
+from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.review import ReviewAnswered, Verdict
+from deedbook.projections.briefs.gates import Rejected
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
+from deedbook.projections.snapshots.vectors import read_vectors
+from deedbook.projections.validations.queries import LatestVerdict
+
+
+@click.group(cls=Group, aliases={"new": "take", "get": "receive"})
+def snapshot() -> None:
+    """Take snapshots of what an agent knows; receive them within a token budget, and learn what may be done."""
+
+
+@snapshot.command()
+@click.option("--id", "id_", help="Its id (default: 12 random hex digits).")
+@click.option("--session", metavar="ID", help="The session whose vectors and events it sums up.")
+@click.option("--reasoning", metavar="ID|REF", help="The reasoning that goes along, compressed.")
+@click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
+@click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
+@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
+    """Sign a snapshot of a session, a reasoning, or both."""
+    author = app.author()
+    text_given = None if context is None else read_text(context, "--context")
+    assessed = parse_vectors(vectors)
+    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **given)
+    answer = plain(app, taken)
+
+    text = [f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}"]
+    if taken.reasoning_ref is not None:
+        text.append(f"  reasoning {taken.reasoning_ref[:19]}…, fidelity {taken.reasoning_fidelity:.2f}")
+    app.show("snapshot", answer, text, following=f"deed snapshot receive {quote(taken.snapshot_id)}")
+
+
+@snapshot.command(looks_back=True)
+@click.argument("id_", metavar="ID")
+def show(app: App, id_: str) -> None:
+    """Show a snapshot whole, within 900 tokens."""
+    found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
+    answer = plain(app, found)
+
+    def text() -> None:
+        click.echo(clean(answer["prompt"]))
+        print_verdict(answer["verdict"])
+        assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
+        click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
+        print_rejected(found.rejected)
+
+    app.show("snapshot", answer, text)
+
+
+@snapshot.command("list", looks_back=True)
+@click.option("--author", help="Only those of this agent.")
+@click.option("--session", help="Only those of this session.")
+@page_options()
+def list_(app: App, session: str | None, **asked: Any) -> None:
+    """List snapshots, newest first."""
+    list_page(
+        app,
+        "snapshots.list",
+        "snapshots",
+        asked | {"session_id": session},
+        lambda one: {
+            "id": one["id"],
+            "taken": when(one["accepted_ms"]),
+            "by": one["author"],
+            "session": one["session_id"] or "-",
+            "domain": one["domain"] or "-",
+            "fidelity": "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}",
+        },
+    )
+
+
+@snapshot.command()
+@click.argument("ref", metavar="ID|REF")
+@click.option("--level", type=click.Choice(LEVELS), help="Send this level (default: the lowest that passes its gate).")
+@click.option("--task", help="What you are about to do: reasoning about just that is fetched whole.")
+@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
+@click.option("--tree", type=click.Path(path_type=Path), help="Validate the graph against this folder, too.")
+def receive(
+    app: App, ref: str, *, level: str | None, task: str | None, vectors: tuple[str, ...], tree: Path | None
+) -> None:
+    """Print a snapshot's (or a reasoning's) prompt, the decision how far to act on it, and the rule behind that.
+
+    With --as, a decision that needs a human is asked for by a signed request (`deed review list`).
+    """
+    from deedbook.consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - no other verb here needs it
+
+    author = None if app.settings().agent is None else app.author()
+    assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
+    wanted = None if level is None else TransferLevel(level)
+    with open_tree(tree) if tree is not None else nullcontext() as opened:
+        decision = act_on(app.query_with, ref, author=author, level=wanted, task=task, vectors=assessed, tree=opened)
+    data = describe(decision)
+
+    app.show("decision", data, lambda: _print_decision(data, decision.snapshot.rejected))
+
+
+def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
+    """Return a snapshot as plain values under its published names, its rendered prompt, and its reasoning's verdict."""
+    ref = found.reasoning_ref
+    verdict = None if ref is None else find_answer(app.query_with, "validations.latest", {"ref": ref}, LatestVerdict)
+    rendered = render_snapshot(found)
+    counted = ("prompt", "expanded", "tokens", "exact", "tokenizer", "dropped", "shortened")
+    vector = found.reasoning_embedding
+    named = (
+        "snapshot_id session_id author event_id context_summary context_source conclusion domain reasoning_brief "
+        "reasoning_tags top_assumptions reasoning_ref reasoning_fidelity reasoning_size evidence_refs evidence_count "
+        "top_evidence_refs"
+    )
+    return {name: getattr(found, name) for name in named.split()} | {
+        "vectors": dict(found.vectors),
+        "level": None if found.level is None else found.level.value,
+        "fidelities": {level.value: value for level, value in found.fidelities.items()},
+        "reasoning_embedding": None if vector is None else list(vector),
+        "embedder": None if vector is None else vector.embedder._asdict(),
+        **{name: getattr(rendered, name) for name in counted},
+        "rejected": msgspec.to_builtins(found.rejected),
+        "verdict": msgspec.to_builtins(verdict),
+    }
+
+
+def _print_decision(data: dict[str, Any], rejected: Rejected | None) -> None:
+    click.echo(clean(data["prompt"]))
+    fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
+    gate = f"gate: {data['gate']['gate']}"
+    if data["gate"]["gate"] == "failed":
+        passing = f" {data['gate']['level_that_passes']} would pass." if data["gate"]["level_that_passes"] else ""
+        gate += f" ({data['gate']['reason']}{passing})"
+    click.echo(f"-- {data['tokens']} tokens of {data['budget']}, level {data['level']}, {fidelity}, {gate}")
+    print_verdict(data["verdict"], err=True)
+    if data["reasoning_ref"] is not None:
+        click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`")
+    click.secho(f"-- {decided(data)}", bold=True)
+    for reason in data["reasons"]:
+        click.echo(f"   {clean(reason)}")
+    if data["not_assessed"]:
+        click.echo(f"   not assessed: {', '.join(data['not_assessed'])}")
+    if data["not_compared"]:
+        click.echo(f"   not compared: {clean(data['not_compared'])}")
+    if data["graph"] is not None:
+        click.echo("-- here it is:")
+        print_steps(data["graph"])
+    is_for_human, asked = data["action"] == "human_review_required", data["review"]
+    if is_for_human and asked is None:
+        click.echo("   nobody was asked: add --as NAME to sign the request")
+    elif is_for_human and asked["verdict"] is None:
+        click.echo(f"   a human answers with: deed review answer {asked['id']} --approve|--reject --as NAME")
+    print_rejected(rejected)
+
+
+def decided(data: dict[str, Any]) -> str:
+    """Return in a line what may be done: by the gate, or by the human whom it asked."""
+    rule, answered = data["rule_fired"], data["review"]
+    word = f"{data['action']}: {'no rule fired' if rule is None else rule['name']}"
+    if answered is None or answered["verdict"] is None:
+        return word
+    may = "may act" if data["may_act"] else "may not act"
+    return f"{may}: {answered['answered_by']}, a human, {answered['verdict']} it ({word})"
+
+
+@click.group(cls=Group, aliases={"next": "list", "close": "answer"})
+def review() -> None:
+    """See what agents may not decide alone, and answer it, as a human."""
+
+
+@review.command("list", looks_back=True)
+@click.option(
+    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only those."
+)
+@click.option("--author", help="Only what this agent asked.")
+@page_options()
+def list_reviews(app: App, status: str, **asked: Any) -> None:
+    """List requests, those that have waited longest first."""
+    asked["status"] = None if status == "all" else status
+    list_page(
+        app,
+        "reviews.list",
+        "reviews",
+        asked,
+        lambda one: {
+            "id": one["id"],
+            "status": one["verdict"] or ("superseded" if one["superseded_by"] else one["status"]),
+            "asked": when(one["requested_ms"]),
+            "by": one["author"],
+            "rule": one["rule"],
+            "question": one["question"],
+        },
+    )
+
+
+@review.command("show", looks_back=True)
+@click.argument("id_", metavar="ID")
+def show_review(app: App, id_: str) -> None:
+    """Show one request: what is asked, on which grounds, and the answer."""
+    found = app.query("reviews.show", id=id_)
+    app.show("reviews.show", found, lambda: _print_review(found))
+
+
+@review.command()
+@click.argument("id_", metavar="ID")
+@click.option("--approve", "verdict", flag_value="approved", help="Let the agent act.")
+@click.option("--reject", "verdict", flag_value="rejected", help="Do not let it act.")
+@click.option("--comment", metavar="TEXT|@FILE", help="Why.")
+def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> None:
+    """Answer a request. Signed with a human's identity key, which is never delegated."""
+    if verdict is None:
+        raise Refused("USAGE", "say --approve or --reject")
+    name = app.query("reviews.show", id=id_)["id"]
+    data = ReviewAnswered(verdict=verdict, comment=read_text(comment, "--comment"))
+    accepted = app.author().emit(Draft(stream=f"review/{name}", data=data))[0]
+    answered = {"id": name, "status": "answered", "verdict": verdict, "accepted": asdict(accepted)}
+    app.show("review", answered, f"{name} is {verdict} (entry {accepted.index})")
+
+
+def _print_review(found: dict[str, Any]) -> None:
+    click.secho(clean(found["question"]), bold=True)
+    click.echo(f"{found['id']}  [{found['status']}]  asked by {found['author']} {when(found['requested_ms'])}")
+    lines = [f"task: {found['task']}"] if found["task"] else []
+    lines += [f"rule: {found['rule']}", *(f"- {reason}" for reason in found["reasons"])]
+    lines += [f"reasoning: {found['reasoning_ref']}"] if found["reasoning_ref"] else []
+    lines += [f"snapshot: {found['snapshot_id']}"] if found["snapshot_id"] else []
+    for line in lines:
+        click.echo(f"  {clean(line)}")
+    if found["verdict"]:
+        said = f": {found['comment']}" if found["comment"] else ""
+        click.echo(f"{found['verdict']} by {found['answered_by']}{clean(said)}")

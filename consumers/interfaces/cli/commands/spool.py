@@ -1,0 +1,84 @@
+"""`deed spool`: what an agent did while no server answered, what was refused since, and sending it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.sdk.text import counted
+from deedbook.ledger.client.remote import RemoteClient
+from deedbook.ledger.client.spool import Kept, Spool, spools
+from deedbook.ledger.errors import Exit, Refused
+from deedbook.ledger.home import trust
+
+
+@click.group(cls=Group)
+def spool() -> None:
+    """Show, send and give up what was kept with --spool while no server answered; nothing of it is recorded yet."""
+
+
+@spool.command("list")
+def list_(app: App) -> None:
+    """List what waits, in its order, and what was refused, with the reason; of all agents, or of --as."""
+    settings = app.settings()
+    data = [
+        _shown(name, kept)
+        for name, one in spools(settings.home)
+        if settings.agent in (None, name)
+        for kept in one.kept()
+    ]
+    rows = [
+        (
+            one["number"],
+            one["agent"],
+            one["state"],
+            ", ".join(f"{e['kind']} {e['stream']}" for e in one["events"]),
+            one["refusal"]["message"] if one["refusal"] else "",
+        )
+        for one in data
+    ]
+
+    header = ("number", "agent", "state", "what", "why")
+    app.show("spool", {"kept": data, "total": len(data)}, lambda: print_table(header, rows))
+    if not data and not app.as_json:
+        click.echo("nothing waits, and nothing was refused")
+
+
+@spool.command()
+def send(app: App) -> None:
+    """Send what waits, in its order, as --as; ends with 4 when some of it was refused, which `list` explains."""
+    client = app.client()
+    if not isinstance(client, RemoteClient):
+        raise Refused("USAGE", "the ledger lies in this folder, so nothing waits: name its --server")
+    trust.demand(app.settings().home, client)
+    outcome = client.spool.send(client.send)
+    text = f"{counted(outcome.recorded, 'submission')} recorded, {outcome.rejected} refused"
+    app.show("spool_sent", outcome._asdict(), text)
+    if outcome.rejected:
+        raise click.exceptions.Exit(Exit.CONFLICT)
+
+
+@spool.command()
+@click.argument("numbers", metavar="NUMBER", nargs=-1, type=click.IntRange(1))
+@click.option("--rejected", "is_rejected", is_flag=True, help="All that was refused.")
+def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
+    """Give up what --as kept under these numbers: it is gone, and was never recorded."""
+    if bool(numbers) == is_rejected:
+        raise Refused("USAGE", "name what to give up: its numbers, or --rejected")
+    kept = Spool(app.settings().home, app.acting())
+    gone = list(numbers) or [one.number for one in kept.kept() if one.refusal is not None]
+    for number in gone:
+        kept.drop(number)
+    app.show("spool_dropped", {"dropped": gone}, f"{counted(len(gone), 'submission')} given up")
+
+
+def _shown(agent: str, kept: Kept) -> dict[str, Any]:
+    heads = [msgspec.json.decode(body) for body in kept.submission.bodies] if kept.submission else []
+    events = [{name: head[name] for name in ("kind", "stream", "at", "data")} for head in heads]
+    state = "waiting" if kept.refusal is None else "rejected"
+    return {"number": kept.number, "agent": agent, "state": state, "events": events, "refusal": kept.refusal}

@@ -1,0 +1,79 @@
+"""`deed token`: who may read this ledger over HTTP."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
+from deedbook.consumers.interfaces.cli.output import print_table, when
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.web.tokens import Role, Token, Tokens, state_of
+from deedbook.ledger.client.local import LocalClient, now_ms
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.home import trust
+
+
+@click.group(cls=Group)
+def token() -> None:
+    """Let programs read this ledger over HTTP, where `deed serve --web` serves it."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["reader", "metrics"]),
+    default="reader",
+    show_default=True,
+    help="Read everything, or only what /metrics counts.",
+)
+@click.option("--expires", metavar="TIME", default="30d", show_default=True, help="After how long: 12h, 30d.")
+def create(app: App, name: str, role: Role, expires: str) -> None:
+    """Make a token for the agent NAME, and show it: this once.
+
+    It reads, and does nothing else: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. When the agent is
+    removed, or its key revoked, it reads nothing more.
+    """
+    client, tokens = _opened(app)
+    with client.log.snapshot() as snapshot:
+        agent = snapshot.agent(name)
+    if agent is None or agent.removed_index is not None:
+        raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `deed agent list` shows those there are")
+    kept, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
+    data = _shown(kept, "valid") | {"token": text}
+    app.show("token", data, text)
+    if not app.as_json:
+        click.echo(f"{kept.id} reads as {name} ({role}) until {when(kept.expires_ms)}; not shown again", err=True)
+
+
+@token.command("list")
+def list_(app: App) -> None:
+    """List tokens: whose they are, what they may read, and whether they still count."""
+    client, tokens = _opened(app)
+    with client.log.snapshot() as snapshot:
+        data = [_shown(one, state_of(one, snapshot)) for one in tokens.present()]
+    rows = [(one["id"], one["agent"], one["role"], one["state"], when(one["expires_ms"])) for one in data]
+    header = ("id", "agent", "role", "state", "expires")
+    app.show("tokens", {"tokens": data, "total": len(data)}, lambda: print_table(header, rows))
+
+
+@token.command()
+@click.argument("name", metavar="ID|NAME")
+def revoke(app: App, name: str) -> None:
+    """Let a token, by its id, or all of an agent count no more."""
+    gone = [one.id for one in _opened(app)[1].revoke(name)]
+    app.show("tokens_revoked", {"revoked": gone}, f"revoked: {', '.join(gone)}")
+
+
+def _opened(app: App) -> tuple[LocalClient, Tokens]:
+    client: LocalClient = app.local_client()
+    trust.demand(client.settings.home, client)  # tokens that a stranger left there are the stranger's
+    return client, Tokens(client.settings.home)
+
+
+def _shown(kept: Token, state: str) -> dict[str, Any]:
+    return {name: getattr(kept, name) for name in kept.__struct_fields__ if name != "digest"} | {"state": state}

@@ -1,0 +1,260 @@
+"""`deed tot`: search a problem with six agents, look at the tree, prove who thought what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli import tot_text
+from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_lines, web_option, when
+from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.thoughts.logs import write_logs
+from deedbook.consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+
+STATUSES: Final = ("started", "searching", "paused", "solved", "failed", "unverified")
+
+_SCORERS: Final = {"value": "game24", "exhaustive": "game24-exhaustive"}
+
+_logs_option = click.option(
+    "--logs",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the log folder below (default: logs/ in the ledger's folder).",
+)
+_no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
+
+
+@click.group(cls=Group, aliases={"solve": "run", "tree": "show", "ls": "list", "verify": "prove"})
+def tot() -> None:
+    """Search a tree of thoughts with six agents whose every message is signed."""
+
+
+@tot.command()
+@click.argument("words", required=False, metavar="PROBLEM|@FILE|-")
+@click.option("--problem", metavar="TEXT|@FILE|-", help="What is to be solved, as '4 9 10 13'.")
+@click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
+@click.option("--strategy", help="BFS or DFS.")
+@click.option("--depth", type=int, help="How deep the tree may grow.")
+@click.option("--branching", type=int, help="How many thoughts are asked of a node.")
+@click.option("--threshold", type=float, help="Nodes that score lower are pruned (0 to 10).")
+@click.option("--beam", "beam_width", type=int, help="How many nodes of a level are kept (default: the branching).")
+@click.option("--generation", help="independent_sampling or sequential_proposal.")
+@click.option("--evaluation", help="independent_scoring or comparative_voting.")
+@click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
+@click.option("--calls", "calls_max", type=int, help="The most requests to a model, those that fail included.")
+@click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
+@click.option("--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long others' agents may take.")
+@click.option("--deadline", metavar="10m|TIME", help="When to answer with the best path so far.")
+@click.option("--language", type=click.Choice(["en", "zh"]), help="Default: en, or zh where the problem is Chinese.")
+@click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
+@click.option("--scorer", type=click.Choice(list(_SCORERS)), help="How game24 judges: one step ahead, or knowing all.")
+@click.option("--generator", metavar="NAME", help="The agent that proposes thoughts, with its own key over the bus.")
+@click.option("--evaluator", metavar="NAME", help="The agent that judges thoughts, with its own key over the bus.")
+@_logs_option
+@_no_logs_option
+def run(
+    app: App,
+    /,
+    words: str | None,
+    problem: str | None,
+    *,
+    task_type: str,
+    deadline: str | None,
+    language: Any,
+    thinker: str | None,
+    scorer: str | None,
+    generator: str | None,
+    evaluator: str | None,
+    logs: Path | None,
+    no_logs: bool,
+    **asked: Any,
+) -> None:
+    """Solve a problem with six agents, each a process with a key of its own.
+
+    A problem that a model thinks about costs requests and tokens: --calls, --tokens and --deadline bound them.
+    """
+    if (words is None) == (problem is None):
+        raise Refused("USAGE", "give the problem, once: `deed tot run PROBLEM`, @FILE, or - for standard input")
+    if scorer is not None and thinker not in (None, *_SCORERS.values()):
+        raise Refused("USAGE", f"--scorer is of the thinker game24, and {thinker} judges in its own way: leave it out")
+    text = read_text(words if problem is None else problem, "the problem").strip()
+    until = None if deadline is None else parse_deadline(deadline, datetime.now(UTC))
+    bound = {role: name for role, name in (("generator", generator), ("evaluator", evaluator)) if name is not None}
+    who = thinker if scorer is None else _SCORERS[scorer]
+    options = TaskOptions(task_type, Overrides(**asked, deadline=until), language, who, bound)
+    task_id = new_task_id()
+    folder = None if no_logs else logs or default_logs(app)
+    progress = tot_text.progress(app)
+    search(app, task_id, folder, lambda: run_task(app.settings(), text, options, task_id=task_id, progress=progress))
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@_logs_option
+@_no_logs_option
+def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
+    """Go on with a task that is paused or whose agents were stopped; what was answered is not asked again."""
+    folder, task_id, progress = None if no_logs else logs or default_logs(app), find(app, task), tot_text.progress(app)
+    search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress, client=app.client()))
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@click.option("--reason", required=True, help="Why it is not searched any more.")
+def stop(app: App, task: str, reason: str) -> None:
+    """End a task for good, by your word: what was found stays to be shown."""
+    task_id = find(app, task)
+    stopped = stop_task(app.settings(), task_id, reason, client=app.client())
+    done = {"task_id": task_id, "error": stopped["error"], "answer": stopped["answer"]}
+    status = app.query("tot.show", id=task_id)["status"]
+    app.show("thought_stopped", done | {"status": status}, f"{task_id}  {status}")
+
+
+@tot.command(looks_back=True)
+@click.argument("task", metavar="TASK")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
+@click.option("--follow", "is_following", is_flag=True, help="Go on while it is searched.")
+@web_option("tot", "task")
+def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
+    """Show the tree of a task: scores, statuses, the best path (*), and what it came to."""
+    drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
+    if is_following:
+        tot_text.follow_task(app, find(app, task), drawn)
+        return
+    tree = app.query("tot.tree", id=task)
+
+    def text() -> None:
+        click.echo("\n".join(drawn(tree)))
+        if not mermaid:
+            tot_text.print_end(app.query("tot.show", id=task))
+
+    app.show("tot.tree", tree, text)
+
+
+@tot.command()
+@click.argument("task", metavar="TASK")
+@_logs_option
+def logs(app: App, task: str, logs: Path | None) -> None:
+    """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
+    folder = write_logs(read_task(app.client(), find(app, task)), logs or default_logs(app))
+    files = sorted(path.name for path in folder.iterdir())
+    app.show("thought_logs", {"folder": str(folder), "files": files}, [str(folder), *files])
+
+
+@tot.command(looks_back=True)
+@click.argument("task", metavar="TASK")
+def prove(app: App, task: str) -> None:
+    """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
+    proof = app.query("tot.prove", id=task)
+    if not proof["passed"]:
+        raise Corrupted("VERIFICATION_FAILED", tot_text.proof_verdict(proof), report=proof | {"ok": False})
+    app.show("tot.prove", proof | {"ok": True}, lambda: tot_text.print_proof(proof))
+
+
+@tot.command("list", looks_back=True)
+@click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
+@click.option("--task-type", help="Only those of this type.")
+@page_options()
+def list_(app: App, **asked: Any) -> None:
+    """List tasks, newest first."""
+    list_page(
+        app,
+        "tot.list",
+        "tasks",
+        asked,
+        lambda row: {
+            "id": row["id"],
+            "started": when(row["started_ms"]),
+            "status": row["status"],
+            "type": row["task_type"],
+            "nodes": row["stats"]["total_nodes"],
+            "problem": row["problem"],
+        },
+    )
+
+
+def default_logs(app: App) -> Path:
+    """Return where log folders are written unless somebody names another place: beside the ledger, in no checkout."""
+    return app.settings().home / "logs"
+
+
+def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> None:
+    """Write the log folder and print what a search came to; of a failed or paused one, too, before it is an error."""
+    task_id, failure = ran["task_id"], ran["error"]
+    written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
+    found = ran | {"logs": written}
+    tree = app.query("tot.tree", id=task_id)
+
+    def run_text() -> None:
+        tot_text.print_run(found)
+        print_lines(*tot_text.tree_text(tree))
+
+    if failure is not None or ran["answer"] is None:
+        steps = [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]
+        if not app.as_json:
+            run_text()
+            print_lines(*(f"best path {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
+        end = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
+        known = ("task_id", "stats", "pids", "keys", "logs", "paused")
+        details = {name: found[name] for name in known} | {"recoverable": end.get("recoverable", False)}
+        message = f"{end['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{end['code']}: ")
+        raise DeedbookError.from_dict(
+            {"code": end["code"], "message": message, "details": details | {"best_path": steps}}
+        )
+    del found["error"], found["paused"]
+
+    def text() -> None:
+        run_text()
+        tot_text.print_outcome(found)
+
+    app.show("thought_solution", found, text, following=f"deed tot prove {task_id}")
+
+
+def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:
+    """Play a search and show what it came to; one that is stopped is logged, and names the task to be resumed."""
+    try:
+        ran = play()
+    except (DeedbookError, KeyboardInterrupt) as error:
+        begun: dict[str, Any] = {}
+        with suppress(
+            DeedbookError
+        ):  # nothing was begun, or nothing can be written: what went wrong first is what counts
+            events = read_task(app.client(), task_id)
+            begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
+        is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)
+        if begun and is_told:
+            click.echo(f"go on with `deed tot resume {task_id}`", err=True)
+        if isinstance(error, DeedbookError):
+            raise error.with_details(**begun) from error
+        raise
+    show_outcome(app, ran, logs_folder)
+
+
+def find(app: App, task: str) -> str:
+    """Return the whole id of a task by the beginning of it."""
+    return str(app.query("tot.tree", id=task)["task_id"])
+
+
+def parse_deadline(text: str, now: datetime) -> str:
+    """Return the time in UTC that a deadline stands for: a time, or so many seconds, minutes, hours or days from now.
+
+    Raises Refused: ``INVALID_FIELD`` for neither, or one that is past.
+    """
+    try:
+        moment = now + parse_ttl(text.strip()) if text.strip()[-1:] in tuple("smhd") else datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError, Refused):
+        message = f"--deadline is no time: {text[:60]!r}; write 90s, 10m, 2h, 1d or 2026-02-12T10:00:00Z (UTC)"
+        raise Refused("INVALID_FIELD", message, field="deadline") from None
+    if moment <= now:
+        raise Refused("INVALID_FIELD", f"--deadline {text} is past: nothing could be searched", field="deadline")
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,224 @@
+"""`deed trust`: shows what a ledger's folder would run, send and write, and lets this user allow it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.text import visible
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable
+from deedbook.ledger.home import trust as trusting
+from deedbook.ledger.home.absence import no_ledger
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import beside, find_home, named_home, present_folder, resolved
+from deedbook.ledger.home.trust import Folder, Record
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.system.files import replaceable_by
+
+fingerprint_digits: Final = 64
+
+
+class Act(NamedTuple):
+    """One setting that acts: its name, what it would do, what stands in the file, and how it stands to what is kept."""
+
+    setting: str
+    does: str
+    value: str
+    state: str
+
+
+@click.command(cls=Command)
+@click.option("--yes", is_flag=True, help="Trust it without being asked, as off a terminal.")
+@click.option("--show", "action", flag_value="show", help="Only show it, and which folders are trusted.")
+@click.option("--remove", "action", flag_value="remove", help="Trust it no longer; it may be gone already.")
+@click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
+def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
+    """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
+
+    Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
+    you made with `deed init` is trusted. A change of config.toml, chains.toml or client.toml is asked
+    about again. The root's
+    fingerprint is the one that `deed trust --show` prints beside the ledger: have it told by whoever runs it.
+    """
+    named = app.home or named_home()
+    if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
+        takes = "--root takes the 64 hex digits of a root's fingerprint, or its first 32"
+        raise Refused("USAGE", f"{takes}, and no other option but --yes")
+    if yes and action is not None:
+        raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
+    home = _folder(named)
+    if action == "remove":
+        _remove(app, home)
+        return
+    if not home.is_dir():
+        raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
+    folder, here = trusting.read_folder(home), root_in(home)
+    if here and not here.startswith(pinned or ""):
+        message = f"the ledger in {trusting.shown(home)} has the root {here}, and not {pinned}: do not use it"
+        raise Corrupted("VERIFICATION_FAILED", message, root=here)
+    if pinned is not None and not here and len(pinned) < fingerprint_digits:
+        raise Refused("USAGE", "pin a ledger that is elsewhere by all 64 digits: the first 32 are no more than its id")
+    record = _record(folder, here or pinned or "", is_shown=action == "show")
+    root = here or pinned or ("" if record is None else record.root)
+    data = _described(folder, root, record)
+    if action == "show":
+        homes = [one.path for one in trusting.read_records()]
+        data["homes"] = [path for path in homes if Path(path).is_dir()]
+        data["gone"] = [path for path in homes if path not in data["homes"]]
+        app.show("trust", data, lambda: _print(data))
+        return
+    reason = replaceable_by(home)
+    if reason is not None and named is None:
+        raise trusting.refusal(home, f"must be named to be trusted: {reason}")
+    if not yes:
+        _ask(app, home, data, pinned)
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    trusting.remember(trusting.record_of(folder, root, at))
+    data |= {"state": "trusted", "reason": ""}
+    app.show("trust", data, lambda: _print_trusted(data, is_shown=yes))
+
+
+def _folder(named: Path | None) -> Path:
+    home = named or find_home(present_folder(), {})
+    if home is None:
+        raise no_ledger(present_folder())
+    return resolved(home)
+
+
+def _remove(app: App, home: Path) -> None:
+    if not trusting.forget(home):
+        raise Refused("NOT_FOUND", f"{trusting.shown(home)} is not trusted", home=str(home))
+    app.show("trust", {"home": str(home), "state": "unknown"}, "It is trusted no longer.")
+
+
+def root_in(home: Path) -> str:
+    """Return the fingerprint of the root key of the ledger in a folder; empty where there is no log."""
+    if not Home(home).is_local():
+        return ""
+    with Log(home) as log, log.snapshot() as snapshot:
+        return "" if snapshot.size == 0 else trusting.root_in(snapshot.entry(0))
+
+
+def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
+    """Return what is kept of a folder; where that cannot be believed it counts for nothing, and is said."""
+    try:
+        record = trusting.find_record(folder.path)
+    except Refused as refusal:
+        if is_shown:
+            raise
+        raise refusal.with_details(home=str(folder.path)) from None
+    return None if record is not None and not trusting.is_same_root(record.root, root) else record
+
+
+def _described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:
+    kept = trusting.kept_digests(record)
+    now = trusting.kept_digests(trusting.record_of(folder, root, ""))
+    acts = [
+        Act(name, "; ".join(_does(folder, name, value)), _text(value), _state(kept, now, name))
+        for name, value in folder.settings.items()
+    ]
+    is_whole = record is not None and trusting.covers(record, folder)
+    state = "unknown" if record is None else "trusted" if is_whole else "changed"
+    return {
+        "home": visible(str(folder.path)),
+        "root_fingerprint": root,
+        "state": state,
+        "reason": replaceable_by(folder.path) or "",
+        "settings": [act._asdict() for act in acts],
+    }
+
+
+def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
+    return "new" if name not in kept else "trusted" if kept[name] == now[name] else "changed"
+
+
+def _text(value: Any) -> str:
+    return visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
+    """Yield in plain words what one setting does; what a table says besides stands in its value."""
+    home = folder.path
+    match name:
+        case "nats_server":
+            yield f"`deed serve` runs the program {_inside(home, value)}"
+        case "llm":
+            key = value.get("api_key_variable"), value.get("api_key_file")
+            secret = f" with the environment's {key[0]}" if key[0] else f" with the key in {key[1]}" if key[1] else ""
+            place = value.get("base_url") or f"the own address of {value.get('family')}"
+            yield f"problems, reasoning and evidence are sent to {place}{secret}"
+        case "validator_tree":
+            yield f"`deed serve` reads files of {_inside(home, value)} and publishes what it made of them"
+        case "notify":
+            yield from map(_tells, value)
+        case "reports":
+            places = [f"{place} {_inside(home, value[place])}" for place in value if isinstance(value[place], str)]
+            yield f"reports are written, and git is run, in {', '.join(places) or 'no place'}"
+        case "witness":
+            urls = re.findall(r"\S+://\S+", str(value.get("policy")))
+            yield f"checkpoints (sizes and hashes, no events) are sent to {', '.join(urls) or 'nobody'}"
+        case "views":
+            yield f"what the views hold is kept in {value.get('store')}, and read from there"
+        case "cluster":
+            yield f"servers at {', '.join(value['routes'])} share the log: this one listens at {value['listen']}"
+        case "client" | "chains":
+            router = "the router signs and creates handoffs as chains.toml says (`deed router check` explains it)"
+            yield router if name == "chains" else "every command asks these servers, as this agent"
+        case _:  # any setting that is added: a test demands words for it
+            yield "does what stands here"
+
+
+def _tells(channel: dict[str, Any]) -> str:
+    command, webhook = channel.get("command"), channel.get("webhook")
+    return f"sh runs: {command}" if command else f"is sent to {webhook}: what waits, and for whom"
+
+
+def _inside(home: Path, value: str) -> str:
+    path = beside(home, value)
+    if path.resolve().is_relative_to(beside(home, ".").resolve()):
+        return f"{path}, inside this project: whoever can change the project can change it"
+    return str(path)
+
+
+def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None:
+    """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
+    if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
+        show, yes = (f"`deed trust --{word} --home {trusting.shown(home)}`" for word in words)
+        raise Refused("USAGE", f"there is nobody to ask: look at {show}, then say {yes}")
+    _print(data)
+    if not click.confirm("Trust this folder?", default=False, err=True):
+        raise click.Abort
+
+
+def _print(data: dict[str, Any]) -> None:
+    words = {"unknown": "NOT trusted", "changed": "trusted, but not its settings as they are now", "trusted": "trusted"}
+    click.echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
+    click.echo(f"  state   {words[data['state']]}")
+    if data["reason"]:
+        click.echo(f"  beware  {visible(data['reason'])}")
+    for act in data["settings"]:
+        click.echo(f"  {act['setting']} ({act['state']}): {visible(act['does'])}")
+        for line in act["value"].split("\n"):
+            click.echo(f"      | {line}")
+    if not data["settings"]:
+        click.echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
+    for path in data.get("homes", []):
+        click.echo(f"trusted  {visible(path)}")
+    for path in data.get("gone", []):
+        click.echo(f"gone     {visible(path)} (`deed trust --remove --home {trusting.shown(Path(path))}` forgets it)")
+
+
+def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:
+    if is_shown:
+        _print(data)
+    click.echo("It is trusted from now on, as it is now: `deed trust --remove` takes that back.")

@@ -1,0 +1,72 @@
+"""`deed project`: the views, by hand, and by workers that follow the log."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import print_table, progress, stopped_by_signals
+from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.ledger.client.client import poll_wait_s
+from deedbook.ledger.errors import Unavailable
+
+if TYPE_CHECKING:
+    import threading
+
+    from deedbook.projections.answers.reader import Reader
+
+follow_wait_min_s: Final = 0.2
+follow_wait_max_s: Final = 5.0
+
+
+@click.command(cls=Command)
+@click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
+@click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
+@click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM; any number of workers take turns.")
+@click.option("--store", metavar="URL", help="Views in PostgreSQL: postgresql://USER@HOST/DATABASE, no password.")
+def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: bool, follow: bool) -> None:
+    """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest.
+
+    With --follow it prints instead how far the views are, whenever they have come further, and says on standard error
+    what keeps it from its work; with --json each is a document of its own line.
+    """
+    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite
+    from deedbook.projections.views.registry import VIEWS  # noqa: PLC0415 - only this verb names them all
+
+    if follow and (rebuild or views):
+        raise click.UsageError("--follow keeps all views as they are: rebuild first, then follow")
+    names = list(views) or [view.name for view in VIEWS]
+    stop = stopped_by_signals() if follow else None
+    with Reader(app.local_client(), app.settings(), store=store) as reader:
+        if stop is not None:
+            _follow(app, reader, stop)
+            return
+        with progress("folding", shown=not app.as_json) as step:
+            fold = partial(reader.rebuild, names) if rebuild else reader.catch_up
+            position = fold(progress=lambda done: step(*done))
+        digests = {name: reader.runner.digest(name) for name in names}
+    rows = [(name, position, digest[:16]) for name, digest in digests.items()]
+    data = {"position": position, "digests": digests}
+    app.show("views", data, lambda: print_table(("view", "position", "digest"), rows))
+
+
+def _follow(app: App, reader: Reader, stop: threading.Event) -> None:
+    """Fold what comes until ``stop``; what another worker has folded is not folded again."""
+    position, wait_s, trouble = -1, follow_wait_min_s, ""
+    while not stop.is_set():
+        try:
+            if (reached := reader.catch_up()) != position or trouble:
+                position, wait_s, trouble = reached, follow_wait_min_s, ""
+                app.show("views_position", {"position": reached}, f"folded up to {reached}")
+                sys.stdout.flush()
+            reader.client.entries(position, limit=1, wait_s=poll_wait_s)
+        except Unavailable as error:
+            if error.message != trouble:
+                click.echo(f"{error.code}: {error.message}", err=True)
+            trouble = error.message
+            stop.wait(wait_s)
+            wait_s = min(2 * wait_s, follow_wait_max_s)

@@ -1,0 +1,184 @@
+"""`deed watch`: print, or run a command for, every event of a kind, from where this watcher stopped last time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.events import print_event
+from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals
+from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.sdk.cloud_events import binary, cloud_event
+from deedbook.consumers.sdk.command import run_command
+from deedbook.consumers.sdk.events import describe
+from deedbook.consumers.sdk.http import request
+from deedbook.consumers.sdk.reactor import Reactor
+from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.consumers.sdk.text import counted, json_text
+from deedbook.ledger.errors import Exit, Refused, Unavailable
+from deedbook.ledger.home import trust
+
+if TYPE_CHECKING:
+    from deedbook.ledger.events.body import Event
+
+command_timeout_s = 600
+post_timeout_s = 10.0
+server_wait_s = 1.0
+
+
+@click.command(cls=Command)
+@click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
+@click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
+@click.option("--post", "url", metavar="URL", help="POST each event there as a CloudEvent, in binary mode.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["deedbook", "cloudevents"]),
+    default="deedbook",
+    show_default=True,
+    help="What is printed, or given to CMD.",
+)
+@click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
+@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
+@click.option("--store", metavar="URI", help="Keep the position in PostgreSQL, so that another machine may take over.")
+@click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
+@click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
+def watch(
+    app: App,
+    kinds: tuple[str, ...],
+    *,
+    command: str | None,
+    url: str | None,
+    form: str,
+    store: str | None,
+    retry: int | None,
+    from_start: bool,
+    once: bool,
+    dead: bool,
+) -> None:
+    """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
+
+    CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may run
+    again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
+    --dead and --retry, with the same kinds and CMD, show such events and try them again; --once ends with 1 after one.
+    --post does the same with a URL in place of CMD: each event until it is answered with 2xx, with the same id.
+    Standard error says where it begins, and when the server goes and is back.
+    """
+    check_kinds(kinds)
+    configure_logging(verbose=False)
+    client = app.client()
+    if command is not None and url is not None:
+        raise Refused("USAGE", "an event is posted or given to a command: leave --exec or --post out")
+    if command is not None or url is not None:
+        trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
+    name = watcher_name(app.acting(), kinds, url or command)
+    shown = cloud_event if form == "cloudevents" else describe
+    # A file for each watcher: one that waits for its command must not hold up another.
+    subscriptions = open_subscriptions(store or app.settings().home / "subscribers" / f"{name}.db")
+    reactor = Reactor(client, subscriptions, name)
+    stop = stopped_by_signals()
+    busy = _ended_at_once_unless_busy(stop)
+
+    @reactor.on(*kinds)
+    def effect(event: Event, _: Any) -> None:
+        busy.set()
+        try:
+            if command is not None:
+                _react_by(command, event, json_text(shown(event)).encode() + b"\n", stop)
+            elif url is not None:
+                _post(url, event)
+            elif app.as_json or form != "deedbook" or not sys.stdout.isatty():
+                app.line(shown(event))
+            else:
+                print_event(event)
+        finally:
+            busy.clear()
+
+    try:
+        if dead:
+            _show_dead(app, subscriptions.dead_letters(name))
+        elif retry is not None:
+            reactor.retry(retry)
+            app.show("retried", {"index": retry}, f"entry {retry} was handled")
+        else:
+            what = f"{', '.join(kinds)} as {app.acting()}"
+            _watch(app, reactor, subscriptions, stop, what, name=name, from_start=from_start, once=once)
+    finally:
+        subscriptions.close()
+
+
+def _ended_at_once_unless_busy(stop: threading.Event) -> threading.Event:
+    """Let SIGINT end the wait for news; while what is returned is set, only ``stop`` is: a command would be left."""
+    busy = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        stop.set()
+        if not busy.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    return busy
+
+
+def _watch(
+    app: App, reactor: Reactor, kept: SubscriptionStore, stop: threading.Event, what: str, *, name: str, **asked: bool
+) -> None:
+    """React, say where that begins and, where a server goes, that it is gone and back."""
+    size, is_known, buried = app.client().head().size, kept.position(name) is not None, {*kept.dead_letters(name)}
+    how = ", where it stopped last time" if is_known else ""
+    if asked["from_start"] and is_known:
+        again = f"remove {kept.path}" if isinstance(kept, Subscriptions) else "name another --store"
+        how += f"; --from-start is for a new watcher: to begin again, {again}"
+    place = reactor.start_at(0 if asked["from_start"] else size)
+    if not app.as_json:
+        click.echo(f"watching {what} from entry {place} on{how}", err=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        while not stop.is_set():
+            try:
+                reactor.run(stop, until=size if asked["once"] else None)
+                break
+            except Unavailable as error:
+                if error.code != "BUS_UNAVAILABLE" or asked["once"]:
+                    raise
+                click.echo(f"the server is gone, waiting for it: {error.message}", err=True)
+            while not stop.wait(server_wait_s):
+                with contextlib.suppress(Unavailable):
+                    click.echo(f"the server is back, with {app.client().head().size} entries", err=True)
+                    break
+    if asked["once"] and (failed := {*kept.dead_letters(name)} - buried):
+        click.echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
+        raise click.exceptions.Exit(Exit.UNEXPECTED)
+
+
+def _show_dead(app: App, letters: list[DeadLetter]) -> None:
+    data = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    rows = [(one.event_index, one.event_id, one.error) for one in letters]
+    app.show("dead_letters", {"dead_letters": data}, lambda: print_table(("index", "id", "error"), rows))
+
+
+def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str:
+    """Return the name under which this watcher's position is kept."""
+    said = "\0".join([agent, *sorted(set(kinds)), command or ""])
+    return f"watch-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+
+
+def _post(url: str, event: Event) -> None:
+    headers, body = binary(event)
+    status = request("POST", url, body, headers, limit_s=post_timeout_s).status
+    if not 200 <= status < 300:
+        raise RuntimeError(f"the receiver answered {status}")
+
+
+def _react_by(command: str, event: Event, document: bytes, stop: threading.Event) -> None:
+    environment = {"DEEDBOOK_EVENT_ID": event.id, "DEEDBOOK_EVENT_INDEX": str(event.index)}
+    ended = run_command(command, document, environment, limit_s=command_timeout_s, stop=stop)
+    if ended.problem is not None:
+        raise RuntimeError(ended.problem)

@@ -1,0 +1,412 @@
+"""What verbs print for people: tables, lists of fields and pages that stay readable when piped, and a progress bar.
+
+On a terminal no line of a list is longer than the terminal is wide, what is cut ends in an ellipsis, and states have a
+colour; off it columns are the same each time and hold all of their text. A command to be pasted is never cut: it goes
+on behind a backslash. Cells are counted, not characters: Chinese takes two, an accent none. The progress bar goes to
+stderr, and only on a terminal, so that pipes see nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate, takewhile
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from msgspec.structs import asdict
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.sdk.text import clean, one_line, told
+from deedbook.ledger.errors import Refused, did_you_mean, near
+
+if TYPE_CHECKING:
+    import threading
+
+    from deedbook.ledger.admission.decide import Accepted
+
+VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
+
+key_digits_shown: Final = 16
+cut_cells_min: Final = 15
+"""What a column keeps of its text, with the gap behind it, before another is left out instead."""
+gap: Final = "  "
+depth_drawn_max: Final = 16
+_COLOURS: Final = {
+    "pending": "yellow",
+    "approved": "cyan",
+    "in_progress": "blue",
+    "blocked": "red",
+    "rejected": "red",
+    "completed": "green",
+    "verified": "green",
+    "cancelled": "bright_black",
+    "superseded": "bright_black",
+    "missing": "red",
+    "open": "cyan",
+    "active": "cyan",
+    "concluded": "green",
+    "valid": "green",
+    "expired": "yellow",
+    "revoked": "red",
+    "searching": "blue",
+    "solved": "green",
+    "failed": "red",
+    "unverified": "yellow",
+}
+_STATE: Final = rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]"
+_WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # as `shlex.join` quotes them
+_match_whole: Final = functools.partial(re.fullmatch, r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in columns as wide as their content, or as the terminal allows; says so when there is none.
+
+    On a terminal columns that are empty are left out, and from the right those that have no room; it says which.
+    """
+    body = [[" ".join(clean(str(cell)).split("\n")) for cell in row] for row in rows]
+    if not body:
+        click.echo("(none)")
+        return
+    columns = [[name, *cells] for name, *cells in zip(header, *body, strict=True)]
+    widths, cells_max = [max(map(width, column)) for column in columns], terminal_cells()
+    unseen: list[str] = []
+    if cells_max is not None:
+        columns = [column for column in columns if any(column[1:])]
+        widths, unseen = _fitted(columns, cells_max)
+        columns = columns[: len(widths)]
+    names, *rows = zip(*columns, strict=True)
+    click.secho(gap.join(padded(name, wide) for name, wide in zip(names, widths, strict=True)).rstrip(), bold=True)
+    for row in rows:
+        cells = [padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        for at, name in enumerate(names):
+            cells[at] = _coloured(cells[at], row[at] if name in ("status", "state") else "")
+        click.echo(gap.join(cells).rstrip())
+    if unseen:
+        print_lines(f"not shown, as there is no room: {', '.join(unseen)}")
+
+
+def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[str]]:
+    """Return the widths of the columns that fit into a line, and the names of those that do not.
+
+    The first column names what a row is of, and gives way last; numbers, times and keys are of no use when cut.
+    """
+    room = cells_max + len(gap)
+    wanted = [min(max(map(width, column)), cells_max) + len(gap) for column in columns]
+    least = [
+        min(wide, room // 2 if at == 0 else wide if all(map(_match_whole, column[1:])) else cut_cells_min)
+        for at, (wide, column) in enumerate(zip(wanted, columns, strict=True))
+    ]
+    shown = len(columns)
+    while shown > 1 and sum(least[:shown]) > room:
+        shown -= 1
+    widths = wanted[:shown]
+    while sum(widths) > room and (longer := [at for at in range(shown) if widths[at] > least[at]]):
+        widths[max(longer, key=lambda at: widths[at])] -= 1
+    return [wide - len(gap) for wide in widths], [name for name, *_ in columns[shown:]]
+
+
+def terminal_cells() -> int | None:
+    """Return how wide the terminal is that this prints to; None where it prints to none."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # noqa: PLC0415 - loads the archivers, which programs that read us need not wait for
+
+    return shutil.get_terminal_size().columns
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines of a list, cut to the terminal's width."""
+    cells = terminal_cells()
+    for line in lines:
+        click.echo(_coloured(line if cells is None else cut(line, cells)))
+
+
+def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
+    """Return what stands before each line of a tree: the branches that lead to it, and those that go on below it."""
+    drawn = []
+    follows = [goes_on] * (max(depths, default=0) + 2)  # whether a line of a depth comes before a shallower one, below
+    for depth in reversed(depths):
+        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
+        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
+            stem = f"⋯ {depth} deep "
+        drawn.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
+        follows[depth] = True
+        follows[depth + 1 :] = [False] * len(follows[depth + 1 :])
+    return drawn[::-1]
+
+
+def print_command(command: str, before: str = "") -> None:
+    """Print a command that can be pasted, broken behind a backslash where it is wider than the terminal."""
+    cells, (first, *words) = terminal_cells(), re.findall(_WORDS, command)
+    line = before + first
+    for word in words:
+        if cells is not None and width(line) + width(word) + len(" " + " \\") > cells:
+            click.echo(f"{line} \\")
+            line = " " * (len(before) - len(before.lstrip()) + len(gap)) + word
+        else:
+            line += f" {word}"
+    click.echo(line)
+
+
+def cut(text: str, cells: int) -> str:
+    """Return as much of a text as fits, with an ellipsis where something is left out."""
+    return text if width(text) <= cells else fitting(text, cells - 1).rstrip() + "…"
+
+
+def fitting(text: str, cells: int) -> str:
+    """Return as many of a text's characters as fit."""
+    room = accumulate(map(width, text))
+    return text[: sum(1 for _ in takewhile(cells.__ge__, room))]
+
+
+def padded(text: str, cells: int) -> str:
+    """Return a text that takes so many cells, cut or with spaces behind it."""
+    text = cut(text, cells)
+    return text + " " * (cells - width(text))
+
+
+def _coloured(text: str, status: str = "") -> str:
+    """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
+    if status in _COLOURS:
+        return click.style(text, fg=_COLOURS[status])
+    return re.sub(_STATE, lambda state: click.style(state[0], fg=_COLOURS[state[1]]), text) if "[" in text else text
+
+
+def print_fields(fields: dict[str, Any], indent: str = "") -> None:
+    """Print names and values, nested ones indented; what is empty is left out."""
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    wide = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            click.echo(f"{indent}{name}")
+            print_fields(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            click.echo(f"{indent}{name}")
+            for item in value:
+                print_fields(item, indent + "  ")
+                click.echo()
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            if name.endswith("_ms") and isinstance(value, int):
+                text = f"{value} ({when(value)})"
+            click.echo(f"{indent}{name.ljust(wide)}  {told(text)}")
+
+
+def width(text: str) -> int:
+    """Return the columns that ``text`` takes on a terminal."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def _cells(sign: str) -> int:
+    if sign < "\N{COMBINING GRAVE ACCENT}" or sign == "→":
+        return 1
+    import unicodedata  # noqa: PLC0415 - only what is no Latin needs it
+
+    # The selector of an emoji widens what stands before it; any other mark is drawn over that.
+    if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+
+
+def imported_by(mark: dict[str, Any] | None) -> str:
+    """Return the mark of what another tool recorded, with two spaces before it; empty for what was not imported."""
+    return "" if mark is None else f"  [imported by {clean(mark['importer'])}]"
+
+
+def suspect_cell(row: dict[str, Any]) -> str:
+    """Return the mark of a row that may be the work of a thief; empty for any other."""
+    return f"SUSPECT: {row['suspect']}" if "suspect" in row else ""
+
+
+def short_key(key: str) -> str:
+    """Return a key (hex) as texts name it everywhere; verbs take it so, too."""
+    return key[:key_digits_shown]
+
+
+def corrected(done: dict[str, Any]) -> str:
+    """Return in words who retracted or resolved what a session found out, when and why."""
+    by = f"{when(done['happened_ms'])} by {clean(done['author'])}"
+    return f"{done['kind'].partition('.')[2]} {by}: {one_line(done['words'])}"
+
+
+def when(milliseconds: int) -> str:
+    """Return a time of the ledger's clock, in UTC to the second."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor") -> None:
+    """Print a page by ``text``, and the command that goes on with ``answer["next"]`` (None: this page is the last)."""
+    following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
+    app.show(kind, answer, text, following=following)
+    if following is not None and not app.as_json:
+        print_command(clean(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
+    if total == 0:
+        for hint in _unknown_names(app, click.get_current_context().params):
+            click.echo(hint, err=True)
+
+
+def list_page(
+    app: App, query: str, of: str, asked: dict[str, Any], cells: Callable[[dict[str, Any]], dict[str, object]]
+) -> None:
+    """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
+    answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in asked.items()})
+    rows = [cells(row) for row in answer[of]]
+    show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
+
+
+def _unknown_names(app: App, asked: dict[str, Any]) -> Iterator[str]:
+    """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
+    if given := [asked[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if asked.get(of)]:
+        names = {one["name"] for one in app.query("agents.list", all=True)["agents"]}
+        yield from (f"there is no agent {name}{did_you_mean(near(name, names))}" for name in given if name not in names)
+    if (stream := asked.get("stream")) is not None:
+        try:
+            whole = [app.query("resolve", ref=stream)["stream"]]
+        except Refused as refusal:
+            whole = refusal.details.get("near", refusal.details.get("candidates", ()))
+        if whole != [stream]:
+            yield f"there is no stream {stream}{did_you_mean(whole)}"
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print what is doubtful about what was done on stderr, where it does not mix with the answer."""
+    for warning in warnings:
+        click.echo(clean(f"warning: {warning}"), err=True)
+
+
+def next_page(value: object, cursor: str = "cursor") -> str | None:
+    """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
+    if value is None:
+        return None
+    from shlex import join  # noqa: PLC0415 - only lists with a further page need it
+
+    context = click.get_current_context()
+    asked, agent = context.params | {cursor: value}, context.ensure_object(App).agent
+    arguments: list[str] = []
+    options = [] if agent is None else ["--as", agent]
+    for parameter in context.command.params:
+        given = asked.get(parameter.name or "")
+        values = [one for one in (given if isinstance(given, tuple) else (given,)) if one not in (None, "")]
+        if isinstance(parameter, click.Argument):
+            arguments += map(str, values)
+        elif given is True or (given is False and parameter.secondary_opts):
+            options.append((parameter.opts if given else parameter.secondary_opts)[0])
+        elif given is not False:
+            options += [word for one in values for word in (parameter.opts[0], str(one))]
+    is_plain = not any(argument.startswith("-") for argument in arguments)
+    words = [*arguments, *options] if is_plain else [*options, "--", *arguments]
+    return join([*context.command_path.split(), *words])
+
+
+@contextlib.contextmanager
+def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function ``step(done, total)`` that long work calls now and then."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
+    from rich.progress import Progress  # noqa: PLC0415 - see above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def since_option(what: str) -> Callable[[VerbT], VerbT]:
+    """Return the option ``--since``, which is ``since_ms`` to the command (Unix milliseconds)."""
+    help_ = f'{what}: a date or time (UTC), or as "7 days ago".'
+    return click.option("--since", "since_ms", metavar="TIME", callback=_since_ms, help=help_)
+
+
+def _since_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    from deedbook.consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
+
+    return parse_since(text, datetime.now(UTC))
+
+
+def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
+    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
+
+    def decorate(verb: VerbT) -> VerbT:
+        @functools.wraps(verb)
+        def shown(app: App, *, web: bool, **given: Any) -> None:
+            if not web:
+                verb(app, **given)
+                return
+            from deedbook.consumers.interfaces.dashboard.address import path_to, running  # noqa: PLC0415 - few ask for it
+
+            if (here := running(app.settings().home)) is None:
+                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
+                raise Refused("NOT_FOUND", message)
+            if given[argument] is None:
+                raise Refused("USAGE", "--web shows one thing: name it")
+            as_of = "" if app.moment is None else f"?as_of={app.moment}"
+            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
+            app.show("page", {"url": url}, url)
+
+        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
+        decorated: VerbT = option(shown)
+        return decorated
+
+    return decorate
+
+
+def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
+    """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
+    limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
+    cursor = click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+    return lambda verb: limit(cursor(verb))
+
+
+def configure_logging(*, verbose: bool) -> None:
+    """Log to stderr: lines for a terminal, JSON otherwise."""
+    import logging  # noqa: PLC0415 - only verbs that run for long log
+
+    import structlog  # noqa: PLC0415 - as above
+
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
+        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
+def accepted_line(one: Accepted) -> str:
+    """Return what the ledger answered for one event, in a line."""
+    return f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}"
+
+
+def show_accepted(app: App, accepted: list[Accepted]) -> None:
+    """Print what the ledger answered."""
+    app.show("accepted", {"accepted": [asdict(one) for one in accepted]}, map(accepted_line, accepted))
+
+
+def stopped_by_signals() -> threading.Event:
+    """Return what SIGINT, SIGTERM and SIGHUP set from now on, so that long work ends along its own path.
+
+    A terminal that is closed sends SIGHUP to us alone: a command that we run is in a session of its own, and would go
+    on without anybody who ends it. Under ``nohup`` we go on, too.
+    """
+    import signal  # noqa: PLC0415 - it makes tables of names
+    import threading  # noqa: PLC0415 - few verbs go on until somebody ends them
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: stop.set())
+    return stop

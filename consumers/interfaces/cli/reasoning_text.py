@@ -1,0 +1,175 @@
+"""A reasoning in plain text: step by step, as a tree from the conclusion down to the evidence, or what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.sdk.text import clean, told
+
+_SCALARS: Final = {
+    "task": "task",
+    "ai_id": "model",
+    "reasoning_strategy": "strategy",
+    "conclusion": "conclusion",
+    "confidence_in_reasoning": "confidence",
+}
+_ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
+
+
+def print_reasoning(found: dict[str, Any]) -> None:
+    """Print a reasoning, one step a paragraph."""
+    memory = found["memory"]
+    click.secho(told(memory["task"]), bold=True)
+    click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
+    print_verdict(found["verdict"])
+    _print_import(found)
+    print_steps(memory)
+
+
+def print_steps(memory: Mapping[str, Any]) -> None:
+    """Print a graph step by step, then what it comes to."""
+    dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
+    for one in memory["steps"]:
+        rests_on = dependencies.get(one["step_number"], [])
+        after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
+        click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
+        click.echo(f"     {told(one['content'])}")
+        for evidence in one["evidence"]:
+            click.echo(f"       {told(evidence)}")
+        if one.get("needs_validation"):
+            click.echo(f"       to be validated: {told(one.get('validation_method') or 'nobody said how')}")
+        if one.get("conclusion"):
+            click.echo(f"       → {told(one['conclusion'])}")
+    if memory["conclusion"]:
+        click.echo(f"conclusion: {told(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+    for limitation in memory["known_limitations"]:
+        click.echo(f"limitation: {told(limitation)}")
+
+
+def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
+    """Print what validators say of a version; nothing where there is no reasoning of which they could."""
+    if verdict is not None:
+        mark = "red" if verdict["outcome"] == "failed" else None
+        click.secho(clean(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
+
+
+def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
+    """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
+    for one in grounds:
+        # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
+        brief = told(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
+        click.echo(f"{indent}{heading} {one['said']}{brief}")
+        ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
+        asks = f"; `deed snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
+        if one["prompt"]:
+            click.echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
+
+
+def _print_import(found: dict[str, Any]) -> None:
+    imported = found["imported"]
+    if imported is None:
+        return
+    click.echo(clean(said_of_import(imported)))
+    for name, value in imported["claims"].get("said", {}).items():
+        if name.startswith("inferred"):
+            click.echo(f"  {name.replace('_', ' ')}: {told(value)}")
+    for dirty in imported["claims"].get("dirty", []):
+        click.echo(f"  not read as it was meant: {clean(dirty['path'])}: {clean(dirty['why'])}")
+    click.echo(f"  original: {imported['original']}")
+
+
+def said_of_import(imported: dict[str, Any]) -> str:
+    """Return in a sentence where imported reasoning came from, and what that is worth."""
+    claimed = [f"claimed author {imported['claimed_author']}"] if imported["claimed_author"] else []
+    claimed += [f"claimed time {imported['claimed_at']}"] if imported["claimed_at"] else []
+    by = "".join(f", {one}" for one in claimed)
+    return f"IMPORTED by {imported['importer']} from {imported['source']}{by}: it grants nothing"
+
+
+def print_tree(found: dict[str, Any]) -> None:
+    """Print each step under those it supports; one that supports several is printed whole once, then by its number."""
+    memory = found["memory"]
+    steps = {one["step_number"]: one for one in memory["steps"]}
+    rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
+    supporting = {number for wanted in rests_on.values() for number in wanted}
+    click.secho(told(memory["conclusion"] or memory["task"]), bold=True)
+    print_verdict(found["verdict"])
+    _print_import(found)
+    # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
+    roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))
+    waiting = [(number, 0) for number in reversed(roots)]
+    printed: set[int] = set()
+    while waiting:
+        number, depth = waiting.pop()
+        one, indent = steps[number], "  " * depth
+        if number in printed:
+            click.echo(f"{indent}{number}. (above)")
+            continue
+        printed.add(number)
+        click.echo(f"{indent}{number}. {one['type']}: {told(one['content'])}")
+        for evidence in one["evidence"]:
+            click.echo(f"{indent}     {told(evidence)}")
+        waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
+
+
+def print_diff(found: dict[str, Any]) -> None:
+    """Print what ``describe_change`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
+    click.secho(f"{found['reasoning_ref'][:_ref_digits]}… → {found['target'][:_ref_digits]}…", bold=True)
+    if found["is_equal"]:
+        click.echo("no difference")
+    _print_steps(found)
+    for name, values in found["changed"].items():
+        _line("~", f"{_SCALARS[name]}: {_shown(values['before'])} → {_shown(values['after'])}")
+    for limitation in found["limitations_added"]:
+        _line("+", f"limitation: {limitation}")
+    for limitation in found["limitations_removed"]:
+        _line("-", f"limitation: {limitation}")
+    if found["limitations_reordered"]:
+        _line("~", "the same limitations in another order or number")
+
+
+def _print_steps(found: dict[str, Any]) -> None:
+    for step in found["steps_added"]:
+        after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
+        _line("+", f"{step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}", step["content"])
+    for step in found["steps_removed"]:
+        _line("-", f"{step['step_number']}. {step['type']}", step["content"])
+    for settled in found["assumptions_settled"]:
+        _line("~", f"{settled['step']}. assumption settled: {settled['settled']}", settled["content"])
+    for changed in found["steps_changed"]:
+        _print_step(changed)
+    for linked in found["links_changed"]:
+        _line("~", f"{linked['step']}. rests on {_numbers(linked['before'])} → {_numbers(linked['after'])}")
+
+
+def _print_step(changed: dict[str, Any]) -> None:
+    before, after = changed["before"], changed["after"]
+    _line("~", f"{changed['step']}. {after['type']} changed")
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            click.echo(clean(f"     {name}: {_shown(before.get(name))} → {_shown(after.get(name))}"))
+
+
+def _line(sign: str, text: str, content: str | None = None) -> None:
+    click.secho(clean(f"{sign} {text}"), fg={"+": "green", "-": "red"}.get(sign))
+    if content is not None:
+        click.echo(clean(f"     {content}"))
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "nothing"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None | "" | []:
+            return "(none)"
+        case float():
+            return f"{value:.2f}"
+        case list():
+            return "; ".join(map(str, value))
+        case _:  # any other value
+            return str(value)

@@ -1,0 +1,104 @@
+"""Which session a verb is about, and how its events are appended so that a refusal says what to do.
+
+The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A verb
+that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
+refuses is the session looked up, for the beginning of an id that fits one session, or for the right words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sessions.open_sessions import Meant, meant_session
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.home.settings import present_session
+
+if TYPE_CHECKING:
+    from deedbook.ledger.admission.decide import Accepted
+
+_task_cells_max: Final = 60
+
+
+def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
+    """Return the session and the one word of ``[ID] WHAT``."""
+    if len(words) not in (1, 2):
+        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not words else f'{len(words)} words'} came")
+    if len(words) == 1 and _is_session(app, words[0]):
+        raise Refused("USAGE", f"{words[0]} is a session: {what} is missing")
+    return chosen_session(app, words[0] if len(words) == 2 else None), words[-1]
+
+
+def chosen_session(app: App, given: str | None) -> str:
+    """Return the session that is meant: the one given, that of ``DEEDBOOK_SESSION``, or the one meant of the open ones."""
+    named = given if given is not None else present_session()
+    if named is not None:
+        return named.removeprefix("session/")
+    agent = app.settings().agent
+    if agent is None:
+        raise Refused(
+            "USAGE", "no session is named: give its ID, set DEEDBOOK_SESSION, or add --as NAME for the open one"
+        )
+    meant = meant_session(app.query_with, agent)
+    if meant.session_id is not None:
+        return meant.session_id
+    if not meant.candidates:
+        raise Refused("NOT_FOUND", f"{agent} has no open session: `deed session start --as {agent}` opens one")
+    raise _several(agent, meant)
+
+
+def _is_session(app: App, word: str) -> bool:
+    """Return whether the only word that was given names a session, and what was to be recorded was forgotten."""
+    named = present_session()
+    if named is not None or " " in word or "\n" in word:
+        return word.removeprefix("session/") == named
+    try:
+        return bool(word.removeprefix("session/") == app.query("sessions.show", id=word)["id"])
+    except Refused:
+        return False  # no session, or the beginning of several: words like any other
+
+
+def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]:
+    """Sign and append events of a session; return its whole id and what was accepted."""
+    author = app.author()
+
+    def emit(name: str) -> list[Accepted]:
+        return author.emit(*(Draft(stream=f"session/{name}", data=event) for event in data))
+
+    try:
+        return given, emit(given)
+    except Refused as refusal:
+        if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
+            raise
+        name = str(app.query("sessions.show", id=given)["id"])
+        if name == given:
+            raise _with_advice(refusal, name, author.name) from refusal
+    try:
+        return name, emit(name)
+    except Refused as refusal:
+        raise _with_advice(refusal, name, author.name) from refusal
+
+
+def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
+    from shlex import quote  # noqa: PLC0415 - only advice needs it
+
+    command = f"`deed session start --resumes {quote(name)} --as {agent}`"
+    if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
+        advice = f"only its owner writes to it; {command} goes on from it"
+    elif refusal.code == "TRANSITION_NOT_ALLOWED":
+        advice = f"{command} goes on in a new one"
+    else:
+        return refusal
+    return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
+
+
+def _several(agent: str, meant: Meant) -> Refused:
+    names = [session["id"] for session in meant.candidates]
+    lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
+    more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""
+    advice = f"give the ID of one, or set DEEDBOOK_SESSION{''.join(lines)}{more}"
+    return Refused("REF_AMBIGUOUS", f"{agent} has {meant.total} open sessions: {advice}", candidates=names)

@@ -1,0 +1,62 @@
+"""The history of a handoff: who signed each event with which key, and whether it counts (`handoff show --history`).
+
+It is read and checked as everything is that is shown to act on it (``ledger.client.stream_reader``): from the signed entries and the
+chain of keys from the root on. What stands in the log and no rule admits is shown, and why it counts for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import short_key, when
+from deedbook.consumers.sdk.text import told
+from deedbook.ledger.events.entries import read_event
+
+if TYPE_CHECKING:
+    from deedbook.ledger.client.stream_reader import Authority
+
+
+def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a handoff (an answer of ``handoffs.show``), each with its key and ``is_verified``."""
+    client = app.client()
+    checked = client.streams.read(f"handoff/{found['id']}")
+    problems = {one.index: one.message for one in checked.ignored}
+    texts = {line["event_index"]: line["text"] for line in found["log"]}
+    entries = sorted([*checked.entries, *((index, client.entry(index)) for index in problems)])
+    return [_signed(client.streams.authority, index, data, problems.get(index), texts) for index, data in entries]
+
+
+def print_history(history: list[dict[str, Any]]) -> None:
+    """Print one event a line, and below it what it says."""
+    click.echo("\nHistory")
+    for one in history:
+        click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
+        click.echo(f"      {one['key_sort'] or 'unknown'} key {short_key(one['key'])}: ", nl=False)
+        click.secho(
+            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {told(one['problem'])}",
+            fg=None if one["is_verified"] else "red",
+        )
+        if one["text"]:
+            click.echo(f"      {told(one['text'])}")
+
+
+def _signed(
+    authority: Authority, index: int, data: bytes, problem: str | None, texts: dict[int, str]
+) -> dict[str, Any]:
+    event = read_event(index, data)
+    record = authority.key(event.key, index)
+    return {
+        "index": index,
+        "at": event.at,
+        "accepted_ms": event.accepted_ms,
+        "author": event.author,
+        "kind": event.kind,
+        "text": texts.get(index, ""),
+        "key": event.key,
+        "key_sort": None if record is None else "identity" if record.is_identity else "session",
+        "is_verified": problem is None,
+        "problem": problem,
+    }

@@ -1,0 +1,229 @@
+"""A tree of thoughts as text: a tree for people, Mermaid for whatever draws, answers, proofs, a search that goes on.
+
+Thoughts are other people's text: on the terminal nothing of them moves the cursor, and one that holds line ends cannot
+look like another agent's line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import click
+
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.output import print_fields, print_table, stems, when
+from deedbook.consumers.sdk.mermaid import Flowchart, Style
+from deedbook.consumers.sdk.text import cut, one_line, told
+from deedbook.consumers.thoughts.logs import ends, entries_of
+from deedbook.consumers.thoughts.phrases import phrase
+from deedbook.ledger.events import tot as kinds
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.events.entries import read_event
+
+Draw: TypeAlias = Callable[[dict[str, Any]], Iterator[str]]
+
+wait_s: Final = 1.0
+content_chars_max: Final = 100
+line_chars_max: Final = 300
+
+_CLASSES: Final = {
+    "best": "stroke-width:3px",
+    "terminal": "fill:#d7f5dd,stroke:#1a7f37",
+    "pruned": "fill:#eeeeee,stroke:#8c8c8c,color:#666666",
+    "pending": "stroke-dasharray:4 3",
+}
+
+
+def tree_text(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a tree, each node under its parent with score and status; ``*`` marks the best path."""
+    config, state = tree["search_config"], tree["search_state"]
+    searched = (
+        ""
+        if config is None
+        else (
+            f", {config['strategy']}, depth {config['max_depth']}, branching {config['branching_factor']}, "
+            f"threshold {config['pruning_threshold']:g}"
+        )
+    )
+    yield f"{one_line(tree['problem'])}  [{one_line(tree['task_type'])}{searched}]"
+    if tree["root_id"] is None:
+        yield "(no thoughts yet)"
+        return
+    nodes, best = tree["nodes"], set(state["best_path"])
+    # A stack, not recursion: a path of 64 nodes is no deeper than it is long.
+    lines, waiting = [], [(tree["root_id"], 0)]
+    while waiting:
+        id_, depth = waiting.pop()
+        lines.append((id_, depth))
+        waiting += [(child, depth + 1) for child in reversed(nodes[id_]["children_ids"])]
+    for (id_, _), stem in zip(lines, stems([depth for _, depth in lines]), strict=True):
+        yield f"{stem}{_node_text(nodes[id_], is_best=id_ in best)}"
+    yield f"at depth {state['current_depth']}, {len(nodes)} nodes, {len(state['frontier'])} in the frontier"
+
+
+def _node_text(node: dict[str, Any], *, is_best: bool) -> str:
+    judged = node["evaluation"]
+    score = "   -" if judged is None else f"{judged['score']:4.1f}"
+    content = cut(one_line(node["content"]), content_chars_max)
+    return f"{'*' if is_best else ' '} {node['id']}  {score}  [{node['status']}]  {content}"
+
+
+def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield a Mermaid flowchart of a tree, from the root down."""
+    nodes, best = tree["nodes"], set(tree["search_state"]["best_path"])
+    pairs = [(node["id"], child) for node in nodes.values() for child in node["children_ids"]]
+    arrows = [(id_, "==>" if {id_, child} <= best else "-->", child) for id_, child in pairs]
+    labels = {node["id"]: _label(node) for node in nodes.values()}
+    named = {name: [id_ for id_, node in nodes.items() if node["status"] == name] for name in _CLASSES}
+    named["best"] = [id_ for id_ in nodes if id_ in best]
+    classes = {name: Style(style, named[name]) for name, style in _CLASSES.items()}
+    return Flowchart(prefix="n", direction="TD", nodes=labels, arrows=arrows, classes=classes).lines()
+
+
+def print_outcome(outcome: dict[str, Any]) -> None:
+    """Print what a search found: the answer, the steps to it, and how far it holds."""
+    click.secho(told(outcome["answer"], "").removeprefix("\n"), bold=True)
+    for number, step in enumerate(outcome["reasoning_trace"], 1):
+        click.echo(f"  {number}. {one_line(step)}")
+    checked = outcome["verification"]
+    holds = "" if checked["is_valid"] or checked["by"] == "nobody" else "NOT VALID, "
+    click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
+    for error in checked["validation_errors"]:
+        click.echo(f"  ! {one_line(error)}")
+    for other in outcome["alternative_solutions"]:
+        click.echo(f"or: {one_line(other)}")
+
+
+def print_end(task: dict[str, Any]) -> None:
+    """Print what a task that is shown came to: its answer, or why it has none; nothing while it is searched."""
+    if task["solution"] is not None:
+        print_outcome(task["solution"])
+    elif (failure := task["failure"]) is not None:
+        paused = failure | {"resume": f"deed tot resume {task['id']}"} if task["status"] == "paused" else None
+        click.echo(f"{failure['code']}: {one_line(failure['message'])}{resumption(paused)}")
+
+
+def resumption(paused: dict[str, Any] | None) -> str:
+    """Return when and by which command a paused task goes on; nothing for another one."""
+    if paused is None:
+        return ""
+    wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
+    tried = "; `deed doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
+    return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again{tried})"
+
+
+def print_run(outcome: dict[str, Any]) -> None:
+    """Print what a search cost, where it stands, and who searched."""
+    names = ("task_id", "stats", "reasoning", "logs")
+    print_fields({name: outcome[name] for name in names if outcome[name] is not None})
+    if outcome["pids"]:
+        rows = [(role, outcome["pids"][role], f"{outcome['keys'][role][:16]}…") for role in outcome["pids"]]
+        print_table(("agent", "pid", "key"), rows)
+
+
+def print_proof(proof: dict[str, Any]) -> None:
+    """Print who answered which request with which key, and whether six agents really ran."""
+    rows = [
+        (row["answer_index"], row["type"], row["signer"], f"{row['key'][:16]}…", row["request_index"], row["asked_by"])
+        for row in proof["answers"]
+    ]
+    print_table(("index", "answer", "signed by", "with key", "request", "asked by"), rows)
+    for row in proof["unanswered"]:
+        click.echo(f"unanswered: {row['type']} (entry {row['request_index']}) waits for the {row['receiver']}")
+    click.echo(proof_verdict(proof))
+
+
+def proof_verdict(proof: dict[str, Any]) -> str:
+    """Return in one sentence what a proof comes to."""
+    if proof["passed"]:
+        return f"ok: {len(proof['answers'])} answers, each by another agent and key than asked for it"
+    itself, missing = proof["answered_itself"], proof["missing"]
+    faults = [f"{len(itself)} answers by whoever had asked"] if itself else []
+    faults += [f"never ran: {', '.join(missing)}"] if missing else []
+    return f"FAILED: {'; '.join(faults)}"
+
+
+def progress(app: App) -> Callable[[Event], None] | None:
+    """Return what tells people, beside the answer, what the agents say and cost; None for programs and pipes."""
+    if app.as_json or not sys.stderr.isatty():
+        return None
+    lines = EventLines()
+
+    def tell(event: Event) -> None:
+        for line in lines.of(event):
+            click.echo(f"{event.index}  {line}", err=True)
+
+    return tell
+
+
+class EventLines:
+    """The lines of a task's events, one after the other, in its language, with what was paid so far."""
+
+    def __init__(self) -> None:
+        self._language: kinds.Language = "en"
+        self._cost = kinds.Usage()
+
+    def of(self, event: Event) -> Iterator[str]:
+        """Yield the lines of the next event."""
+        if isinstance(event.data, kinds.TotStarted):
+            self._language = event.data.language
+        cost = ""
+        if isinstance(event.data, kinds.Reply) and not isinstance(event.data, kinds.SearchComplete):
+            self._cost += event.data.usage
+            tokens = self._cost.tokens_in + self._cost.tokens_out
+            cost = f"  (requests: {self._cost.requests}, tokens: {tokens:,})" if self._cost.requests else ""
+        for entry in entries_of(event, self._language):
+            yield cut(one_line(entry.msg), line_chars_max) + cost
+
+
+def follow_task(app: App, task_id: str, drawn: Draw) -> None:
+    """Show a task until it ends or pauses: on a terminal its tree, growing in place; piped, lines and then the tree."""
+    lines, last = EventLines(), ""
+
+    def draw() -> str:
+        return "\n".join(drawn(app.query("tot.tree", id=task_id)))
+
+    if not app.as_json and sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
+        from rich.live import Live  # noqa: PLC0415 - see above
+        from rich.text import Text  # noqa: PLC0415 - see above
+
+        # What is taller than the terminal is cut while it grows, and stands whole when it ends.
+        with Live(console=Console(), auto_refresh=False) as live:
+            for events in _new_events(app, task_id):
+                last = ([last] + [line for event in events for line in lines.of(event)])[-1]
+                live.update(Text(f"{last}\n{draw()}", no_wrap=True, overflow="ellipsis"), refresh=True)
+        print_end(app.query("tot.show", id=task_id))
+        return
+    for events in _new_events(app, task_id):
+        if app.as_json:
+            app.show("tot.tree", app.query("tot.tree", id=task_id), ())
+            continue
+        for event in events:
+            for line in lines.of(event):
+                click.echo(f"{event.index}  {when(event.accepted_ms)}  {line}")
+    if not app.as_json:
+        click.echo(draw())
+        print_end(app.query("tot.show", id=task_id))
+
+
+def _new_events(app: App, task_id: str) -> Iterator[list[Event]]:
+    position, is_still = 0, False
+    while True:
+        page = app.client().entries(position, stream=f"tot/{task_id}", wait_s=wait_s)
+        events = [read_event(index, data) for index, data in page.entries]
+        for event in events:
+            begins_anew = isinstance(event.data, kinds.TotResumed)
+            is_still = ends(event) or isinstance(event.data, kinds.TotPaused) or (is_still and not begins_anew)
+        if events:
+            yield events
+        position = page.next_index
+        if is_still and position >= page.size:
+            return
+
+
+def _label(node: dict[str, Any]) -> list[str]:
+    score = "" if node["evaluation"] is None else f" · {node['evaluation']['score']:g}"
+    return [f"{node['id']} · {node['status']}{score}", node["content"]]

@@ -1,0 +1,125 @@
+"""Who may look, and whose click it was: launch links, sessions, Host, Origin and the tokens of forms.
+
+Loopback is no gate: agents run on this machine. A launch link comes out of the terminal that started the dashboard, is
+good for one use within some minutes, and becomes a strict HttpOnly cookie. Whoever can read the dashboard's own file
+in the ledger's folder (its owner alone) can make another. Cookies ignore ports, so another server on this address
+receives ours: a cookie lets read and never signs. A form is taken only from a page of our own (Origin and
+Sec-Fetch-Site, OWASP "Cross-Site Request Forgery Prevention"), with a token that is bound to the session and to the
+exact thing that the page showed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+from deedbook.consumers.interfaces.dashboard.signer import Signer, Trials
+from deedbook.ledger.errors import Refused
+
+link_max_s: Final = 15 * 60
+sessions_max: Final = 64
+_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.ASCII)
+_LINK: Final = re.compile(r"([0-9]{1,15})\.([A-Za-z0-9_-]{16,64})\.([0-9a-f]{64})", re.ASCII)
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": CSP,
+    "referrer-policy": "same-origin",  # with no-referrer a browser sends `Origin: null` with our own forms
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Session:
+    """One browser that came by a launch link, and the key with which its human may sign there."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_bytes(32)
+        self.signer = Signer(Trials())
+
+    def token(self, *words: str) -> str:
+        """Return what a form proves with that this session showed exactly these words: route, thing, ref and act."""
+        return _mac(self.secret, "\0".join(words))
+
+    def demand(self, form: Mapping[str, str], *words: str) -> None:
+        """Refuse a form without the token of these words. Raises Refused: ``NOT_AUTHORIZED``."""
+        if not hmac.compare_digest(form.get("csrf", "").encode(), self.token(*words).encode()):
+            message = "this form is not of a page that this dashboard showed you for it: load the page again"
+            raise Refused("NOT_AUTHORIZED", message)
+
+
+class Guard:
+    """The sessions of one dashboard; threads share it."""
+
+    def __init__(self, secret: str, port: int) -> None:
+        """Take the secret of launch links, and the port that the cookie is named by."""
+        self.cookie = f"deedbook_{port}"
+        self.secret = secret
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._used: dict[str, int] = {}
+
+    def launch(self, link: str, now_ms: int) -> str | None:
+        """Return the cookie of a new session for a launch link; None for one that is forged, stale or used."""
+        match = _LINK.fullmatch(link)
+        if match is None or not hmac.compare_digest(match[3], _mac(self.secret.encode(), f"{match[1]}.{match[2]}")):
+            return None
+        until = int(match[1]) + link_max_s * 1000
+        cookie = secrets.token_urlsafe(32)
+        with self._lock:
+            self._used = {nonce: end for nonce, end in self._used.items() if end > now_ms}
+            if until <= now_ms or match[2] in self._used:
+                return None
+            self._used[match[2]] = until
+            while len(self._sessions) >= sessions_max:
+                self._sessions.pop(next(iter(self._sessions))).signer.lock()
+            self._sessions[cookie] = Session()
+        return cookie
+
+    def session(self, cookie: str | None) -> Session | None:
+        """Return the session of a cookie, if it is one of ours."""
+        return None if cookie is None else self._sessions.get(cookie)
+
+    def leave(self, session: Session) -> None:
+        """End a session: its key is forgotten, and its cookie lets nobody in any more."""
+        session.signer.lock()
+        with self._lock:
+            self._sessions = {cookie: one for cookie, one in self._sessions.items() if one is not session}
+
+
+def launch_link(secret: str, now_ms: int) -> str:
+    """Return the word that lets one browser in, within ``link_max_s``: made from the secret, by whoever may read it."""
+    text = f"{now_ms}.{secrets.token_urlsafe(16)}"
+    return f"{text}.{_mac(secret.encode(), text)}"
+
+
+def check_host(headers: Mapping[str, str]) -> None:
+    """Refuse a request that was sent to another name: a page elsewhere can let its own name lead to this address.
+
+    Any port is fine: behind `ssh -L` it is not ours. Raises Refused: ``USAGE``.
+    """
+    if _HOST.fullmatch(headers.get("host", "")) is None:
+        raise Refused("USAGE", "the dashboard answers at 127.0.0.1 and localhost only: open the link it printed")
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse a form that no page of our own sent. Raises Refused: ``NOT_AUTHORIZED``."""
+    own, origin = f"http://{headers.get('host')}", headers.get("origin")
+    # A browser of texts says where a form stood, and no origin.
+    is_own = origin == own or (origin is None and headers.get("referer", "").startswith(f"{own}/"))
+    if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise Refused("NOT_AUTHORIZED", "this form was sent by a page of another origin: nothing was done")
+
+
+def _mac(secret: bytes, text: str) -> str:
+    return hmac.new(secret, text.encode(), sha256).hexdigest()

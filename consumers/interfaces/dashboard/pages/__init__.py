@@ -1,0 +1,49 @@
+"""Every page of the dashboard, and every act: the only table of routes. Those with a menu word stand in the head."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from deedbook.consumers.interfaces.dashboard.page import Route
+from deedbook.consumers.interfaces.dashboard.pages.agents import agent, agents
+from deedbook.consumers.interfaces.dashboard.pages.audit import VERIFY, audit, verify
+from deedbook.consumers.interfaces.dashboard.pages.decisions import decided, lock, logout, unlock
+from deedbook.consumers.interfaces.dashboard.pages.events import event, events, search
+from deedbook.consumers.interfaces.dashboard.pages.graph import graph, knowledge
+from deedbook.consumers.interfaces.dashboard.pages.handoffs import handoff, handoff_diff, handoff_version, review
+from deedbook.consumers.interfaces.dashboard.pages.home import home
+from deedbook.consumers.interfaces.dashboard.pages.reasoning import reasoning
+from deedbook.consumers.interfaces.dashboard.pages.session import session
+from deedbook.consumers.interfaces.dashboard.pages.thoughts import tasks, thoughts
+from deedbook.consumers.interfaces.dashboard.pages.timeline import timeline
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Route("/", "home", home, "Needs you"),
+    Route("/graph", "graph", graph, "Graph"),
+    Route("/timeline", "timeline", timeline, "Timeline"),
+    Route("/events", "events", events, "Events"),
+    Route("/e/{ref:path}", "event", event),
+    Route("/search", "search", search, searches=True),
+    Route("/h/{id}", "handoff", handoff),
+    Route("/h/{id}/v/{number}", "handoff_version", handoff_version),
+    Route("/h/{id}/diff", "handoff_diff", handoff_diff),
+    Route("/reviews/{id:path}", "review", review),
+    Route("/r/{ref:path}", "reasoning", reasoning),
+    Route("/s/{id:path}", "session", session),
+    Route("/k", "knowledge", knowledge, "Knowledge"),
+    Route("/t", "tasks", tasks, "Thinking"),
+    Route("/t/{id:path}", "thoughts", thoughts),
+    Route("/agents", "agents", agents, "Agents"),
+    Route("/a/{name:path}", "agent", agent),
+    Route("/audit", "audit", audit, "Audit"),
+)
+
+ACTS: Final[tuple[Route, ...]] = (
+    Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff)),
+    Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review)),
+    Route(VERIFY, "audit", verify),
+    Route("/unlock", "unlock", unlock),
+    Route("/lock", "lock", lock),
+    Route("/logout", "logout", logout),
+)

@@ -1,0 +1,157 @@
+"""The process of one agent: acts come in as JSON lines, are done over NATS with the agent's own key, and answered.
+
+Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
+line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
+
+What the actors bring with them, an audit and handoffs, stands in files beside this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from deedbook.consumers.reasoning.compressor.transfer import describe, fetch, receive_brief
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events import handoff, reasoning
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
+from deedbook.projections.views.registry import ask
+
+AUDIT: Final = "jwt-audit"
+DOMAIN: Final = "security"
+PHASE_2A: Final = "2026-02-12-reactive-phase-2a"
+PHASE_2C: Final = "2026-02-12-reactive-phase-2c"
+RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
+
+
+def audit_graph() -> ReasoningMemory:
+    """Return a security audit: ten and more steps whose evidence stands in the sample project."""
+    memory, _ = memory_from_dict(_data("audit_reasoning.json"))
+    return memory
+
+
+def _data(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.json.decode(
+        files("deedbook.consumers.interfaces.demo").joinpath(name).read_bytes()
+    )
+    return content
+
+
+class Actor:
+    """One agent at work."""
+
+    def __init__(self, *, name: str, home: str, server: str, passphrase: str | None) -> None:
+        self.ledger = Ledger(name, home=home, server=server, passphrase=passphrase)
+
+    def record_audit(self, name: str) -> list[int]:
+        """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
+        graph, stream = audit_graph(), f"reasoning/{name}"
+        names = ("task", "ai_id", "reasoning_strategy")
+        started = reasoning.ReasoningStarted(**{name: getattr(graph, name) for name in names}, domain=DOMAIN)
+        indexes = [self._emit(stream, started)]
+        for step in graph.steps:
+            number = step.step_number
+            added = reasoning.ReasoningExtended(
+                steps=[msgspec.convert(step.to_dict(), reasoning.Step)],
+                dependencies={number: graph.dependencies[number]} if number in graph.dependencies else {},
+            )
+            indexes.append(self._emit(stream, added))
+        ends = reasoning.ReasoningConcluded.__struct_fields__
+        concluded = reasoning.ReasoningConcluded(**{name: getattr(graph, name) for name in ends})
+        return [*indexes, self._emit(stream, concluded)]
+
+    def create_handoff(self, name: str) -> int:
+        """Create one of the script's handoffs."""
+        return self._emit(f"handoff/{name}", msgspec.convert(_data("handoffs.json")[name], handoff.HandoffCreated))
+
+    def approve(self, name: str) -> int:
+        """Approve the version of a handoff that is there now."""
+        found = self.ledger.ask("handoffs.facts", id=name)
+        return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=found["version"]))
+
+    def claim(self, name: str) -> int:
+        """Claim a handoff."""
+        return self._emit(f"handoff/{name}", handoff.HandoffClaimed())
+
+    def work(self, name: str, reasoning_ref: str) -> int:
+        """Tick everything of a claimed handoff and complete it; return the index of the completion."""
+        found = self.ledger.ask("handoffs.show", id=name)
+        stream = f"handoff/{name}"
+        for items, checked in (("tasks", handoff.HandoffTaskChecked), ("criteria", handoff.HandoffCriterionChecked)):
+            for position in range(len(found[items])):
+                self._emit(stream, checked(position=position))
+        done = handoff.HandoffCompleted(
+            summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_refs=[reasoning_ref]
+        )
+        return self._emit(stream, done)
+
+    @property
+    def _view(self) -> Ask:
+        return partial(ask, self.ledger.client)
+
+    def go_on(self) -> tuple[str, int] | None:
+        """Do one thing of what waits for this agent, and return it in words, and its entry; None where nothing does."""
+        waiting = self.ledger.ask("handoffs.next", agent=self.ledger.agent)["items"]
+        item = next((one for one in waiting if one["act"] in {"claim", "check", "complete"}), None)
+        if item is None:
+            return None
+        name, stream = item["id"], f"handoff/{item['id']}"
+        if item["act"] == "claim":
+            return f"claims {name}", self.claim(name)
+        found = self.ledger.ask("handoffs.show", id=name)
+        if task := next((one for one in found["tasks"] if not one["done"]), None):
+            checked = handoff.HandoffTaskChecked(position=task["position"])
+            return f"ticks “{task['text']}” of {name}", self._emit(stream, checked)
+        if criterion := next((one for one in found["criteria"] if one["mark"] == "open"), None):
+            met = handoff.HandoffCriterionChecked(position=criterion["position"])
+            return f"finds “{criterion['text']}” met in {name}", self._emit(stream, met)
+        return f"completes {name}", self._emit(stream, handoff.HandoffCompleted(summary="All of it is done."))
+
+    def receive_brief(self, name: str, level: str) -> dict[str, Any]:
+        """Receive the brief of a reasoning and say which rule asks for the whole graph, if any."""
+        return describe(receive_brief(self._view, name, TransferLevel(level)))
+
+    def fetch_graph(self, ref: str) -> dict[str, Any]:
+        """Fetch a graph by its ref, recompute its hash, and compare the published brief with it."""
+        fetched = fetch(self._view, ref)
+        holds = receive_brief(self._view, ref, TransferLevel.STANDARD).rejected is None
+        return {"ref": fetched.ref, "verified": holds and fetched.ref == ref, "steps": len(fetched.memory.steps)}
+
+    def _emit(self, stream: str, data: Any) -> int:
+        return self.ledger.publish(stream, data)[0].index
+
+
+def main() -> None:
+    """Do what standard input says until it ends."""
+    lines = sys.stdin.buffer
+    actor = Actor(**msgspec.json.decode(lines.readline()))
+    _answer({"done": actor.ledger.client.ledger})
+    with actor.ledger:
+        for line in lines:
+            asked = msgspec.json.decode(line)
+            act: Callable[..., Any] = getattr(actor, asked["act"])
+            try:
+                _answer({"done": act(**asked["arguments"])})
+            except Refused as refusal:
+                _answer({"refused": refusal.to_dict()})
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DeedbookError as error:
+        _answer({"failed": error.to_dict()})
+        sys.exit(error.exit_code)

@@ -1,0 +1,156 @@
+"""The demo's past: a day and a half of several agents' work, so that who opens the dashboard has something to read.
+
+``life.json`` tells it: who there is, and line by line who did what, how many minutes after it began. A line is an event
+signed with its author's own key (or the ``key`` that it names) and judged by the gate as ever, by a clock that runs
+behind and ends at the present. No ledger's clock can be turned back: this is played before anything else is written.
+
+Where a text of a line's data begins with ``@``, it is looked up when its turn comes: see ``_looked_up``. A line with an
+``act`` instead of a ``kind`` is work that takes more than one event.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from deedbook.consumers.reasoning.workers import CompressorWorker, ValidatorWorker
+from deedbook.consumers.sdk.service import register_agent
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.consumers.thoughts.agents import Agent
+from deedbook.consumers.thoughts.run import prepare
+from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
+from deedbook.consumers.thoughts.task import AGENTS
+from deedbook.consumers.thoughts.thinkers import thinker_named
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.client.author import Author, Draft, draft_and_sign
+from deedbook.ledger.client.creation import create_ledger
+from deedbook.ledger.client.local import LocalClient, now_ms
+from deedbook.ledger.format.envelope import Submission
+from deedbook.ledger.format.identity import Key
+from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.ledger.limits import map_size_bytes
+from deedbook.projections.answers.reader import Reader
+
+minute_ms: Final = 60_000
+CAST: Final = ("claude-code", "kuro", "minimax", "alex")
+
+
+class _Client(LocalClient):
+    """A client whose gate and authors go by ``at_ms``."""
+
+    def __init__(self, settings: Settings, at_ms: int) -> None:
+        super().__init__(settings, views=Reader)
+        self.at_ms = at_ms
+        self._gate = Gate(self.log, clock_ms=lambda: self.at_ms)
+
+
+class _Author(Author):
+    client: _Client
+
+    def sign(self, *drafts: Draft) -> Submission:
+        at, key = clock_text(self.client.at_ms), self._key_for([])
+        return draft_and_sign(drafts, key, ledger=self.client.ledger, author=self.name, at=at)
+
+
+class Life:
+    """Makes the ledger of ``settings`` and plays the story in it; evidence of reasonings stands in ``tree``.
+
+    Without a past there are only ``CAST``, and nothing happened yet.
+    """
+
+    def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str], *, has_past: bool = True) -> None:
+        self._settings, self._home, self._tree = settings, Home(settings.home), tree
+        self._passphrases = passphrases
+        self._keys: dict[str, Key] = {}
+        self._named: dict[str, Any] = {}
+        self._story = msgspec.json.decode(
+            files("deedbook.consumers.interfaces.demo").joinpath("life.json").read_bytes()
+        )
+        if not has_past:
+            people = self._story["people"]
+            self._story = {"minutes": 0, "people": {name: people[name] for name in CAST}, "lines": []}
+        self._begin_ms = now_ms() - self._story["minutes"] * minute_ms
+
+    def play(self, origin: str) -> dict[str, str]:
+        """Do all of it; return the key (hex) of everybody who is no service, by name."""
+        create_ledger(self._home, origin=origin, map_size=map_size_bytes, clock_ms=lambda: self._begin_ms)
+        with _Client(self._settings, self._begin_ms) as self._client:
+            keys = {}
+            for name, (roles, label) in self._story["people"].items():
+                secret = self._passphrases.get(name)
+                author = self._author(ROOT)
+                registered, _ = register_agent(author, self._home, name, roles, ai_id=label, passphrase=secret)
+                if "service" not in roles:
+                    keys[name] = registered.key
+            if self._story["lines"]:
+                self._judge({})  # a validator begins where the log ends when it is first started
+            for line in self._story["lines"]:
+                self._client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
+                getattr(self, f"_{line.get('act', 'event')}")(line)
+        return keys
+
+    def _key(self, name: str) -> Key:
+        if name not in self._keys:
+            is_own = self._home.key_file(name).exists()
+            self._keys[name] = self._home.open(name, self._passphrases.get(name)) if is_own else Key.generate()
+        return self._keys[name]
+
+    def _author(self, name: str, key: str = "") -> Author:
+        return _Author(self._client, name, lambda _: self._key(key or name))
+
+    def _event(self, line: dict[str, Any]) -> None:
+        draft = Draft(stream=line["on"], kind=line["kind"], data=self._looked_up(line["data"], line))
+        [self._named[line.get("name", "")]] = self._author(line["by"], line.get("key", "")).emit(draft)
+
+    def _report(self, line: dict[str, Any]) -> None:
+        publish_report(self._author(line["by"]), self._client.view, line["on"].partition("/")[2])
+
+    def _judge(self, _: dict[str, Any]) -> None:
+        """Let the services brief and validate what was concluded since they last did."""
+        path, size, stop = self._home.path, self._client.head().size, threading.Event()
+        with closing(Reader(self._client, self._settings)) as reader:
+            worker = CompressorWorker(self._author("compressor"), reader, path / "compressor.db")
+            worker.run(stop, until=size)
+            ValidatorWorker(self._author("validator"), reader, path / "validator.db", self._tree).run(stop, until=size)
+
+    def _search(self, line: dict[str, Any]) -> None:
+        """Let six agents search a tree of thoughts: threads here, since their clock runs behind, too."""
+        options = TaskOptions(line["task_type"], Overrides(**line["search"]))
+        task = prepare(self._settings, self._client, line["problem"], options, line["task"])
+        thinker, stop = thinker_named(task.thinker, task.actions), threading.Event()
+        with ThreadPoolExecutor(len(AGENTS)) as pool:
+            agents = [Agent(role, self._author(name), thinker, task.opening) for role, name in AGENTS.items()]
+            list(pool.map(lambda agent: agent.run(stop, task.start), agents))
+
+    def _looked_up(self, value: Any, line: dict[str, Any]) -> Any:
+        if isinstance(value, dict):
+            return {name: self._looked_up(one, line) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self._looked_up(one, line) for one in value]
+        if not isinstance(value, str) or not value.startswith("@"):
+            return value
+        what, _, name = value[1:].partition(" ")
+        match what:
+            case "version" | "completion":  # of the handoff that the line is about
+                return self._client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
+            case "ref":  # of a reasoning as it stands
+                return self._client.view("reasoning.show", {"id": name})["ref"]
+            case "id" | "index":  # of the event of a named line
+                return getattr(self._named[name], what)
+            case "key":
+                return self._key(name).public.hex()
+            case "proof":  # that the author holds this key
+                return self._key(name).prove_possession(self._client.ledger, line["by"])
+            case "minute":  # a time of the story
+                return clock_text(self._begin_ms + int(name) * minute_ms)
+            case _:  # whatever else a story's data say: a mistake in it
+                raise ValueError(value)

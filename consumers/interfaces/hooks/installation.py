@@ -1,0 +1,339 @@
+"""Setup in a harness: what stands in its files, writing our parts into them, and taking them out again.
+
+Everything is read and decided before anything is written, so what is refused leaves nothing behind; a write that fails
+puts back what was written before it. A file that nobody touched since setup gets its earlier bytes back, or goes where
+there was none; in a file that somebody changed, only our part goes. A part that somebody edited is left alone: with
+``force`` it is replaced or removed, and the whole file is kept beside the record's or the ledger's first.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from deedbook.consumers.interfaces.hooks import record as records
+from deedbook.consumers.interfaces.hooks.harnesses import Harness, Scope
+from deedbook.consumers.interfaces.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
+from deedbook.consumers.interfaces.hooks.prime import agents_page
+from deedbook.consumers.sdk.files import read_file, remove_file, write_file
+from deedbook.ledger.errors import DeedbookError, Refused
+
+T = TypeVar("T")
+settings_size_max_bytes: Final = 16 * 1024**2
+_kept_digits: Final = 12
+SERVER: Final = "deedbook"
+HOOKS_MODULE: Final = __name__.rpartition(".")[0]
+"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
+
+
+class Outcome(NamedTuple):
+    """What became of one file: ``done`` is wrote, updated, removed, unchanged; ``kept`` a copy of what was edited."""
+
+    path: Path
+    state: State
+    done: str = "unchanged"
+    kept: Path | None = None
+
+
+class _Change(NamedTuple):
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    record: records.FileRecord | None
+    outcome: Outcome
+
+
+class Installation:
+    """Deedbook in one harness, in one folder: a project's or the user's home."""
+
+    def __init__(
+        self, harness: Harness, folder: Path, launcher: Launcher, *, scope: Scope = "local", kept: Path | None = None
+    ) -> None:
+        """Name the place; ``kept`` is the folder for copies of what was edited (default: beside the record)."""
+        self.harness = harness
+        self.launcher = launcher
+        self.folder = folder
+        self.scope = scope
+        self.parts = parts_of(harness, folder, launcher, scope)
+        self.record_path = records.record_path(harness.name, folder)
+        self.record = records.read_record(self.record_path)
+        self.kept = kept or self.record_path.parent / "kept"
+
+    def check(self) -> list[Outcome]:
+        """Return what stands in each file.
+
+        Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
+        it should be. Unavailable: it cannot be read at all.
+        """
+        return [Outcome(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
+
+    def install(self, *, force: bool = False) -> list[Outcome]:
+        """Write our parts where they are missing or outdated, and say what was done.
+
+        Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
+        something stands in the way. Unavailable: a file cannot be written; then every file is as before.
+        """
+        self._check_folders()
+        changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
+        if all(one.before == one.after for one in changes):
+            return [one.outcome for one in changes]
+        folders = self.record.folders if self.record is not None else []
+        made: list[Path] = []
+        try:
+            made += records.make_folders(self.record_path.parent, mode=0o700)
+            self._remove_leftovers()
+            outcomes = self._keep(changes)
+            # What happens if we crash from here on: the record names every file and folder, so removal finds them.
+            planned = dict.fromkeys(folder for one in changes for folder in records.missing_folders(one.path.parent))
+            records.write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
+            for one in changes:
+                made += records.make_folders(one.path.parent)
+            _write(changes)
+        except DeedbookError:
+            undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
+            records.remove_record(self.record_path, undone)
+            if self.record is not None:
+                records.write_record(self.record_path, self.record)
+            raise
+        return outcomes
+
+    def remove(self, *, force: bool = False) -> list[Outcome]:
+        """Take our parts out, and say what was done.
+
+        Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
+        """
+        changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
+        outcomes = self._keep(changes)
+        _write(changes)
+        self._remove_leftovers()
+        if self.record is not None:
+            records.remove_record(self.record_path, self.record)
+        return outcomes
+
+    def _check_folders(self) -> None:
+        """Refuse to write through a folder of a project that is a link out of it, to what is not its own."""
+        within = self.folder.resolve()
+        for path in self.parts if self.scope != "user" else ():
+            if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):
+                message = f"{path.parent} is a link that leads out of the project: put a folder in its place"
+                raise Refused("INVALID_FORMAT", message, path=str(path.parent))
+
+    def _state(self, path: Path, part: Part, current: bytes | None) -> State:
+        if current is None:
+            return State.MISSING
+        known = self._known(path)
+        return _in(path, lambda: part.state(_text(current), None if known is None else known.written))
+
+    def _known(self, path: Path) -> records.FileRecord | None:
+        return None if self.record is None else self.record.of(path)
+
+    def _insertion(self, path: Path, part: Part, *, force: bool) -> _Change:
+        current, known = _read(path), self._known(path)
+        state = self._state(path, part, current)
+        if state is State.INSTALLED:
+            return _Change(path, current, current, known, Outcome(path, state))
+        if state is State.EDITED and not force:
+            raise _edited(path, self.harness)
+        base, after = _in(path, lambda: self._bases(part, current, known, state))
+        record = records.FileRecord(path=str(path), before=base, after=records.digest(after), written=part.written)
+        done = "wrote" if state is State.MISSING else "updated"
+        return _Change(path, current, after, record, Outcome(path, state, done))
+
+    def _bases(
+        self, part: Part, current: bytes | None, known: records.FileRecord | None, state: State
+    ) -> tuple[bytes | None, bytes]:
+        """Return what the file holds without our part (None: there is none), and what it will hold."""
+        if current is not None and known is not None and records.digest(current) == known.after:
+            current, state = known.before, State.MISSING
+        if state is State.MISSING:
+            text = part.new_file if current is None else _text(current)
+            return current, part.insert(text).encode()
+        text = _text(current or b"")
+        rest = part.remove(text, _before(part, known))
+        return _rest(part, known, rest), part.update(text).encode()
+
+    def _removal(self, path: Path, part: Part, *, force: bool) -> _Change:
+        current, known = _read(path), self._known(path)
+        state = self._state(path, part, current)
+        if current is None:
+            return _Change(path, None, None, None, Outcome(path, state))
+        if known is not None and records.digest(current) == known.after:
+            return _Change(path, current, known.before, None, Outcome(path, state, "removed"))
+        if state is State.MISSING:
+            return _Change(path, current, current, None, Outcome(path, state))
+        if state is State.EDITED and not force:
+            raise _edited(path, self.harness)
+        rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
+        return _Change(path, current, _rest(part, known, rest), None, Outcome(path, state, "removed"))
+
+    def _record(self, changes: list[_Change], folders: list[str]) -> records.Record:
+        files = [one.record for one in changes if one.record is not None]
+        launcher = self.launcher
+        return records.Record(
+            agent=launcher.agent or "", home=launcher.home, server=launcher.server, files=files, folders=folders
+        )
+
+    def _keep(self, changes: list[_Change]) -> list[Outcome]:
+        """Copy the files in which a person edited our part, and return what was done with the copies named."""
+        outcomes = []
+        for change in changes:
+            copy = None
+            if change.outcome.state is State.EDITED and change.before is not None:
+                records.make_folders(self.kept, mode=0o700)
+                copy = self.kept / f"{change.path.name}-{records.digest(change.before)[:_kept_digits]}"
+                write_file(copy, change.before)
+            outcomes.append(change.outcome._replace(kept=copy))
+        return outcomes
+
+    def _remove_leftovers(self) -> None:
+        records.remove_leftovers({self.record_path.parent, *(path.parent for path in self.parts)})
+
+
+def _read(path: Path) -> bytes | None:
+    return read_file(path, size_max_bytes=settings_size_max_bytes)
+
+
+def _write(changes: list[_Change]) -> None:
+    """Write all changes, or put back those that were written."""
+    written: list[_Change] = []
+    try:
+        for one in changes:
+            if one.before != one.after:
+                _put(one.path, one.after, expected=one.before)
+                written.append(one)
+    except DeedbookError as error:
+        if lost := [str(one.path) for one in reversed(written) if not _is_back(one)]:
+            error.with_details(not_put_back=lost)
+        raise
+
+
+def _is_back(change: _Change) -> bool:
+    try:
+        _put(change.path, change.before, expected=change.after)
+    except DeedbookError:
+        return False
+    return True
+
+
+def _put(path: Path, content: bytes | None, *, expected: bytes | None) -> None:
+    is_expected = _read(path) == expected
+    if is_expected and content is None:
+        remove_file(path)
+    elif not is_expected or not write_file(path, content or b"", expected=expected):
+        raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
+
+
+def _before(part: Part, known: records.FileRecord | None) -> str:
+    return part.new_file if known is None or known.before is None else _text(known.before)
+
+
+def _rest(part: Part, known: records.FileRecord | None, text: str) -> bytes | None:
+    """Return what a file holds without our part; None where there was no file before it, and nothing came since."""
+    if isinstance(part, Whole):
+        return None
+    is_ours_alone = known is not None and known.before is None and "".join(text.split()) == part.new_file.strip()
+    return None if is_ours_alone else text.encode()
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", "the file is not UTF-8") from error
+
+
+def _in(path: Path, decide: Callable[[], T]) -> T:
+    """Return what is decided about a file; a refusal names the file."""
+    try:
+        return decide()
+    except Refused as refusal:
+        raise Refused(refusal.code, f"{path}: {refusal.message}", **refusal.details | {"file": str(path)}) from refusal
+
+
+def _edited(path: Path, harness: Harness) -> Refused:
+    advice = "move the change elsewhere, or add --force (the file is kept)"
+    message = f"{path}: somebody edited what `deed setup {harness.name}` wrote there: {advice}"
+    return Refused("EDITED_BY_HAND", message, file=str(path))
+
+
+class Launcher(NamedTuple):
+    """How a harness calls Deedbook: the interpreter by its path, so that no virtual environment need be active.
+
+    ``-P`` keeps the folder it is called in, which is the project's, out of the module path. Without an interpreter the
+    command is called by its name, as on every machine of a team; without an agent, DEEDBOOK_AGENT or the agent that is
+    called like the harness acts there.
+    """
+
+    python: str | None
+    agent: str | None
+    home: str | None = None
+    server: str | None = None
+
+    @property
+    def _options(self) -> list[str]:
+        given = {"--as": self.agent, "--home": self.home, "--server": self.server}
+        return [word for name, value in given.items() if value is not None for word in (name, value)]
+
+    def hook(self, harness: Harness) -> str:
+        """Return the command line of a hook, for a shell."""
+        if self.python is None:
+            return shlex.join([*harness.command().split(), *self._options])
+        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness.name, *self._options])
+
+    def mcp(self, harness: Harness) -> tuple[str, list[str]]:
+        """Return the command and the arguments of the MCP server."""
+        if self.python is None:
+            return "deedbook", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
+        return self.python, ["-P", "-m", "deedbook", "mcp", *self._options]
+
+
+def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -> dict[Path, Part]:
+    """Return our part of each file; where settings and servers are one file, they are one part."""
+    files = harness.files(folder, scope)
+    hooks = tuple(_hook(harness, event, launcher) for event in harness.events)
+    command, arguments = launcher.mcp(harness)
+    server: dict[str, Any] = {**harness.server_fields, "command": command, "args": arguments}
+    note = f"(by `deed setup {harness.name}`, which also removes it: --remove)"
+    parts: dict[Path, Part] = {}
+    if harness.servers_format == "json":
+        within = ("projects", str(folder)) if harness.is_apart(scope) else ()
+        setting = Setting((*within, "mcpServers", SERVER), server, is_item=False)
+        if files.servers == files.settings:
+            parts[files.settings] = Settings((*hooks, setting))
+        else:
+            parts |= {files.settings: Settings(hooks), files.servers: Settings((setting,))}
+    else:
+        lines = [f"[mcp_servers.{SERVER}]", *(f"{name} = {_toml_value(value)}" for name, value in server.items())]
+        parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
+    if not (harness.is_apart(scope) and harness.is_shared(folder)):  # else the page is the team's
+        parts[files.page] = Block(MARKDOWN, agents_page(), note)
+        parts[files.command] = Whole(tot_command(files.command))
+    return parts
+
+
+def tot_command(path: Path) -> str:
+    """Return the command `/tot` as the file at ``path`` holds it: TOML, a skill, or a command in Markdown."""
+    about, _, text = Path(__file__).with_name("tot_command.md").read_text("utf-8").partition("\n\n")
+    match path.name:
+        case "tot.toml":
+            text = text.replace("$ARGUMENTS", "{{args}}")
+            return f"description = {_toml_value(about)}\nprompt = '''\n{text}'''\n"
+        case "SKILL.md":
+            head, text = f"name: tot\ndescription: {about}", text.replace("$ARGUMENTS", "what the user wrote with $tot")
+        case _:  # the name that Claude Code's has
+            head = f"description: {about}\nargument-hint: [problem]"
+    return f"---\n{head}\n---\n\n{text}"
+
+
+def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
+    handler = {"type": "command", "command": launcher.hook(harness), "timeout": harness.timeout(event)}
+    marks = (f" -m {HOOKS_MODULE} {harness.name} ", f"{harness.command()} ")
+    return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, marks=marks)
+
+
+def _toml_value(value: str | list[str]) -> str:
+    """Return a value as TOML: a basic string takes JSON's escapes, and DEL must be escaped too."""
+    return json.dumps(value).replace("\x7f", "\\u007f")

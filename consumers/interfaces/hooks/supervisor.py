@@ -1,0 +1,198 @@
+"""Running a hook so that its host never waits for it long, never fails with it, and never sees half of its output.
+
+The work is done in a child process; this one waits until the deadline, then ends it, prints what came whole or nothing,
+and exits with 0, whatever happened (2 would block the host). A process of its own, because that also ends what no
+thread can interrupt: a call that never comes back from the disk, the network or a lock. Killing it is safe: LMDB and
+SQLite take a process that dies at any moment. The child also carries an alarm, for a host that kills only the parent.
+
+Standard input is read to its end, so that the host can write all of it, but only so much is kept.
+
+What goes wrong is written to the log of hooks, JSON lines in the ledger's folder, because a host must not see it. A
+full log becomes ``hooks.log.1``, in the place of an older one. Where nothing can be written (a full disk), nothing is:
+a hook has nobody to tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from deedbook.ledger.errors import Refused, message_of
+from deedbook.ledger.home import trust
+from deedbook.ledger.home.location import find_home
+
+deadline_s: Final = 2.5
+"""Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""
+
+input_size_max_bytes: Final = 1024**2
+output_size_max_bytes: Final = 256 * 1024
+_alarm_slack_s: Final = 0.3
+_chunk_bytes: Final = 64 * 1024
+LOG_NAME: Final = "hooks.log"
+log_size_max_bytes: Final = 256 * 1024
+message_max_chars: Final = 500
+
+
+class Call(NamedTuple):
+    """What a harness called: its name, who acts, and where the ledger is if the command line says so."""
+
+    harness: str
+    agent: str | None
+    home: Path | None
+    server: str | None
+
+
+class Work(NamedTuple):
+    """A call with the JSON it came with and the ledger that it is about."""
+
+    call: Call
+    home: Path
+    given: dict[str, Any]
+
+    @property
+    def event(self) -> str:
+        """The name of the event."""
+        return str(self.given.get("hook_event_name", ""))
+
+
+def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
+    """Answer one call of a hook on standard output, within the deadline."""
+    until = time.monotonic() + deadline_s
+    try:
+        given = _given(_read_all(until))
+        home = _home_of(call, given)
+        if home is None:
+            return  # no ledger here: this project has nothing to do with Deedbook
+        if isinstance(given, Refused):
+            log_failure(home, call.harness, "", given.code, given.message)
+        else:
+            _write_all(1, _answer(Work(call, home, given), respond, until))
+    except OSError:
+        return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to tell
+
+
+def _read_all(until: float) -> bytes | None:
+    """Return standard input; None when it is too long or does not end in time."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    content = _read(sys.stdin.fileno(), until, input_size_max_bytes + 1)
+    return None if content is None or len(content) > input_size_max_bytes else content
+
+
+def _read(descriptor: int, until: float, size_max_bytes: int) -> bytes | None:
+    """Return so much of what comes from a descriptor to its end; None when the time is over first."""
+    kept = bytearray()
+    while True:
+        left = until - time.monotonic()  # asked each time, for what never ends and is always ready
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return None
+        piece = os.read(descriptor, _chunk_bytes)
+        if not piece:
+            return bytes(kept)
+        kept += piece[: size_max_bytes - len(kept)]
+
+
+def _given(content: bytes | None) -> dict[str, Any] | Refused:
+    """Return the JSON object that came, or what is wrong with what came instead."""
+    if content is None:
+        return Refused("TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open")
+    try:
+        given = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return Refused("INVALID_FORMAT", f"standard input is not JSON: {error}")
+    return given if isinstance(given, dict) else Refused("INVALID_FORMAT", "standard input is no JSON object")
+
+
+def _home_of(call: Call, given: dict[str, Any] | Refused) -> Path | None:
+    """Return the ledger's folder: given, else found from the folder that the JSON names, else from here."""
+    if call.home is not None:
+        return call.home if call.home.is_dir() else None
+    cwd = given.get("cwd") if isinstance(given, dict) else None
+    found = find_home(Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd())
+    return found if found is not None and found.is_dir() else None
+
+
+def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes:
+    """Return what the child answers, whole or not at all."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _work(work, respond, writing, until)
+    os.close(writing)
+    answer: bytes | None = None
+    try:
+        answer = _read(reading, until, output_size_max_bytes)
+    finally:
+        os.close(reading)
+        if answer is None:
+            os.kill(child, signal.SIGKILL)
+        # A child that hangs in the kernel cannot be waited for, not even after that.
+        _, status = os.waitpid(child, os.WNOHANG if answer is None else 0)
+    if answer is not None and not status:
+        return answer
+    message = f"the hook's process ended with {os.waitstatus_to_exitcode(status)}"
+    if answer is None:
+        message = f"the hook took longer than {deadline_s} s and was ended"
+    log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
+    return b""
+
+
+def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: float) -> None:
+    """Do the work in the child, which never returns from here."""
+    status = 1
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(0.01, until - time.monotonic()) + _alarm_slack_s)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        answer = respond(work)
+        if len(answer) <= output_size_max_bytes:
+            _write_all(writing, answer)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - nothing may leave this process but its status; it is logged
+        reason = f"{type(error).__name__}: {message_of(error)}"
+        log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", reason)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:
+    """Add one line to the log of a ledger's folder; in one that is not trusted nothing is written."""
+    if not trust.is_trusted(home):
+        return
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "harness": harness,
+        "event": event[:message_max_chars],
+        "code": code,
+        "message": message[:message_max_chars],
+    }
+    content = json.dumps(line).encode() + b"\n"
+    path = home / LOG_NAME
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size + len(content) > log_size_max_bytes:
+                path.replace(path.with_name(f"{LOG_NAME}.1"))
+        # One write of a file opened for appending: lines of hooks that run at the same time do not mix.
+        # What somebody put in its place, a link or a pipe that nobody reads, is neither followed nor waited for.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,96 @@
+"""Searches of a tree of thoughts through the tools: begun in a call, played beside the calls, asked about by their id.
+
+A search runs for minutes, so the call that begins it returns the task's id as soon as the task stands in the ledger.
+What happens if this server ends first: its agents stop, and the entry with ``resume``, or `deed tot resume`, goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from deedbook.consumers.interfaces.mcp.answers import shorten_list
+from deedbook.consumers.interfaces.mcp.entries import Thoughts
+from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
+from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.text import shorten
+from deedbook.consumers.sdk.tokens import cut_to_tokens
+from deedbook.consumers.thoughts.logs import entries_of
+from deedbook.consumers.thoughts.run import new_task_id, outcome, read_task, resume_task, run_task
+from deedbook.consumers.thoughts.settings import TaskOptions
+from deedbook.consumers.thoughts.task import Task
+from deedbook.ledger.errors import DeedbookError, Refused
+
+_log: Final = logging.getLogger(__name__)
+
+searches_max: Final = 4
+begin_wait_s: Final = 60.0
+lines_max: Final = 8
+line_chars_max: Final = 200
+_texts: Final = {"problem": 100, "answer": 400, "message": 100}
+_lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "timeline": 300}
+"""How many tokens each may have of an answer."""
+_NAME: Final = "thoughts of "
+
+
+def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
+    """Begin a search, or go on with one, and tell how it stands."""
+    if not entry.ref:
+        task_id = new_task_id()
+        asked = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
+        _play(ledger, task_id, asked)
+    else:
+        task_id = ledger.ask("tot.show", id=entry.ref.strip())["id"]
+        if entry.resume and not _is_played(task_id):
+            _play(ledger, task_id, partial(resume_task, ledger.settings, task_id))
+    return _report(ledger, task_id, entry.after)
+
+
+def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:
+    """Play a task in a thread; return once something was texts of it, or raise what kept it from that."""
+    if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) >= searches_max:
+        raise Refused("USAGE", f"{searches_max} searches run already: wait for one to end", field="entries")
+    begun, failures, client = threading.Event(), list[DeedbookError](), ledger.client
+
+    def run() -> None:
+        try:
+            play(progress=lambda _: begun.set(), client=client)
+        except DeedbookError as error:
+            failures.append(error)
+            _log.warning("%s: %s: %s", task_id, error.code, error.message)
+        finally:
+            begun.set()
+
+    threading.Thread(target=run, name=_NAME + task_id, daemon=True).start()
+    begun.wait(begin_wait_s)
+    if failures:
+        raise failures[0]
+
+
+def _is_played(task_id: str) -> bool:
+    return any(thread.name == _NAME + task_id for thread in threading.enumerate())
+
+
+def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
+    """Return how a task stands: its latest lines, and once it ended the answer, who checked it, or what went wrong."""
+    is_played, events, task = _is_played(task_id), read_task(ledger.client, task_id), Task(task_id)
+    for event in events:
+        task.apply(event)
+    found, shown = outcome(task), ledger.ask("tot.show", id=task_id)
+    error, verification = found["error"] or {}, found["verification"] or {}
+    language, later = events[0].data.language, [event for event in events if event.index > after]
+    entries = ((event.index, entry) for event in later for entry in entries_of(event, language))
+    lines = [(index, shorten(entry.msg, line_chars_max)) for index, entry in entries]
+    lines = lines[:lines_max] if after else lines[-lines_max:]
+    texts = found | {"problem": shown["problem"], "message": error.get("message")}
+    texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
+    words: dict[str, Any] = {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
+    words |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
+    report = {"task_id": task_id, "status": shown["status"], "thinker": shown["thinker"], "stats": shown["stats"]}
+    report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
+    report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
+    report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
+    return report | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}

@@ -1,0 +1,416 @@
+"""A node among the nodes of its ledger: it hears them, steps from role to role, and does what each step says.
+
+Every decision is ``ledger.replication.role.step``; here is what takes time. Tasks, none of which waits for another: the
+heart (``beat``), the steps (``run``), the follower (``follow``), and duties, in their order: starting and ending what a
+leader alone runs, and which requests are answered.
+
+What was heard of whom is written to a file for those on this machine, and another is looked for (``peers``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, assert_never
+
+import msgspec
+import nats.errors
+import structlog
+from msgspec.structs import replace
+from nats.aio.client import Client as NatsClient
+from nats.aio.msg import Msg
+
+from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NODES_FILE, NodesView, silent_max_s, view_of
+from deedbook.consumers.interfaces.node.publication import scrub_every_s, scrub_pause_s
+from deedbook.consumers.interfaces.node.replica import DamagedError, Replica
+from deedbook.ledger import limits
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.client.author import Draft, draft_and_sign, now
+from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.events.authority import TermStarted as TermEvent
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.identity import Key
+from deedbook.ledger.log.tables import Shared
+from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.replication.role import Candidate, Degraded, Follower, Leader, State, is_last_word, step
+from deedbook.ledger.replication.signals import (
+    Action,
+    Beat,
+    CatchUp,
+    CaughtUp,
+    Damaged,
+    Failed,
+    HandOver,
+    Lead,
+    LeaseSeen,
+    Observation,
+    Overtaken,
+    Pause,
+    PutLease,
+    ReadLease,
+    Rebuild,
+    Rebuilt,
+    Resume,
+    Scrub,
+    StartTerm,
+    StepDown,
+    TermStarted,
+    Tick,
+)
+from deedbook.ledger.service.nodes import LeaseBucket
+from deedbook.ledger.service.service import News
+from deedbook.ledger.system.files import replacing
+
+log = structlog.get_logger("deedbook.nodes")
+
+tick_s: Final = 0.1
+beat_pause_s: Final = 0.02
+follow_every_s: Final = 1.0
+hand_over_wait_max_s: Final = 10.0
+
+
+class Membership:
+    """One node of several. ``answer(leads, reads)`` lets requests in, ``lead(does)`` starts and ends the workers."""
+
+    def __init__(
+        self,
+        nats: Callable[[], NatsClient],
+        replica: Replica,
+        news: News,
+        *,
+        folder: Path,
+        url: str,
+        key: Key,
+        replicas: int,
+        answer: Callable[[bool, bool], Awaitable[None]],
+        lead: Callable[[bool], Awaitable[None]],
+        timing: Timing,
+    ) -> None:
+        self.state: State = Follower(_now_ms())
+        self.peers: dict[str, tuple[Beat, int]] = {}
+        self._nats, self._replica, self._news, self._folder, self._url = nats, replica, news, folder, url
+        self._key, self._timing = key, timing
+        self._answer, self._lead = answer, lead
+        self._lease = LeaseBucket(nats, replica.ledger, replicas)
+        self._seen: asyncio.Queue[Observation] = asyncio.Queue()
+        self._duties: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._wake = asyncio.Event()
+        self._job: asyncio.Task[None] | None = None
+        self._lease_job: tuple[PutLease | ReadLease, asyncio.Task[None]] | None = None
+        self._answered = (False, False)
+        self._is_leaving = False
+        self._level_ms = 0
+        self._successor = ""
+        self._told: Shared | None = None
+
+    async def start(self) -> None:
+        """Hear the others, on the present connection. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        with bus_errors("hearing the other nodes"):
+            await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads, paused or not."""
+        return isinstance(self.state, Leader)
+
+    @property
+    def has_last_word(self) -> bool:
+        """Whether no other node can have more of the log than this one has from now on; in any thread."""
+        return is_last_word(self.state, _now_ms(), self._timing) and self._replica.has_all
+
+    async def run(self) -> None:
+        """Step from role to role until cancelled."""
+        while True:
+            late = asyncio.get_running_loop().call_later(tick_s, self._seen.put_nowait, Tick())
+            seen = await self._seen.get()
+            late.cancel()
+            for one in (seen,) if isinstance(seen, Tick) else (seen, Tick()):
+                if self.leads or not self._is_leaving:  # who leaves does not stand again
+                    self._step(one)
+
+    def _step(self, seen: Observation) -> None:
+        own, before, now_ms = self._replica.own(), self.state, _now_ms()
+        self.state, actions = step(before, seen, own, now_ms, self._timing)
+        if type(before) is not type(self.state):
+            log.info("role", role=_role(self.state), size=own.size, term=own.term.number, because=type(seen).__name__)
+        if isinstance(self.state, Follower) and not isinstance(before, Follower) and self._job:
+            self._job.cancel()  # no more ours to do: who leads now may have done it already
+            self._replica.close()
+        for action in actions:
+            self._do(action)
+        if not isinstance(self.state, Follower) or own.size >= self.state.head:
+            self._level_ms = now_ms
+        match self.state:
+            case Leader():
+                answered = (not self.state.is_paused, True)
+            case Follower():
+                is_near = now_ms - self._level_ms <= limits.follower_lag_max_s * 1000
+                is_led = bool(self.state.leader) and now_ms - self.state.heard_ms <= limits.lease_s * 1000
+                answered = (False, is_near and is_led and not self.state.fault)
+            case Candidate() | Degraded():
+                answered = (False, False)
+            case _:
+                assert_never(self.state)
+        if answered != self._answered:
+            self._answered = answered
+            self._duties.put_nowait(lambda: self._answer(*answered))
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case ReadLease() | PutLease():
+                self._ask_lease(action)
+            case CatchUp():
+                self._begin(self._catch_up)
+            case StartTerm():
+                self._begin(lambda: self._start_term(action.term))
+            case Rebuild():
+                self._begin(self._rebuild)
+            case Scrub():
+                self._begin(lambda: self._replica.scrub(0.0))
+            case Lead():
+                self._replica.is_open = True
+                self._duties.put_nowait(lambda: self._lead(True))  # noqa: FBT003 - it does lead
+            case Resume():
+                self._replica.is_open = True
+            case Pause():
+                self._replica.close()
+            case StepDown():
+                self._replica.close()
+                self._duties.put_nowait(lambda: self._lead(False))  # noqa: FBT003 - it does not lead
+            case _:
+                assert_never(action)
+
+    # The lease.
+
+    def _ask_lease(self, action: PutLease | ReadLease) -> None:
+        if self._lease_job is not None and not self._lease_job[1].done():
+            under_way = self._lease_job[0]
+            if isinstance(action, ReadLease) or (isinstance(under_way, PutLease) and under_way.lease == action.lease):
+                return  # its answer serves both
+            self._lease_job[1].cancel()
+        self._lease_job = action, asyncio.create_task(self._use_lease(action))
+
+    async def _use_lease(self, action: PutLease | ReadLease) -> None:
+        asked_ms = _now_ms()  # whoever was stopped meanwhile holds it no longer than since then
+        try:
+            seen = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
+        except Unavailable as error:
+            log.debug("lease", error=error.message)
+            is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.doing, PutLease)
+            if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
+                self._seen.put_nowait(Failed())
+        else:
+            self._seen.put_nowait(seen if isinstance(seen, LeaseSeen) else replace(seen, asked_ms=asked_ms))
+
+    # What takes longer.
+
+    def _begin(self, work: Callable[[], Awaitable[Observation | None]]) -> None:
+        """Begin what a step asks for, in place of what the one before asked for; whatever fails may be asked again."""
+
+        async def report() -> None:
+            try:
+                seen = await work()
+            except DamagedError as error:
+                self._replica.forget_stream()
+                seen = Damaged(str(error))
+                log.error("stream degraded", error=str(error))
+            except DeedbookError as error:
+                log.warning("not yet", role=_role(self.state), code=error.code, error=error.message)
+                seen = Failed()
+            except Exception:
+                log.exception("step failed", role=_role(self.state))
+                seen = Failed()
+            if seen is not None:
+                self._seen.put_nowait(seen)
+
+        if self._job is not None:
+            self._job.cancel()
+        self._job = asyncio.create_task(report())
+
+    async def _catch_up(self) -> Observation:
+        await self._replica.follow(must_reach=True)
+        self._news.look()
+        return CaughtUp()
+
+    async def _start_term(self, term: int) -> Observation:
+        own, name = self._replica.own(), self._replica.name
+        draft = Draft(stream="ledger", data=TermEvent(term=term, node=name))
+        submission = draft_and_sign([draft], self._key, ledger=self._replica.ledger, author=name, at=now())
+        gate = Gate(self._replica.log, publish=lambda *group: self._replica.publish(*group, is_term=True))
+        try:
+            await asyncio.to_thread(gate.submit, submission)
+        except Unavailable as error:
+            log.info("term not started", term=term, error=error.message)
+            await self._replica.follow()  # its answer may have been lost, or somebody was quicker
+        after = self._replica.own()
+        if after.term.node == name and after.term.number >= term:
+            self._news.look()
+            return TermStarted(after.term.number)
+        return Overtaken(after.term.number) if after.size > own.size else Failed()
+
+    async def _rebuild(self) -> Observation:
+        await self._replica.rebuild()
+        log.warning("the log stream was built anew", stream=self._replica.incarnation)
+        return Rebuilt()
+
+    async def scrub(self) -> None:
+        """Compare the whole stream with the log, at start and every hour, until cancelled."""
+        while True:
+            try:
+                await self._replica.scrub(scrub_pause_s)
+            except DamagedError as error:
+                self._seen.put_nowait(Damaged(str(error)))
+            await asyncio.sleep(scrub_every_s if self._replica.incarnation else tick_s)  # at a start none is known yet
+
+    async def follow(self) -> None:
+        """Follow the stream while another node leads, and as a leader after a publish of unknown outcome."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(follow_every_s):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                if isinstance(self.state, Follower) or (self.leads and self._replica.is_behind):
+                    await self._follow_once()
+            except DamagedError as error:
+                self._replica.forget_stream()
+                self._seen.put_nowait(Damaged(str(error)))
+                await asyncio.sleep(follow_every_s)
+            except DeedbookError as error:
+                log.info("not followed", code=error.code, error=error.message)
+                await asyncio.sleep(tick_s)
+
+    async def _follow_once(self) -> None:
+        await self._replica.follow(must_reach=self.leads)
+        self._news.look()
+        own = self._replica.own()
+        if isinstance(self.state, Follower) and self.state.fault:
+            self._seen.put_nowait(Rebuilt())
+        elif isinstance(self.state, Leader) and own.term.node != own.node:
+            self._seen.put_nowait(Overtaken(own.term.number))
+
+    async def do_duties(self) -> None:
+        """Do what steps asked for, one after the other, until cancelled."""
+        while True:
+            duty = await self._duties.get()
+            try:
+                await duty()
+            except DeedbookError as error:
+                log.warning("duty failed", code=error.code, error=error.message)
+                await asyncio.sleep(tick_s)
+                if self._duties.empty():  # else what follows says what is to be now
+                    self._duties.put_nowait(duty)
+
+    # Heartbeats.
+
+    async def _hear(self, message: Msg) -> None:
+        try:
+            beat = msgspec.json.decode(message.data, type=Beat)
+        except UNREADABLE:
+            return
+        if beat.node == self._replica.name or beat.node != message.subject.rpartition(".")[2]:
+            return  # ours, or by who says that he is another
+        self.peers.pop(beat.node, None)
+        if not self._replica.knows(beat.node):
+            return  # no more are remembered than were let in
+        if not beat.leaves:
+            self.peers[beat.node] = beat, _now_ms()
+        if beat.leads:
+            known = self._replica.incarnation
+            if known is not None and beat.incarnation not in (0, known.number) and isinstance(self.state, Follower):
+                self._replica.forget_stream()
+            self._wake.set()
+        self._seen.put_nowait(beat)
+
+    async def beat(self) -> None:
+        """Tell the others where this node stands, at once when its log has grown, until cancelled."""
+        size, told_ms = -1, 0
+        while True:
+            size = await self._news.wait_beyond(size, limits.heartbeat_s)
+            with bus_errors("heartbeat"):
+                await self._send_beat()
+            if _now_ms() - told_ms >= limits.heartbeat_s * 1000:
+                told_ms = _now_ms()
+                await self._tell()
+            await asyncio.sleep(beat_pause_s)
+
+    async def _send_beat(self) -> None:
+        subject = subjects.node_subject(self._replica.ledger, self._replica.name)
+        await self._nats().publish(subject, msgspec.json.encode(self._beat()))
+
+    def _beat(self) -> Beat:
+        own, state, known = self._replica.own(), self.state, self._replica.incarnation
+        successor = state.successor if isinstance(state, Leader) else ""
+        fault = state.fault if isinstance(state, Follower) else ""
+        return Beat(
+            own.node,
+            own.term.number,
+            own.size,
+            self.leads,
+            successor,
+            self._url,
+            fault or self._replica.silence,
+            known.number if known else 0,
+            self._is_leaving,
+        )
+
+    async def _tell(self) -> None:
+        """Write what those on this machine may ask, and do what its operator asks for."""
+        view = self.view()
+        with replacing(self._folder / NODES_FILE, is_durable=False) as file:
+            file.write(msgspec.json.encode(view))
+        url = next((one.url for one in view.nodes if one.node == view.leader), "")
+        shared = Shared(view.node, view.leader, url)
+        if shared != self._told:
+            self._told = shared
+            await asyncio.to_thread(self._replica.log.set_shared, shared)
+        asked = self._folder / HAND_OVER_FILE
+        if asked.exists():
+            to = asked.read_bytes().decode(errors="replace").strip()
+            asked.unlink()
+            self.hand_over(to)
+
+    def view(self) -> NodesView:
+        """Return what is known of all nodes, this one first."""
+        return view_of(self._beat(), _role(self.state), self.peers.values(), _now_ms())
+
+    # Handing over.
+
+    def hand_over(self, to: str = "") -> bool:
+        """Begin to hand over, to the node that is named or the most caught-up one; return whether there is one."""
+        ready = [one for one in self.view().nodes[1:] if one.heard_s < silent_max_s and not one.fault]
+        if to:
+            ready = [one for one in ready if one.node == to]
+        if not ready or not self.leads:
+            log.warning("not handed over: no other node is ready, or this one does not lead", to=to)
+            return False
+        self._successor = max(ready, key=lambda one: one.size).node
+        self._seen.put_nowait(HandOver(self._successor))
+        return True
+
+    async def leave(self) -> None:
+        """Hand over, if there is somebody, before this node ends; not waited for longer than a failover takes."""
+        self._is_leaving = True
+        with contextlib.suppress(nats.errors.Error, OSError):  # else they find out by themselves
+            await self._send_beat()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(hand_over_wait_max_s):
+                while not any(beat.leads and beat.term >= self._beat().term for beat, _ in self.peers.values()):
+                    # Again when the lease could not be put; in vain when the other one leaves, too.
+                    is_begun = not self.leads or self._beat().successor
+                    if not (self._successor in self.peers if is_begun else self.hand_over()):
+                        return
+                    await asyncio.sleep(tick_s)
+
+
+def _role(state: State) -> str:
+    return type(state).__name__.lower()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,430 @@
+"""A node: starts the log, the embedded server, the service, the publisher, the views and the service agents.
+
+Order matters, so every part that starts says at once how it stops, and parts stop in the opposite order, also when a
+later one could not start. Starting: the log and the views → the server (which locks the bus folder: a second
+``serve`` ends here) → the stream → background tasks and the compressor → the service. Stopping: no new requests, and
+those that run are finished → the compressor → the tasks → publish what is left → the server → the views and the log.
+After a kill at any point the next start needs nothing but to be started: the log is the truth and everything else is
+compared with it.
+
+Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+import structlog
+
+from deedbook.consumers.interfaces.node.cluster import bring_log, member_of
+from deedbook.consumers.interfaces.node.membership import Membership
+from deedbook.consumers.interfaces.node.peers import NodeView, silent_max_s
+from deedbook.consumers.interfaces.node.publication import Publishing
+from deedbook.consumers.interfaces.node.replica import Replica
+from deedbook.consumers.interfaces.node.users import current_users
+from deedbook.consumers.interfaces.node.workers import Work, workers_of
+from deedbook.ledger.admission.committer import Committer
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.connection import NodeClient, bus_errors
+from deedbook.ledger.bus.publisher import Outbox
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
+from deedbook.ledger.home.config import Cluster, Settings
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.location import CHAINS_FILE, read_file
+from deedbook.ledger.home.trust import actions_of, check_chains, server_program
+from deedbook.ledger.lifecycle.authority import NODE
+from deedbook.ledger.log.tables import Shared
+from deedbook.ledger.replication.lease import Timing
+from deedbook.ledger.service.discovery import Discovery
+from deedbook.ledger.service.server import EmbeddedServer
+from deedbook.ledger.service.service import News, Service
+from deedbook.ledger.system.files import as_unavailable
+from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.resource import AsyncResource
+from deedbook.projections.answers.reader import Reader
+
+FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
+"""What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
+
+log = structlog.get_logger("deedbook.node")
+
+checkpoint_interval_s: Final = 1.0
+watch_interval_s: Final = 1.0
+news_wait_max_s: Final = 60.0
+connect_wait_max_s: Final = 10.0
+close_wait_max_s: Final = 2.0
+cancel_again_s: Final = 0.1
+publish_left_max_s: Final = 30.0
+
+
+class Node(AsyncResource):
+    """One running node; use it in an ``async with`` block, which starts everything.
+
+    Inside it ``url`` is where agents connect, ``client`` the local client, ``published`` how much the stream holds.
+    Raises Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks. Unavailable:
+    ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger; ``BUS_UNAVAILABLE``.
+    """
+
+    client: LocalClient
+
+    def __init__(
+        self, settings: Settings, *, port: int | None = None, preferred: int | None = None, timing: Timing | None = None
+    ) -> None:
+        """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet.
+
+        ``timing`` is how patient it is as one of several nodes, and whether there is a lease.
+        """
+        super().__init__()
+        self._cluster: Cluster | None = None
+        self._name = NODE
+        self._timing = timing or Timing()
+        self._membership: Membership | None = None
+        self.is_stopped: Callable[[], bool] = lambda: False
+        """Whether it is to end already while it waits for the other nodes."""
+
+        self._settings = settings
+        self._home = Home(settings.home)
+        self._port, self._preferred = port, preferred
+        self.tally = Tally()
+        # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
+        self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-server")
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return self._server.url
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the server listens neither where it was told to nor where it was to if possible."""
+        return self._server.port not in {self._port, self._preferred}
+
+    @property
+    def published(self) -> int:
+        """The number of entries that the stream holds."""
+        return self.client.head().size if self._cluster else self._publishing.published
+
+    def gauges(self) -> dict[str, Callable[[], float]]:
+        """Return how one asks for what changes without being counted, by its name for `/metrics`."""
+        entries, tally, nodes = self.client.log, self.tally, self._nodes
+        return {
+            "bus_behind_entries": lambda: self.client.head().size - self.published,
+            "submissions_waiting": lambda: tally.values("submissions")[""] - sum(tally.spread("submit_seconds")),
+            "reads_waiting": lambda: self._service.reads_waiting,
+            "log_map_used_ratio": entries.tables.used_ratio,
+            "blobs_map_used_ratio": entries.blobs.used_ratio,
+            "blobs_bytes": lambda: entries.blobs.used_ratio() * self._settings.config.blobs_map_size_bytes,
+            "disk_free_bytes": lambda: shutil.disk_usage(self._home.path).free,
+            "node_leads": lambda: nodes()[0].role == "leader",
+            "node_term": lambda: nodes()[0].term,
+            "node_behind_entries": lambda: max(one.size for one in nodes()) - nodes()[0].size,
+            "node_has_fault": lambda: nodes()[0].fault != "",
+            "nodes_heard": lambda: sum(one.heard_s < silent_max_s for one in nodes()),
+        }
+
+    def _nodes(self) -> list[NodeView]:
+        if self._membership is not None:
+            return self._membership.view().nodes
+        return [NodeView(self._name, "leader", 0, self.client.head().size, self.url, "", 0.0)]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set; raises what of ``FATAL`` ended it before."""
+        self._fatal.add_done_callback(lambda _: stop.set())
+        await stop.wait()
+        if self._fatal.done():
+            raise self._fatal.result()
+
+    def _failed(self, who: str, error: DeedbookError) -> None:
+        """Log why a task failed, which is started again; what no new start of a task can mend ends the node, once."""
+        if error.code in FATAL:
+            if self._fatal.done():
+                return
+            self._fatal.set_result(error)
+        self.tally.count("task_failures", who)
+        log.warning("task failed", task=who, code=error.code, error=error.message)
+
+    async def _start(self) -> None:
+        self._fatal: asyncio.Future[DeedbookError] = asyncio.get_running_loop().create_future()
+        self._parts.callback(self._server_thread.shutdown)
+        self._cluster = actions_of(self._settings).cluster
+        if self._cluster is not None:
+            self._name = self._cluster.name
+            await bring_log(self._settings, self._connect, self.is_stopped)
+        self.client = self._parts.enter_context(LocalClient(self._settings))
+        reader = self._parts.enter_context(Reader(self.client, self._settings))
+        program = server_program(self._settings, self.client)
+        check_chains(self._home.path, read_file(self._home.path, CHAINS_FILE))  # later changes are asked about, too
+        cluster, folder, ledger = self._cluster, self._home.bus, self.client.ledger
+        member = None if cluster is None else member_of(cluster, self._home, ledger)
+        host = "127.0.0.1" if cluster is None else cluster.host
+        self._server = EmbeddedServer(folder, ledger, program=program, host=host, member=member)
+        self._users = current_users(self.client, self._home, self._name)
+        self._parts.push_async_callback(self._on_server, self._server.stop)
+        await self._on_server(partial(self._server.start, self._users, self._port, preferred=self._preferred))
+        self._nats = await self._connect(self._server)
+        self._parts.push_async_callback(self._disconnect)
+        self._news = News(self.client.log)
+        await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
+        discovery = Discovery(ledger, lambda: self._service.role, self.tally)
+        self._start_tasks(
+            {  # The first two tell the service.
+                "users": self._follow_users,
+                "bus": self._watch_bus,
+                "discovery": lambda: discovery.run(self._nats),
+            }
+        )
+        self._announce_url()
+
+    async def _start_alone(self, reader: Reader) -> None:
+        self.client.log.set_shared(None)
+        outbox = Outbox(self.client.log, self.client.ledger)
+        self._publishing = Publishing(
+            self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json", self.tally
+        )
+        await self._publishing.start(self._nats)
+        self._parts.push_async_callback(self._publish_left)
+        # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
+        workers = workers_of(self.client, reader, self.tally)
+        await self._let_in()
+        publishing = self._publishing
+        self._start_tasks(
+            {
+                "news": self._news.run,
+                "publish": publishing.run,
+                "scrub": publishing.scrub,
+                "checkpoints": self._publish_checkpoints,
+            }
+        )
+        self._start_threads(workers, self._parts)
+        await self._start_service(reader)
+
+    async def _start_among_others(self, cluster: Cluster, reader: Reader) -> None:
+        """Be one node of several: what is appended is published first, and workers run on the leader alone."""
+        name, entries, ledger = cluster.name, self.client.log, self.client.ledger
+        # Before the first look at the stream: what appends to this log from now on goes through it.
+        entries.set_shared(Shared(name))
+        replica = Replica(
+            lambda: self._nats,
+            entries,
+            ledger,
+            name,
+            replicas=cluster.replicas,
+            record=self._home.bus / "incarnation.json",
+        )
+        self.client.node, self.client.publish = name, replica.publish
+        replica.tally = self.tally
+        leading = AsyncExitStack()
+        self._parts.push_async_callback(leading.aclose)
+
+        async def lead(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
+            await leading.aclose()
+            if does:
+                # In a thread: they register themselves, which is published by this event loop.
+                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.tally), leading)
+
+        self._membership = membership = Membership(
+            lambda: self._nats,
+            replica,
+            self._news,
+            folder=self._home.bus,
+            url=self.url,
+            key=self._home.open(name),
+            replicas=cluster.replicas,
+            answer=self._answer,
+            lead=lead,
+            timing=self._timing,
+        )
+        await self._start_service(reader)
+        await membership.start()
+        self._start_tasks(
+            {
+                "news": self._news.run,
+                "nodes": membership.run,
+                "heart": membership.beat,
+                "follow": membership.follow,
+                "duties": membership.do_duties,
+                "scrub": membership.scrub,
+                "checkpoints": self._publish_checkpoints,
+            }
+        )
+        self._parts.push_async_callback(membership.leave)
+
+    async def _answer(self, admits: bool, reads: bool) -> None:  # noqa: FBT001 - what becomes of this node
+        await self._service.take(admits=admits, reads=reads)
+
+    async def _start_service(self, reader: Reader) -> None:
+        committer = Committer(
+            Gate(self.client.log, quota=self._settings.config.quota, publish=self.client.publish), self.tally
+        )
+        self._parts.push_async_callback(asyncio.to_thread, committer.close)
+        self._service = Service(
+            self.client,
+            committer,
+            self._news,
+            reader.answer,
+            self.tally,
+            is_last_word=lambda: self._membership is None or self._membership.has_last_word,
+        )
+        self._parts.push_async_callback(self._service.stop)
+        if self._cluster is not None:
+            await self._answer(False, False)  # noqa: FBT003 - before it is known who leads
+        await self._service.start(self._nats, self._users.names)
+
+    async def _let_in(self) -> None:
+        """Let those in who were registered since the server was started, before anybody is told where it listens."""
+        users = current_users(self.client, self._home, self._name)
+        if users != self._users:
+            await self._on_server(self._server.reload, users)
+            self._users = users
+
+    def _start_tasks(
+        self, works: Mapping[str, Callable[[], Awaitable[None]]], parts: AsyncExitStack | None = None
+    ) -> None:
+        tasks = [asyncio.create_task(self._keep_running(name, work), name=name) for name, work in works.items()]
+        (parts or self._parts).push_async_callback(_end, tasks)
+
+    def _start_threads(self, works: Mapping[str, Work], parts: AsyncExitStack) -> None:
+        # One event for all: they end side by side, each within its own wait for news.
+        stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="deedbook-worker")
+
+        async def end() -> None:
+            stop.set()
+            await asyncio.to_thread(threads.shutdown)
+
+        parts.push_async_callback(end)
+        run = partial(asyncio.get_running_loop().run_in_executor, threads)
+        self._start_tasks({name: partial(run, work, stop) for name, work in works.items()}, parts)
+
+    async def _keep_running(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a task for ever: log what it raises, pause, and start it again; only cancelling ends it."""
+        while True:
+            try:
+                await work()
+            except DeedbookError as error:
+                self._failed(name, error)
+            except Exception:
+                self.tally.count("task_failures", name)
+                log.exception("task failed", task=name)
+            await asyncio.sleep(watch_interval_s)
+
+    def _announce_url(self) -> None:
+        # Only now, and so taken away only by the node that wrote it: a second `serve` never came so far.
+        file = self._home.bus / "url"
+        self._parts.callback(file.unlink, missing_ok=True)
+        with as_unavailable(file):
+            file.write_text(self.url + "\n", "ascii")
+
+    async def _on_server(self, call: Callable[..., object], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._server_thread, call, *arguments)
+
+    async def _connect(self, server: EmbeddedServer) -> NodeClient:
+        client = NodeClient()
+        connecting = client.connect(
+            server.url,
+            nkeys_seed_str=self._home.bus_seed(self._name),
+            inbox_prefix=subjects.INBOX_OF_NODES.encode(),
+            error_cb=_log_error,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+        )
+        with bus_errors("connecting to the embedded server"):
+            try:
+                await asyncio.wait_for(connecting, connect_wait_max_s)
+            except BaseException:
+                await client.close()
+                raise
+        return client
+
+    async def _disconnect(self) -> None:
+        try:
+            with bus_errors("closing the connection"):
+                await asyncio.wait_for(self._nats.close(), close_wait_max_s)
+        except Unavailable as error:
+            log.warning("bus", error=error.message)  # The server is ended next, and the connection with it.
+
+    async def _publish_left(self) -> None:
+        if not self._nats.is_connected:
+            log.warning("the bus is away: the next start publishes what is left")
+            return
+        try:
+            async with asyncio.timeout(publish_left_max_s):
+                await self._publishing.finish()
+        except (Unavailable, TimeoutError) as error:
+            log.warning("not all of the log was published: the next start goes on", error=message_of(error))
+
+    async def _follow_users(self) -> None:
+        seen = -1
+        while True:
+            size = self._news.size
+            with self.client.log.snapshot() as snapshot:
+                changed = snapshot.head.authority_version if snapshot.head else 0
+            if changed != seen or self._users.invited:  # an invitation expires without an entry
+                users = current_users(self.client, self._home, self._name)
+                if users != self._users:
+                    # Served before it is let in, and let out before others hear of it: nobody is asked in vain.
+                    await self._service.follow(users.names)
+                    await self._on_server(self._server.reload, users)
+                    self._users = users
+                    log.info("users reloaded", agents=len(users.agents))
+                seen = changed
+            await self._news.wait_beyond(size, news_wait_max_s)
+
+    async def _publish_checkpoints(self) -> None:
+        size = 0
+        subject = subjects.checkpoint_subject(self.client.ledger)
+        while True:
+            size = await self._news.wait_beyond(size, news_wait_max_s)
+            if self._membership is not None and not self._membership.leads:
+                continue
+            # Remembered before it is published: this head is what everybody else is going to trust.
+            await asyncio.to_thread(self.client.remember)
+            note = await asyncio.to_thread(self.client.checkpoint)
+            with bus_errors("publishing a checkpoint"):
+                await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
+            self.tally.put("checkpoint_timestamp_seconds", time.time())
+            await asyncio.sleep(checkpoint_interval_s)
+
+    async def _watch_bus(self) -> None:
+        """Start the server again when it died, and connect again when the connection was closed for good.
+
+        Clients reconnect by themselves, and the publisher compares. nats-py gives up after some of the server's errors.
+        """
+        while True:
+            await asyncio.sleep(watch_interval_s)
+            if not self._server.is_running:
+                log.error("nats-server ended: starting it again")
+                await self._on_server(self._server.start, self._users)
+            if self._nats.is_closed:
+                log.error("the connection to the bus was closed: connecting again")
+                self._nats = await self._connect(self._server)
+                await (self._publishing.start(self._nats) if self._membership is None else self._membership.start())
+                await self._service.start(self._nats, self._users.names)
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks that would run for ever, until each has ended.
+
+    Once may not be enough: before Python 3.12 ``asyncio.wait_for``, with which nats-py waits, drops a cancellation that
+    comes together with its answer (seen: a node that did not stop for twenty minutes).
+    """
+    going_on = set(tasks)
+    while going_on:
+        for task in going_on:
+            task.cancel()
+        _, going_on = await asyncio.wait(going_on, timeout=cancel_again_s)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _log_error(error: Exception) -> None:
+    log.warning("bus", error=str(error) or type(error).__name__)

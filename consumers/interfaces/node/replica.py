@@ -1,0 +1,395 @@
+"""One node's log beside the stream that it shares with others: published to before the log is appended to, or followed.
+
+- ``publish`` is what the leader's gates call inside their write transaction. Whatever goes wrong, nothing is appended,
+  and nothing is published again before the log was brought to the stream's end: an answer that was lost may have been
+  a yes.
+- ``follow`` appends what the stream holds and the log does not, in whole units and after a replay of each, with the
+  blobs that they refer to first. It believes nobody: what the log could not have taken is damage.
+- ``rebuild`` fills the next incarnation from the log.
+
+What happens if we crash here, at any line: the stream is what counts, and the next start follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+from nats.aio.client import Client as NatsClient
+from nats.js.api import RawStreamMsg, StreamInfo
+
+from deedbook.consumers.interfaces.node.publication import read_record, write_record
+from deedbook.ledger import limits
+from deedbook.ledger.admission.follower import Follower, Signed
+from deedbook.ledger.bus.history import entry_at, lost_history, read_messages, read_near
+from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
+from deedbook.ledger.bus.stream import Incarnation, open_stream, retire, scrub_quick, stream_info
+from deedbook.ledger.bus.subjects import retired_subject
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.blob import blobs_of
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.envelope import decode_entry
+from deedbook.ledger.lifecycle.authority import is_node
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.uploads import put_restored
+from deedbook.ledger.replication.role import Own, Term
+from deedbook.ledger.service.nodes import BlobStream, answer_wait_s, stream_in_use
+from deedbook.ledger.system.metrics import Tally
+
+log = structlog.get_logger("deedbook.replica")
+
+stream_silent_max_s: Final = 60.0
+"""In less do servers elect who leads a stream, where a majority of them is there."""
+
+near_least: Final = 8
+"""More than so many messages are read at once, from the nearest replica; fewer one by one, from the stream's leader."""
+
+publish_wait_max_s: Final = 10.0
+"""A stream of three servers elects a leader in less; and so long the writer waits for it."""
+
+
+class DamagedError(Exception):
+    """The stream is not what was published, or not what this log continues. Never leaves the node."""
+
+
+class Replica:
+    """The log of the node ``name`` and the stream; ``publish`` is called in threads, the rest in the event loop."""
+
+    def __init__(
+        self, nats: Callable[[], NatsClient], entries: Log, ledger: str, name: str, *, replicas: int, record: Path
+    ) -> None:
+        """``record`` is the file that remembers which incarnation is the last one known."""
+        self.log, self.ledger, self.name = entries, ledger, name
+        self.is_open = False
+        """Whether this node leads, and what its gates decide is published."""
+
+        self.incarnation: Incarnation | None = None
+        self.tally = Tally()
+        self._nats, self._replicas, self._record = nats, replicas, record
+        self._blobs = BlobStream(nats, ledger, replicas)
+        self._follower = Follower(entries)
+        self._publisher: StreamPublisher | None = None
+        self._pending: list[OutboundMessage] = []
+        self._publishing: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._at_work = asyncio.Lock()
+        self.is_behind = False
+        """Whether the stream may hold what the log does not: nothing is published before that was followed."""
+
+        self._published = 0
+        self._silent_since: float | None = None
+
+    def own(self) -> Own:
+        """Return what the log says now."""
+        with self.log.snapshot() as snapshot:
+            term = snapshot.term()
+            return Own(self.name, snapshot.size, Term() if term is None else Term(term.number, term.node))
+
+    def knows(self, node: str) -> bool:
+        """Whether the log names this node as one, and it was not removed."""
+        with self.log.snapshot() as snapshot:
+            return is_node(snapshot, node)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the log holds all that this node ever gave to the stream; followers may be quicker to hold it."""
+        return self._published <= self.own().size
+
+    # Publishing first.
+
+    def publish(self, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
+        """Publish entries that belong at ``start``, before they are appended; in a thread, within its transaction.
+
+        None of them: the log must end where the stream does, so that what is refused is refused by who leads.
+
+        Raises Unavailable: ``NOT_LEADER``; ``BUS_UNAVAILABLE``: they may be in the stream or not. Nobody is to be told
+        that they are.
+        """
+        if not (self.is_open or is_term):
+            raise Unavailable("NOT_LEADER", f"{self.name} does not lead now: submit again, and who leads takes it")
+        if self.is_behind:
+            raise _unknown("a publish before was not answered")
+        self._published = start + len(entries)
+        try:
+            asyncio.run_coroutine_threadsafe(self._publish_within(start, entries), self._loop).result()
+        except BaseException as error:
+            self.is_behind = True  # from here on nobody knows what the stream holds, before it was followed
+            if isinstance(error, DeedbookError | concurrent.futures.CancelledError | TimeoutError):
+                raise _unknown(error_text(error)) from error
+            raise
+
+    def close(self) -> None:
+        """Publish nothing more, not even what is under way: who waits for it is told that nobody knows."""
+        self.is_open = False
+        if self._publishing is not None:
+            self._publishing.cancel()
+
+    async def _publish_within(self, start: int, entries: list[bytes]) -> None:
+        self._publishing = asyncio.create_task(self._publish(start, entries))
+        try:
+            async with asyncio.timeout(publish_wait_max_s):
+                await self._publishing
+        finally:
+            self._publishing, self._pending = None, []
+
+    async def _publish(self, start: int, entries: list[bytes]) -> None:
+        if not entries:
+            info = await stream_info(self._nats(), self._known())
+            if info.state.last_seq != start or self._is_retired(info):
+                raise Unavailable("BUS_UNAVAILABLE", "the log is not where the stream is")
+            return
+        for ref in _refs(entries):
+            await self._blobs.put(ref, self.log.blobs)
+        self._pending = messages_of(
+            self.ledger, start, entries, lambda begin, size: entries[begin - start : begin - start + size]
+        )
+        try:
+            publisher = self._publisher
+            if publisher is None or publisher.published != start:
+                publisher = StreamPublisher(self._nats(), self._known(), self._read, answer_wait_s)
+                await publisher.start(acknowledged_seq=start)
+                self._publisher = publisher
+            while publisher.published < start + len(entries):  # also when the stream is forgotten meanwhile
+                await publisher.publish_next()
+        except BaseException:
+            self._publisher = None
+            raise
+
+    def _read(self, after_index: int, limit: int) -> list[OutboundMessage]:
+        """Return messages of the log and, beyond its end, those that are being published."""
+        pending = [message for message in self._pending if message.index > after_index]
+        own = self._pending[0].index - after_index - 1 if self._pending else limit
+        before = Outbox(self.log, self.ledger).read(after_index, min(own, limit)) if own > 0 else []
+        return [*before, *pending][:limit]
+
+    # Following.
+
+    async def follow(self, *, must_reach: bool = False) -> None:
+        """Append what the stream holds; ``must_reach``: it must hold all that the log does, as for who is to lead.
+
+        Raises DamagedError. Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        async with self._at_work:
+            with self._heard():
+                await self._follow(must_reach=must_reach)
+
+    @property
+    def silence(self) -> str:
+        """What to do about a log stream for which nobody has answered in long; empty while somebody does."""
+        silent_s = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+        if silent_s <= stream_silent_max_s:
+            return ""
+        return f"no server has led the log stream for {silent_s:.0f} s: `Rebuild a stream` in deploy/runbook.md"
+
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable as error:
+            self._silent_since = self._silent_since or time.monotonic()
+            error.message += f"; {self.silence}" if self.silence else ""
+            raise
+        self._silent_since = None
+
+    async def _follow(self, *, must_reach: bool) -> None:
+        if self.incarnation is None:
+            await self._find()
+        incarnation = self._known()
+        try:
+            info = await stream_info(self._nats(), incarnation, answer_wait_s)
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            raise DamagedError(error.message) from error
+        if self._is_retired(info):
+            self.forget_stream()  # another node found it damaged, or believed so: also a leader goes on in the next
+            raise Unavailable("BUS_UNAVAILABLE", f"{incarnation.name} was retired: the next one is looked for")
+        if faults := scrub_quick(info, incarnation):  # a server that lost some of it may be the stream's leader now
+            raise DamagedError(f"{incarnation.name} is not what was published: {'; '.join(faults)}")
+        end, size = info.state.last_seq, self.own().size
+        if end < size and must_reach:
+            message = f"{incarnation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
+            raise DamagedError(message)
+        while size < end:
+            size = await self._take(incarnation, size, end)
+        self._published = 0
+        self.is_behind = False
+
+    async def _take(self, incarnation: Incarnation, size: int, end: int) -> int:
+        """Append some of what follows: what is much from the nearest replica, if that has it as it should be."""
+        if end - size > near_least:
+            near = await read_near(self._nats(), incarnation, size + 1, end, answer_wait_s)
+            with contextlib.suppress(DamagedError):
+                return await self._append(size, near, verify=False)
+            size = self.own().size
+        last = min(size + limits.batch_events_max, end)
+        read = await read_messages(self._nats(), incarnation, size + 1, last, answer_wait_s)
+        return await self._append(size, list(read.values()), verify=True)
+
+    async def _append(self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool) -> int:
+        """Append whole units; ``verify`` each message by itself, so that what lies before a damaged one is taken."""
+        try:
+            signed, sound = await asyncio.to_thread(self._read_units, size, messages, verify=verify)
+            for ref in (ref for one in signed for ref in blobs_of(one.candidate.data)):
+                await self._fetch(ref)
+            if signed:
+                await asyncio.to_thread(self._follower.take, size, signed)
+        except Corrupted as error:
+            if error.code == "HISTORY_CHANGED":
+                return self.own().size  # a publish of ours ended at this moment
+            raise DamagedError(error.message) from error
+        if not signed or sound < len(messages):
+            message = f"message {size + sound + 1} of the log stream is damaged, or its batch not whole"
+            raise DamagedError(message)
+        return size + len(signed)
+
+    def _read_units(
+        self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool
+    ) -> tuple[list[Signed], int]:
+        """Return the whole units that begin at ``size``, and how many messages were sound; in a thread."""
+        entries = list[bytes]()
+        for seq, message in enumerate(messages, size + 1):
+            if (data := entry_at(seq, message, verify=verify)) is None:
+                break
+            entries.append(data)
+        signed = self._follower.read(size, entries)
+        if not size and signed and signed[0].candidate.body.ledger != self.ledger:
+            raise DamagedError("the log stream holds another ledger")
+        return signed, len(entries)
+
+    async def _fetch(self, ref: str) -> None:
+        if self.log.blobs.find(ref) is None:
+            content = await self._blobs.get(ref)
+            await asyncio.to_thread(put_restored, self.log.blobs, content)
+
+    async def _find(self) -> None:
+        """Find the stream in use, and compare its message of the log's last entry, if it has that.
+
+        Two histories that have parted never meet again, so one entry tells of all before it.
+        """
+        found = await stream_in_use(self._nats(), self.ledger)
+        if found is None:
+            raise DamagedError("there is no log stream")
+        size = self.own().size
+        if size:
+            message = (await read_messages(self._nats(), found, size, size, answer_wait_s))[size]
+            with self.log.snapshot() as snapshot:
+                if message is not None and entry_at(size, message) != snapshot.entry(size - 1):
+                    raise DamagedError(f"{found.name} and this log have different entries of index {size - 1}")
+        self.incarnation = found
+        self.tally.put("stream_incarnation", found.number)
+        write_record(self._record, found)
+
+    def forget_stream(self) -> None:
+        """Look for the stream again: there is another incarnation, or it was damaged."""
+        self.incarnation = self._publisher = None
+
+    async def scrub(self, pause_s: float) -> None:
+        """Compare every message with the log. Raises DamagedError: one differs. Unavailable: ``BUS_UNAVAILABLE``."""
+        size, seq = self.own().size, 1
+        while self.incarnation is not None and seq <= size:
+            end = min(seq + limits.batch_events_max - 1, size)
+            try:
+                await StreamPublisher(self._nats(), self._known(), Outbox(self.log, self.ledger).read).compare(seq, end)
+            except Unavailable as error:
+                if error.code != "BUS_DEGRADED" or self.incarnation is None:
+                    raise
+                self.tally.count("stream_faults")
+                raise DamagedError(error.message) from error
+            seq = end + 1
+            await asyncio.sleep(pause_s)
+        if self.incarnation is not None:
+            self.tally.put("scrub_timestamp_seconds", time.time())
+
+    async def rebuild(self) -> None:
+        """Retire the stream, if there is one, and publish the whole log to the next incarnation.
+
+        Raises Corrupted: ``HISTORY_CHANGED``: the stream holds others where this log has its own. Unavailable:
+        ``BUS_UNAVAILABLE``.
+        """
+        async with self._at_work:
+            nats = self._nats()
+            newest = await stream_in_use(nats, self.ledger) or read_record(self._record, self.ledger)
+            lost = None if newest.created is None else await lost_history(nats, newest, self.log)
+            if lost is not None and lost.is_fork:
+                raise lost.error()
+            # Whoever rebuilds may have been stopped since it was asked to, and somebody lead meanwhile. What is retired
+            # takes nothing more: what it was given until now is taken over before the next stream is filled. And
+            # whoever retired one may have died before it made the next.
+            number = newest.number
+            while await self._retire(number) or (number == newest.number and newest.created is not None):
+                number += 1
+            following = await open_stream(nats, Incarnation(self.ledger, number), self._replicas)
+            self.forget_stream()
+            await self._put_blobs()
+            publisher = StreamPublisher(nats, following, Outbox(self.log, self.ledger).read)
+            await publisher.start()
+            while await publisher.publish_next():
+                pass
+            write_record(self._record, following)
+            self.incarnation = following
+            self.tally.put("stream_incarnation", following.number)
+
+    async def _put_blobs(self) -> None:
+        """Let the stream of blobs, which may be lost, too, hold all that the log refers to and that lies here."""
+        self._blobs.forget()
+        start = 0
+        while entries := self._entries(start):
+            for ref in _refs(entries):
+                await self._blobs.put(ref, self.log.blobs)
+            start += len(entries)
+
+    def _entries(self, start: int) -> list[bytes]:
+        with self.log.snapshot() as snapshot:
+            return snapshot.entries(start, limit=limits.batch_events_max, size_max_bytes=limits.batch_size_max_bytes)
+
+    async def _retire(self, number: int) -> bool:
+        """Retire a stream, and append what it holds beyond this log, as far as it is sound; False if it is not there.
+
+        Raises Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        incarnation = Incarnation(self.ledger, number)
+        await retire(self._nats(), incarnation)
+        try:
+            end = (await stream_info(self._nats(), incarnation)).state.last_seq
+            while (size := self.own().size) < end:
+                await self._take(incarnation, size, end)
+        except DamagedError as error:
+            log.warning("what lies behind damage in the retired stream is left there", error=str(error))
+        except Unavailable as error:
+            if error.code != "BUS_DEGRADED":
+                raise
+            return False
+        return True
+
+    def _is_retired(self, info: StreamInfo) -> bool:
+        return info.config.subjects == [retired_subject(self.ledger, self._known().number)]
+
+    def _known(self) -> Incarnation:
+        if self.incarnation is None:
+            raise Unavailable("BUS_UNAVAILABLE", "the log stream was not found yet")
+        return self.incarnation
+
+
+def _unknown(why: str) -> Unavailable:
+    message = f"nobody knows yet whether this was published ({why}): submit it again, it is never taken twice"
+    return Unavailable("BUS_UNAVAILABLE", message)
+
+
+def _refs(entries: Sequence[bytes]) -> list[str]:
+    refs = list[str]()
+    for entry in entries:
+        with contextlib.suppress(Refused):  # a replay says what is wrong with it
+            refs += blobs_of(decode_body(decode_entry(entry).body)[1])
+    return refs
+
+
+def error_text(error: BaseException) -> str:
+    """Return what went wrong, for a log line."""
+    return error.message if isinstance(error, DeedbookError) else str(error) or type(error).__name__

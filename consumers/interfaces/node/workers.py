@@ -1,0 +1,79 @@
+"""What the one node that leads runs beside the service: service agents, and what is configured."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from deedbook.consumers.handoffs.notifier.settings import configured_channels
+from deedbook.consumers.handoffs.notifier.store import STORE_FILE
+from deedbook.consumers.handoffs.notifier.worker import NotifierWorker
+from deedbook.consumers.handoffs.router.chains_file import ChainsFile
+from deedbook.consumers.handoffs.router.worker import NAME as ROUTER
+from deedbook.consumers.handoffs.router.worker import RouterWorker
+from deedbook.consumers.interfaces.node.witnesses import Witnessing, configured_witnesses
+from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.validator.judge import ModelJudge
+from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
+from deedbook.consumers.sdk.llm.model import configured_client
+from deedbook.consumers.sdk.service import service_author
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.home.location import CHAINS_FILE, beside
+from deedbook.ledger.home.trust import actions_of, check_chains
+from deedbook.ledger.log.expiry import drop_unreferenced
+from deedbook.ledger.log.log import Log
+from deedbook.ledger.system.metrics import Tally
+from deedbook.projections.answers.reader import Reader
+
+Work = Callable[[threading.Event], None]
+"""What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
+
+log = structlog.get_logger("deedbook.node")
+
+blobs_interval_s: Final = 600.0
+
+
+def _drop_blobs(entries: Log, stop: threading.Event) -> None:
+    """Drop what no entry has referred to for a day, now and then; in short transactions, so that others may write."""
+    while not stop.is_set():
+        dropped = drop_unreferenced(entries)
+        if dropped.blobs:
+            log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
+        stop.wait(blobs_interval_s)
+
+
+def workers_of(client: LocalClient, reader: Reader, tally: Tally | None = None) -> dict[str, Work]:
+    """Return what the node runs, by name: the compressor and the router, and what is configured.
+
+    Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
+    """
+    settings, path = client.settings, client.settings.home
+    actions = actions_of(settings, client)
+    llm = configured_client(actions)
+    author = service_author(client, "compressor")
+    chains = ChainsFile(path / CHAINS_FILE, settings.config.default_reviewer, permit=partial(check_chains, path))
+    router = service_author(client, ROUTER)
+    workers: dict[str, Work] = {
+        "compressor": CompressorWorker(author, reader, path / "compressor.db", wants_prose=llm is not None).run,
+        "blobs": partial(_drop_blobs, client.log),
+        "router": RouterWorker(router, reader.answer, path / "router.db", chains).run,
+    }
+    if llm is not None:
+        workers["prose"] = ProseWorker(author, reader, path / "compressor.db", llm).run
+    if (witnesses := configured_witnesses(actions.witness)) is not None:
+        policy, fail_closed = witnesses
+        workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed, tally=tally).run
+    if actions.validator_tree is not None:
+        judge = None if llm is None else ModelJudge(llm)
+        author = service_author(client, "validator")
+        tree = beside(path, actions.validator_tree)
+        workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
+    if channels := configured_channels(settings, client=client):
+        workers["notifier"] = NotifierWorker(
+            client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
+        ).run
+    return workers

@@ -1,0 +1,81 @@
+"""The ledgers with the subjects' nouns: handoffs, reasoning, sessions, and the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
+from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
+from deedbook.consumers.sdk.ledger import Ledger as SdkLedger
+from deedbook.ledger.admission.decide import Accepted
+from deedbook.ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from deedbook.consumers.auditor.report import AuditReport
+    from deedbook.ledger.client.client import Client
+
+Progress = Callable[[int, int], None]
+V = TypeVar("V")
+
+
+class _Nouns(Generic[R, A, V]):
+    """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
+
+    def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
+        """Return a handoff by its id, whether it is there or about to be created."""
+        return Handoff(self, id)
+
+    def reasoning(self, id: str) -> Reasoning[R, A]:  # noqa: A002
+        """Return a reasoning by its id; what reads it takes the ref of any version too."""
+        return Reasoning(self, id)
+
+    def session(self, id: str) -> Session[R, A]:  # noqa: A002
+        """Return a session by its id."""
+        return Session(self, id)
+
+    def verify(
+        self,
+        *,
+        root: str | None = None,
+        checkpoint: str | None = None,
+        views: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> V:
+        """Return the audit of every signature, rule and tree hash in the log.
+
+        ``root`` is the fingerprint of the root key, as ``deed init`` printed it: without it the verdict is
+        "self-asserted". ``checkpoint`` is a note that was kept from earlier; with ``views`` the views are rebuilt from
+        the log and compared, which needs the ledger's own folder. With ``resume`` what is found right is kept in the
+        user's state folder (40 to 90 bytes an event); the next one hashes it again, and verifies only what is new.
+        ``progress`` is called with entries done and to do (of an ``AsyncLedger`` in a thread).
+
+        Raises Refused: ``INVALID_FORMAT`` when the checkpoint is none; ``USAGE`` for views behind a server.
+        Unavailable: the ledger could not be read.
+        """
+        ledger: Any = self
+
+        def audit(client: Client) -> AuditReport:
+            from deedbook.consumers.auditor.verify import verify_log  # noqa: PLC0415 - loads the auditor
+
+            if views and ledger.settings.server is not None:
+                raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
+            settings = ledger.settings if views else None
+            kept = client.memory.audit_file if resume else None
+            return verify_log(
+                client, root=root, trusted_checkpoint=checkpoint, views=settings, kept=kept, progress=progress
+            )
+
+        report: V = ledger.compute(audit)
+        return report
+
+
+class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], SdkLedger):
+    """An open ledger, in a folder on this machine or behind a server; threads may share it."""
+
+
+class AsyncLedger(
+    _Nouns[Awaitable[list[Accepted]], Awaitable[dict[str, Any]], Awaitable["AuditReport"]], SdkAsyncLedger
+):
+    """A ``Ledger`` for programs with an event loop; ``async with`` opens it."""

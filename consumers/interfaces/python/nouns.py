@@ -1,0 +1,406 @@
+"""What a program says to a ledger by name: ``ledger.handoff("id").claim()``.
+
+Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
+written once for both ledgers: ``R`` is what publishing returns and ``A`` what asking returns, and with an
+``AsyncLedger`` both are awaited.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from deedbook.consumers.sdk.batch import present_batch
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import handoff as handoffs
+from deedbook.ledger.events import reasoning as reasonings
+from deedbook.ledger.events import session as sessions
+from deedbook.ledger.events.fields import EventData
+
+if TYPE_CHECKING:
+    from deedbook.consumers.handoffs.operations import Verb
+    from deedbook.ledger.client.author import Author
+    from deedbook.ledger.client.client import Client
+
+R = TypeVar("R")
+A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
+A_co = TypeVar("A_co", covariant=True)
+
+
+# What holds several texts; a single text is a sequence of texts, too: of its letters.
+_lists = (
+    "tasks",
+    "criteria",
+    "depends_on",
+    "evidence",
+    "limitations",
+    "artifacts",
+    "reasoning",
+    "tested_by",
+    "touches",
+    "traps",
+    "tried",
+)
+
+
+def _check_lists(given: Mapping[str, Any]) -> None:
+    """Refuse one text where several are meant: each of its letters would be signed as one, for good."""
+    for name in _lists:
+        if isinstance(given.get(name), str):
+            raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{given[name][:40]!r}]")
+
+
+class _Publisher(Protocol[R_co, A_co]):
+    """What a noun needs of a ledger."""
+
+    def publish(self, stream: str, *data: EventData) -> R_co: ...
+
+    def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> R_co: ...
+
+    def ask(self, query: str, **arguments: Any) -> A_co: ...
+
+    def compute(self, work: Callable[[Client], Any]) -> A_co: ...
+
+
+class _Noun(Generic[R, A]):
+    _family: str
+
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
+        self._ledger: _Publisher[R, A] = ledger
+        self.id = id.removeprefix(f"{self._family}/")
+        self.stream = f"{self._family}/{self.id}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    def _pending(self) -> list[EventData | dict[str, Any]]:
+        """Return what a batch that is open here holds for this stream: nothing that is asked shows it yet."""
+        batch = present_batch(self._ledger)
+        return [] if batch is None else batch.pending(self.stream)
+
+    def _publish(self, *data: EventData) -> R:
+        return self._ledger.publish(self.stream, *data)
+
+
+class Handoff(_Noun[R, A]):
+    """Work that one agent hands to another. Every verb raises ``Refused`` with a code when it may not be done now."""
+
+    _family = "handoff"
+
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002
+        super().__init__(ledger, id.removesuffix(".md"))
+
+    def show(self) -> A:
+        """Return its state and why: title, version, status, tasks, criteria, log, who waits for whom."""
+        return self._ledger.ask("handoffs.show", id=self.id)
+
+    def why(self) -> A:
+        """Return in one ``sentence`` why it is not ready, or that it is."""
+        return self._ledger.ask("handoffs.why", id=self.id)
+
+    def create(
+        self,
+        *,
+        to: str,
+        title: str,
+        reviewer: str | None = None,
+        body: str = "",
+        tasks: Sequence[str] = (),
+        criteria: Sequence[str] = (),
+        context: str = "",
+        tested_by: Sequence[str] = (),
+        touches: Sequence[str] = (),
+        traps: Sequence[str] = (),
+        tried: Sequence[str] = (),
+        session: str | None = None,
+        depends_on: Sequence[str] = (),
+        unlock_at: Literal["completed", "verified"] = "completed",
+        answers: str | None = None,
+        proposal: str | None = None,
+        reasoning: Sequence[str] = (),
+    ) -> R:
+        """Hand work to ``to``; it waits for the approval of ``reviewer`` (default: the configured one).
+
+        ``body`` is what is to be done in words, ``answers`` the handoff that this one is the return of, ``reasoning``
+        the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
+        (default: your open one) recorded of it goes along.
+        """
+        given = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        _check_lists(given)
+        set_fields = {name: list(value) if name in _lists else value for name, value in given.items()}
+        ledger: Any = self._ledger
+
+        def make(author: Author) -> list[EventData]:
+            from deedbook.consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
+            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
+
+            view = partial(ask, author.client)
+            return [creation(view, ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def amend(self, *, reason: str = "", **changes: Any) -> R:
+        """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
+        _check_lists(changes)
+        return self._act("amend", **changes, reason=reason)
+
+    def approve(self, version: str, *, comment: str = "") -> R:
+        """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
+        return self._publish(handoffs.HandoffApproved(version=version, comment=comment))
+
+    def reject(self, reason: str) -> R:
+        """Refuse it."""
+        return self._publish(handoffs.HandoffRejected(reason=reason))
+
+    def claim(self, *, lease_seconds: int | None = None) -> R:
+        """Start work; with a lease it is given up unless completed by then."""
+        return self._publish(handoffs.HandoffClaimed(lease_seconds=lease_seconds))
+
+    def check(
+        self,
+        *,
+        tasks: Sequence[int] = (),
+        criteria: Sequence[int] = (),
+        all_open: bool = False,
+        undo: bool = False,
+        evidence: str | Sequence[str] = "",
+    ) -> R:
+        """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
+        shows = [evidence] if isinstance(evidence, str) else evidence
+        given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
+        return self._act("check", **given, all_open=all_open, undo=undo)
+
+    def ask_waiver(self, criterion: int, reason: str) -> R:
+        """Ask the reviewer to do without a criterion, counted from 1."""
+        return self._act("ask_waiver", criterion_numbers=criterion, reason=reason)
+
+    def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> R:
+        """Do without a criterion, counted from 1, as the reviewer; ``refuse``: do not, though he was asked."""
+        return self._act("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
+
+    def log(self, text: str) -> R:
+        """Add a line to its log."""
+        return self._publish(handoffs.HandoffLogged(text=text))
+
+    def release(self, reason: str = "") -> R:
+        """Give the work back."""
+        return self._publish(handoffs.HandoffReleased(reason=reason))
+
+    def block(self, reason: str) -> R:
+        """Say that the work cannot go on, and why."""
+        return self._publish(handoffs.HandoffBlocked(reason=reason))
+
+    def unblock(self, comment: str = "") -> R:
+        """Say that what blocked the work is gone."""
+        return self._publish(handoffs.HandoffUnblocked(comment=comment))
+
+    def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()) -> R:
+        """Say that the work is done, and the ``reasoning`` behind it; every criterion must be checked or waived."""
+        _check_lists({"artifacts": artifacts, "reasoning": reasoning})
+        if reasoning:
+            return self._act("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
+        return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
+
+    def verify(self, version: str, completion: str, *, comment: str = "") -> R:
+        """Accept the result, as the reviewer: of this ``version``, handed in by ``completion``, as ``show()`` says."""
+        return self._publish(handoffs.HandoffVerified(version=version, completion=completion, comment=comment))
+
+    def request_changes(self, *reasons: str) -> R:
+        """Send completed work back, as the reviewer."""
+        return self._act("request_changes", reason=list(reasons))
+
+    def cancel(self, reason: str) -> R:
+        """Call the work off."""
+        return self._publish(handoffs.HandoffCancelled(reason=reason))
+
+    def supersede(self, by: str, *, reason: str = "") -> R:
+        """Put another handoff in the place of this one."""
+        return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
+
+    def _act(self, verb: Verb, **given: Any) -> R:
+        """Publish what an act signs of the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
+        if self._pending():
+            message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
+            raise Refused("USAGE", message)
+
+        def make(author: Author) -> list[EventData]:
+            from deedbook.consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
+            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
+
+            return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), given, author)
+
+        return self._ledger.publish_from(self.stream, make)
+
+
+class Reasoning(_Noun[R, A]):
+    """A reasoning, recorded step by step; others read a brief of it with measured fidelity, or the whole graph."""
+
+    _family = "reasoning"
+
+    def show(self) -> A:
+        """Return its steps, what they rest on, and its versions."""
+        return self._ledger.ask("reasoning.show", id=self.id)
+
+    def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
+        """Open it; from now on only its author extends it."""
+        data = reasonings.ReasoningStarted(
+            task=task, ai_id=ai_id, reasoning_strategy=strategy, domain=domain, session=session
+        )
+        return self._publish(data)
+
+    def step(
+        self,
+        content: str,
+        *,
+        type: reasonings.StepType = "inference",  # noqa: A002 - the field's name
+        rests_on: Sequence[int] = (),
+        evidence: Sequence[str] = (),
+        confidence: float = 1.0,
+        **fields: Any,
+    ) -> R:
+        """Add one step, numbered after the last; ``fields`` are others of ``ledger.events.reasoning.Step``."""
+        _check_lists({"evidence": evidence})
+
+        pending = self._pending()
+
+        def make(author: Author) -> list[EventData]:
+            numbers = [step.step_number for data in pending for step in getattr(data, "steps", ())]
+            if not any(isinstance(data, reasonings.ReasoningStarted) for data in pending):
+                steps = author.client.view("reasoning.show", {"id": self.id})["memory"]["steps"]
+                numbers += [step["step_number"] for step in steps]
+            number = max(numbers, default=0) + 1
+            step = reasonings.Step(
+                step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
+            )
+            dependencies = {number: list(rests_on)} if rests_on else {}
+            from deedbook.consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
+            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
+
+            extended = reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)
+            cited, warned = cite([extended], partial(ask, author.client))
+            for warning in warned:
+                logging.getLogger("deedbook").warning(warning)
+            return [*cited]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def assume(self, content: str, *, check: str | None = None) -> R:
+        """Add an assumption that needs validation, and how somebody could find out."""
+        return self.step(content, type="assumption", needs_validation=True, validation_method=check)
+
+    def settle(self, step: int, how: str) -> R:
+        """Say how an assumption was settled."""
+        return self._publish(reasonings.ReasoningExtended(assumptions_updated={step: how}))
+
+    def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
+        """Say what it comes to, and where it may be wrong."""
+        _check_lists({"limitations": limitations})
+        data = reasonings.ReasoningConcluded(
+            conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
+        )
+        return self._publish(data)
+
+    def brief(self, budget: int | None = None, *, level: Literal["minimal", "standard", "full"] = "standard") -> A:
+        """Return its brief: ``prompt``, at most ``budget`` tokens, its measured ``fidelity``, and what it drops.
+
+        A published brief is compared with its graph before this returns; ``rejected`` names one that does not hold.
+        """
+
+        def work(client: Client) -> dict[str, Any]:
+            from deedbook.consumers.reasoning.compressor import transfer  # noqa: PLC0415 - loads the compressor
+            from deedbook.projections.briefs.prompt import TransferLevel  # noqa: PLC0415
+            from deedbook.projections.views.registry import ask  # noqa: PLC0415
+
+            view = partial(ask, client)
+            return transfer.describe(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
+
+        return self._ledger.compute(work)
+
+
+class Session(_Noun[R, A]):
+    """What an agent does and learns, from its start to its end."""
+
+    _family = "session"
+
+    def show(self) -> A:
+        """Return its vectors from phase to phase, findings, unknowns, dead ends and tools."""
+        return self._ledger.ask("sessions.show", id=self.id)
+
+    def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:
+        """Open it; from now on only its author writes to it. ``ai_id`` is the label that reports are found by."""
+        ledger: Any = self._ledger
+        label = (ledger.settings.agent or "") if ai_id is None else ai_id
+        return self._publish(sessions.SessionStarted(task=task, ai_id=label, resumes=resumes))
+
+    def assess(
+        self,
+        phase: sessions.Phase,
+        vectors: Mapping[str, float],
+        *,
+        reasoning: str = "",
+        round: int = 0,  # noqa: A002 - the field's name
+    ) -> R:
+        """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
+        if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
+            there_are = ", ".join(sessions.Vectors.__struct_fields__)
+            raise Refused("UNKNOWN_FIELD", f"there is no vector {min(unknown)!r}; there are: {there_are}")
+        data = sessions.AssessmentRecorded(
+            phase=phase, vectors=sessions.Vectors(**vectors), reasoning=reasoning, round=round
+        )
+        return self._publish(data)
+
+    def finding(
+        self, finding: str, *, evidence: Sequence[str] = (), impact: float | None = None, subject: str = ""
+    ) -> R:
+        """Record what you found out, and where it can be seen."""
+        _check_lists({"evidence": evidence})
+        data = sessions.FindingLogged(finding=finding, evidence=list(evidence), impact=impact, subject=subject)
+        return self._publish(data)
+
+    def unknown(self, unknown: str, *, impact: float | None = None, subject: str = "") -> R:
+        """Record what you do not know yet."""
+        return self._publish(sessions.UnknownLogged(unknown=unknown, impact=impact, subject=subject))
+
+    def dead_end(
+        self,
+        approach: str,
+        why: str,
+        *,
+        impact: float | None = None,
+        subject: str = "",
+        basis: sessions.Basis | None = None,
+    ) -> R:
+        """Record an approach that failed, and why: so that nobody tries it again. ``basis``: tried, or argued."""
+        data = sessions.DeadEndLogged(approach=approach, why_failed=why, impact=impact, subject=subject, basis=basis)
+        return self._publish(data)
+
+    def retract(self, ref: str | int, reason: str) -> R:
+        """Take back a finding or a dead end, by its entry's number or id; also after the end, or as an admin."""
+        return self._correct(ref, reason, is_resolved=False)
+
+    def resolve(self, ref: str | int, answer: str) -> R:
+        """Say what an unknown came to; ``ref`` as of ``retract``."""
+        return self._correct(ref, answer, is_resolved=True)
+
+    def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> R:
+        def make(author: Author) -> list[EventData]:
+            from deedbook.consumers.sessions.report import correction  # noqa: PLC0415 - loads the stores of reports
+            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - a program that only writes loads no views
+
+            stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
+            if stream != self.stream:
+                raise Refused("USAGE", f"{ref} stands on {stream}, not on {self.stream}: name that session")
+            return [data]
+
+        return self._ledger.publish_from(self.stream, make)
+
+    def tool(self, tool: str, purpose: str = "") -> R:
+        """Record a tool that you used to find something out."""
+        return self._publish(sessions.ToolUsed(tool=tool, purpose=purpose))
+
+    def end(self, summary: str = "") -> R:
+        """Close it."""
+        return self._publish(sessions.SessionEnded(summary=summary))

@@ -1,0 +1,235 @@
+"""What `deed serve --web` serves: the read API, what is counted, and a door before all of it.
+
+The door answers what is no question (another method, a request with a body, an address that is too long), and whoever
+has no token for what is asked. Nothing but the description of the API is for everybody: the log's entries hold all that
+was said, so tiles are without a token only where the log was made public by name. No header lets pages of other sites
+read (CORS). A question is answered in a thread, so that a slow one holds up neither the node's event loop nor its
+agents, and is given up after ``answer_wait_max_s``.
+
+Routes are one table, found by their text: a router of patterns tries one after the other (a tenth of an answer's time,
+measured). Counts are prometheus-client's, one small package without others; a route is named as in the table, never by
+what was asked for, or whoever asks for a thousand ids makes a thousand series.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import resources
+from importlib.metadata import version
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, Info, generate_latest
+from prometheus_client import ProcessCollector as Process
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import Response
+
+from deedbook.consumers.interfaces.web.api import JSON, Api, Asked, refused
+from deedbook.consumers.interfaces.web.questions import ROOT
+from deedbook.consumers.interfaces.web.server import hosts, serving
+from deedbook.consumers.interfaces.web.stream import CHECK, Followers
+from deedbook.consumers.interfaces.web.tokens import Tokens
+from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
+from deedbook.ledger.home import trust
+from deedbook.ledger.system.metrics import METERS, SECONDS, Tally
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from deedbook.ledger.client.local import LocalClient
+
+Gauges = Mapping[str, Callable[[], float]]
+METHODS: Final = "GET, HEAD, OPTIONS"
+METRICS: Final = "/metrics"
+HEALTH: Final = "/healthz"
+DESCRIPTION: Final = f"{ROOT}/openapi.json"
+answer_wait_max_s: Final = 30.0
+questions_running_max: Final = 8
+address_max_chars: Final = 8_192
+_log: Final = logging.getLogger("deedbook.web")
+
+
+@contextlib.asynccontextmanager
+async def publishing(
+    client: LocalClient,
+    listening: socket.socket,
+    *,
+    is_public: bool = False,
+    gauges: Gauges | None = None,
+    tally: Tally | None = None,
+) -> AsyncIterator[str]:
+    """Serve a ledger on a bound socket within the block; yields the address.
+
+    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``tally`` are what whoever serves
+    counts. Raises Refused: ``NOT_TRUSTED``: the tokens in the folder may be a stranger's. Unavailable: as
+    ``server.serving``.
+    """
+    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, tally=tally)) as web:
+        allowed = hosts(client, listening.getsockname()[0])
+        app = TrustedHostMiddleware(web, allowed_hosts=allowed, www_redirect=False)
+        async with serving(app, listening) as url:
+            try:
+                yield url
+            finally:
+                web.followers.end()
+
+
+class Web:
+    """A ledger's answers over HTTP, and whom they are for: an ASGI application."""
+
+    def __init__(
+        self, client: LocalClient, *, is_public: bool = False, gauges: Gauges | None = None, tally: Tally | None = None
+    ) -> None:
+        trust.demand(client.settings.home, client)
+        self.followers = Followers()
+        self.api = Api(client, self.followers)
+        self._client = client
+        self._tokens = Tokens(client.settings.home)
+        self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="deedbook-web")
+        self._description = resources.files(__package__).joinpath("openapi.json").read_bytes()
+        # These ask no view, and are answered at once, whatever the threads are busy with.
+        self._at_once: dict[str, Callable[[Asked], Response]] = {
+            HEALTH: lambda asked: asked.document("health", {"status": "ok", "entries": asked.size}),
+            METRICS: lambda asked: asked.answer(generate_latest(registry), CONTENT_TYPE_LATEST),
+            ROOT: lambda asked: asked.document("api", {"paths": self._paths()}),
+            DESCRIPTION: lambda asked: asked.answer(self._description, JSON),
+        }
+        self._routes = self._at_once | self.api.routes()
+        self._places = {route.partition("{")[0]: route for route in self._routes if "{" in route}
+        self._open = {ROOT, DESCRIPTION, HEALTH} | ({"/checkpoint", self._places["/tile/"]} if is_public else set())
+        own: Gauges = {
+            "log_entries": lambda: self.api.size,
+            "http_followers": lambda: self.followers.present,
+            "views_behind_entries": lambda: self.api.size - self.api.rebuild.position(),
+        }
+        registry = _new_registry(tally, {**own, **(gauges or {})})
+        self._seconds = Histogram(
+            "deedbook_http_request_seconds",
+            "Requests, and the seconds until each began to be answered",
+            ("route", "status"),
+            registry=registry,
+            buckets=SECONDS,
+        )
+
+    def close(self) -> None:
+        """Let go of the views."""
+        self._threads.shutdown(cancel_futures=True)
+        self.api.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        began, has_begun, (route, ref) = time.perf_counter(), False, self._place(scope["path"])
+
+        async def send_noted(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                self._seconds.labels(route, str(message["status"])).observe(time.perf_counter() - began)
+            await send(message)
+
+        try:
+            await (await self._answer(scope, route, ref))(scope, receive, send_noted)
+        except Exception as error:  # what nobody foresaw is an answer, too
+            if not isinstance(error, DeedbookError):
+                _log.exception("%s failed", scope["path"])
+                error = DeedbookError("UNEXPECTED", f"{type(error).__name__}: the log of `deed serve` says more")
+            if has_begun:
+                raise
+            await refused(error)(scope, receive, send_noted)
+
+    def _place(self, path: str) -> tuple[str, str]:
+        """Return the route of a path, and what stands in the place of its last part."""
+        for prefix, route in self._places.items():
+            if path.startswith(prefix):
+                return route, path.removeprefix(prefix)
+        return (path if path in self._routes else "other"), ""
+
+    async def _answer(self, scope: Scope, route: str, ref: str) -> Response:
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        if method not in METHODS.split(", "):
+            return refused(Refused("USAGE", f"here one only reads: {METHODS}"), 405, allow=METHODS)
+        if len(path) + len(scope["query_string"]) > address_max_chars:
+            return refused(Refused("TOO_LARGE", f"an address has at most {address_max_chars} characters"), 414)
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            raise Refused("TOO_LARGE", "a question has no body: ask by the address")
+        if method == "OPTIONS":
+            return Response(status_code=204, headers={"allow": METHODS})
+        scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
+        size, last = scope[CHECK]()
+        if (answer := self._routes.get(route)) is None:
+            advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists what there is"
+            raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}")
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        key = (path, scope["query_string"], headers.get("accept", ""), last)
+        asked = Asked(route, ref, query, headers, size, key)
+        if route in self._at_once:
+            return answer(asked)
+        if (kept := self.api.kept(asked)) is not None:
+            return kept
+        try:
+            async with asyncio.timeout(answer_wait_max_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, answer, asked)
+        except TimeoutError as error:
+            message = f"this was not answered within {answer_wait_max_s:g} s: ask for less, or again later"
+            raise Unavailable("BUSY", message) from error
+
+    def _check(self, route: str, path: str, header: str) -> tuple[int, bytes]:
+        """Return the log's size and last entry.
+
+        Raises Refused: ``TOKEN_INVALID`` without a token for this ledger, ``NOT_AUTHORIZED`` with another role.
+        """
+        with self._client.log.snapshot() as snapshot:
+            if route not in self._open:
+                role = self._tokens.check(header, snapshot).role
+                if (role == "metrics") != (route == METRICS):
+                    raise Refused("NOT_AUTHORIZED", f"{path[:200]} is not for a token of the role {role}", role=role)
+            return snapshot.size, snapshot.entry(snapshot.size - 1)
+
+    def _paths(self) -> list[dict[str, Any]]:
+        gets = {path: one["get"] for path, one in msgspec.json.decode(self._description)["paths"].items()}
+        names = {path: [one["name"] for one in get["parameters"]] for path, get in gets.items()}
+        return [{"path": path, "meaning": get["summary"], "arguments": names[path]} for path, get in gets.items()]
+
+
+class _Counted(NamedTuple):
+    """A collector of what a node has counted; levels are asked for when somebody looks, and nothing runs beside."""
+
+    tally: Tally
+
+    def collect(self) -> Iterator[Metric]:
+        for name, meter in METERS.items():
+            values = self.tally.values(name)
+            if meter.bounds:
+                bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.tally.spread(name))
+                buckets = [*zip(bounds, counts, strict=True)]
+                yield HistogramMetricFamily(f"deedbook_{name}", meter.help, buckets=buckets, sum_value=values[""])
+                continue
+            family = CounterMetricFamily if meter.kind == "counter" else GaugeMetricFamily
+            metric = family(f"deedbook_{name}", meter.help, labels=[meter.label] if meter.label else [])
+            for label, value in values.items():
+                metric.add_metric([label] if meter.label else [], value)
+            yield metric
+
+
+def _new_registry(tally: Tally | None, gauges: Gauges) -> CollectorRegistry:
+    """Return what `/metrics` shows: the process, what a node has counted (None: nobody counts), and levels by name."""
+    registry = CollectorRegistry()
+    Process(registry=registry)
+    Info("deedbook_build", "The version that runs", registry=registry).info({"version": version("deedbook")})
+    if tally is not None:
+        registry.register(_Counted(tally))
+    for name, value in gauges.items():
+        Gauge(f"deedbook_{name}", name.replace("_", " "), registry=registry).set_function(value)
+    return registry

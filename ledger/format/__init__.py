@@ -1,0 +1,1 @@
+"""How events are encoded, signed and identified: canonical JSON, envelopes, keys."""

@@ -1,0 +1,267 @@
+"""The only encoders and decoders of Deedbook: strict JSON for what agents sign, minimal msgpack for what is stored.
+
+``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
+form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.forms import WORDS
+from deedbook.ledger.limits import json_depth_max, json_integer_max
+
+if TYPE_CHECKING:
+    import json
+
+T = TypeVar("T")
+
+# What msgspec raises of bytes that are not what they should be; its own error is not of text that is not UTF-8.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_sorted_json = msgspec.json.Encoder(order="sorted")
+_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
+decimal_max: Final = 2**63 - 1
+_DECIMAL: Final = r"0|[1-9][0-9]{0,18}"
+_HALF: Final = "[\ud800-\udfff]"
+_STRINGS: Final = rb'"(?:[^"\\]|\\.)*"'
+_SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
+_NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
+
+
+def encode_canonical(value: Any) -> bytes:
+    """Return ``value`` as RFC 8785 (JCS) bytes: what Deedbook's own authors sign.
+
+    Raises Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
+    """
+    import rfc8785  # noqa: PLC0415 - only authors need it
+
+    try:
+        return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
+    except rfc8785.IntegerDomainError as error:
+        raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
+    except rfc8785.CanonicalizationError as error:
+        field = next(halves(msgspec.to_builtins(value, str_keys=True)), "")
+        fault = f"{field} holds half a character (a lone surrogate), which has no UTF-8" if field else str(error)
+        raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {fault}") from error
+    except (UnicodeEncodeError, TypeError) as error:
+        raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {error}") from error
+
+
+def halves(value: Any, path: str = "$") -> Iterator[str]:
+    """Yield the paths of texts with half of a surrogate pair in a plain value."""
+    if isinstance(value, str) and re.search(_HALF, value):
+        yield path
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from halves(part, f"{path}.{name}")
+    elif isinstance(value, list):
+        for position, part in enumerate(value):
+            yield from halves(part, f"{path}[{position}]")
+
+
+def encode_sorted(value: Any) -> bytes:
+    """Return ``value`` as JSON with sorted keys: equal to JCS unless it holds whole floats or non-ASCII keys."""
+    try:
+        return _sorted_json.encode(value)
+    except TypeError:  # integer keys (a reasoning's dependencies) have no order until they are text, as in JSON
+        return _sorted_json.encode(msgspec.to_builtins(value, str_keys=True))
+
+
+def encode_arguments(arguments: Any, what: str) -> bytes:
+    """Return what a question asks with as JSON, the same here and on the bus; ``what`` names the question in errors.
+
+    Raises Refused: ``INTEGER_OUT_OF_RANGE``, or ``INVALID_FORMAT`` for text that is not UTF-8.
+    """
+    try:
+        text = encode_sorted(arguments)
+    except UnicodeEncodeError as error:
+        raise Refused("INVALID_FORMAT", f"{what}: an argument is not valid Unicode text") from error
+    except OverflowError as error:
+        raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer lies outside ±(2^53−1)") from error
+    check_depth(text)
+    if re.search(_SIXTEEN_DIGITS, text):  # as below: what else is wrong with JSON, msgspec does not write
+        check_strict(text)
+    return text
+
+
+def check_depth(text: bytes, limit: int = json_depth_max) -> None:
+    """Refuse JSON nested deeper than ``limit`` before any recursive parser sees it.
+
+    Raises Refused: ``NESTING_TOO_DEEP``.
+    """
+    if text.count(b"{") + text.count(b"[") <= limit:
+        return
+    depth = 0
+    for bracket in re.sub(_STRINGS, b"", text).translate(None, _NOT_BRACKETS):
+        if bracket in b"{[":
+            depth += 1
+            if depth > limit:
+                raise Refused("NESTING_TOO_DEEP", f"the JSON is nested deeper than {limit} levels", limit=limit)
+        else:
+            depth -= 1
+
+
+def check_strict(text: bytes) -> Any:
+    """Parse JSON and look at every key and number; return the plain value.
+
+    Raises Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
+    """
+    import json  # noqa: PLC0415 - slow to load, and only what is in another form needs it
+
+    check_depth(text)
+    try:
+        return strict_json().decode(text.decode("utf-8", "strict"))
+    except UnicodeDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
+
+
+def strict_json(*, controls: bool = False) -> json.JSONDecoder:
+    """Return a decoder that looks at every key and number; ``controls``: strings may hold line breaks as they are."""
+    import json  # noqa: PLC0415 - as above
+
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys,
+        parse_int=_bounded_integer,
+        parse_float=_finite_float,
+        parse_constant=_refuse_constant,
+        strict=not controls,
+    )
+
+
+def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode JSON into the decoder's type under all strict rules.
+
+    Raises Refused: as ``check_strict``, and ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` with the field's path.
+    """
+    check_depth(text)
+    try:
+        value = decoder.decode(text)
+    except UNREADABLE as error:
+        check_strict(text)  # the more basic fault is the one to report
+        raise schema_error(error) from error
+    # A type without bounds keeps a large integer as it is, so form alone does not tell: look at every long number.
+    if re.search(_SIXTEEN_DIGITS, text) or encode_sorted(value) != text:
+        check_strict(text)
+    return value
+
+
+def schema_error(error: Exception, root: str = "$") -> Refused:
+    """Translate a msgspec error into the refusal that names the field; ``root`` is the path of what was decoded."""
+    message, _, below = str(error).partition(" - at `")
+    path = root + below.rstrip("`").partition("$")[2]
+    if "unknown field" in message:
+        name = message.split("`")[1]
+        return Refused("UNKNOWN_FIELD", f"unknown field {name!r} at {path}", field=name, path=path)
+    if isinstance(error, msgspec.ValidationError):
+        # Never the value: whoever puts a secret into the wrong field must not read it in a log.
+        message = re.sub(r"^(Invalid (?:enum )?value) .*", r"\1: the schema names those that there are", message)
+        pattern = message.partition(" matching regex ")[2]
+        return Refused("INVALID_FIELD", f"{WORDS.get(pattern, message)} at {path}", path=path)
+    return Refused("INVALID_FORMAT", message)
+
+
+def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True) -> T:
+    """Return plain decoded JSON as ``kind``, whose numbers may be text if not ``strict``; ``root`` is its path.
+
+    Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
+    """
+    try:
+        # Keys as JSON writes them: dependencies are by step number.
+        return msgspec.convert(value, kind, strict=strict, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise schema_error(error, root) from error
+
+
+def encode_packed(value: Any) -> bytes:
+    """Return ``value`` in its one minimal msgpack form."""
+    return _msgpack.encode(value)
+
+
+def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """Decode msgpack that must be in its one minimal form.
+
+    Raises Refused: ``INVALID_FORMAT`` when it is not msgpack, not of the type, or not minimal.
+    """
+    try:
+        value = decoder.decode(data)
+    except UNREADABLE as error:
+        raise Refused("INVALID_FORMAT", f"this is not the msgpack expected here: {error}") from error
+    if _msgpack.encode(value) != data:
+        raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")
+    return value
+
+
+def encode_utf8(text: str, what: str) -> bytes:
+    """Return the text's bytes; ``what`` names it in the error.
+
+    Raises Refused: the text has half of a surrogate pair, as JSON may smuggle in.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Refused("INVALID_FORMAT", f"The {what} is not valid Unicode text.") from None
+
+
+def encode_base64(data: bytes) -> str:
+    """Return standard base64 with padding (RFC 4648 §4)."""
+    return b64encode(data).decode()
+
+
+def decode_base64(encoded: str, what: str) -> bytes:
+    """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
+
+    Raises Refused: it is not base64, or is padded or spelled in another way than an encoder would.
+    """
+    try:
+        decoded = b64decode(encoded, validate=True)
+    except ValueError:
+        decoded = None
+    if decoded is None or encode_base64(decoded) != encoded:
+        raise Refused("INVALID_FORMAT", f"The {what} is not base64.")
+    return decoded
+
+
+def decode_decimal(digits: str, what: str) -> int:
+    """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
+
+    Raises Refused: it is written in another way, or too large.
+    """
+    if not re.fullmatch(_DECIMAL, digits) or int(digits) > decimal_max:
+        raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")
+    return int(digits)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise Refused("DUPLICATE_KEY", f"the key {key!r} stands twice in one object", field=key)
+            seen.add(key)
+    return fields
+
+
+def _bounded_integer(digits: str) -> int:
+    if len(digits) > len("-9007199254740991") or abs(int(digits)) > json_integer_max:
+        raise Refused("INTEGER_OUT_OF_RANGE", f"the integer {digits[:24]} lies outside ±(2^53−1)")
+    return int(digits)
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise Refused("INVALID_FORMAT", f"the number {digits[:24]} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Refused("INVALID_FORMAT", f"{name} is not JSON")

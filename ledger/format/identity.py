@@ -1,0 +1,258 @@
+"""Keys: what an agent signs with, how the key is kept in a file, and how it proves possession.
+
+A key file is JSON with mode 0600 (anything wider is refused) and holds either the seed in hex, or the seed sealed with
+a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file, never
+this one: a client signs any nonce that a server sends, so a hostile server could obtain the signature of an event.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from blake3 import blake3
+from nacl import bindings, exceptions
+
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.format.codec import UNREADABLE, decode_strict
+from deedbook.ledger.limits import config_size_max_bytes
+from deedbook.ledger.system.files import as_unavailable, created, open_regular, read_all, write_whole
+
+if TYPE_CHECKING:
+    from nacl.secret import SecretBox
+
+POSSESSION_TYPE = "application/vnd.deedbook.possession.v1"
+JOINING_TYPE = "application/vnd.deedbook.joining.v1"
+
+
+class Key:
+    """An Ed25519 signing key held in memory, of a 32-byte seed."""
+
+    def __init__(self, seed: bytes) -> None:
+        self.public, self._secret = bindings.crypto_sign_seed_keypair(seed)
+
+    @classmethod
+    def generate(cls) -> Key:
+        """Return a new random key."""
+        return cls(bindings.randombytes(bindings.crypto_sign_SEEDBYTES))
+
+    def __repr__(self) -> str:
+        return f"Key({self.public.hex()})"
+
+    @property
+    def seed(self) -> bytes:
+        """The secret half."""
+        return self._secret[: bindings.crypto_sign_SEEDBYTES]
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64-byte signature of ``message`` (RFC 8032)."""
+        return bindings.crypto_sign(message, self._secret)[: bindings.crypto_sign_BYTES]
+
+    def prove_possession(self, ledger: str, agent: str) -> str:
+        """Return, in hex, the proof that whoever registers this key for ``agent`` holds it."""
+        return self.sign(possession(ledger, agent, self.public)).hex()
+
+
+def verify(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether ``signature`` is ``public``'s over ``message``; never raises on hostile input."""
+    try:
+        bindings.crypto_sign_open(signature + message, public)
+    except (exceptions.CryptoError, ValueError):
+        return False
+    return len(signature) == bindings.crypto_sign_BYTES
+
+
+def possession(ledger: str, agent: str, public: bytes) -> bytes:
+    """Return the bytes that a key signs to be registered: bound to one ledger and one agent."""
+    return _about_key(POSSESSION_TYPE, ledger, agent, public)
+
+
+def joining(ledger: str, agent: str, public: bytes) -> bytes:
+    """Return the bytes that an invitation's token signs, so that the key ``public`` may register itself."""
+    return _about_key(JOINING_TYPE, ledger, agent, public)
+
+
+def _about_key(type_: str, ledger: str, agent: str, public: bytes) -> bytes:
+    body = f"{ledger}\n{agent}\n{public.hex()}".encode()
+    return b"DSSEv1 %d %b %d %b" % (len(type_), type_.encode(), len(body), body)
+
+
+def ledger_id(root: bytes) -> str:
+    """Return the id of the ledger whose root key is ``root``: 32 hex digits."""
+    return blake3(root).hexdigest(length=16)
+
+
+class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The content of a key file.
+
+    ``expires_at``, ``kinds`` and ``streams`` repeat what a session key was delegated for: it is chosen by them.
+    """
+
+    deedbook_key: Literal[1] = 1
+    ledger: str
+    name: str
+    public: str
+    seed: str | None = None
+    sealed: str | None = None
+    salt: str | None = None
+    expires_at: str | None = None
+    kinds: list[str] = []
+    streams: list[str] = []
+
+
+_decoder = msgspec.json.Decoder(KeyFile)
+
+
+def write_key(path: Path, key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> None:
+    """Write a new key file; seal it when there is a passphrase. An existing file is never overwritten.
+
+    Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when it cannot be written.
+    """
+    write_private(path, encode_key(key, ledger=ledger, name=name, passphrase=passphrase))
+
+
+def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = None) -> bytes:
+    """Return the content of a key file, sealed when there is a passphrase."""
+    content = KeyFile(ledger=ledger, name=name, public=key.public.hex(), seed=key.seed.hex())
+    if passphrase is not None:
+        salt = bindings.randombytes(bindings.crypto_pwhash_SALTBYTES)
+        sealed = _box(passphrase, salt).encrypt(key.seed)
+        content = msgspec.structs.replace(content, seed=None, sealed=bytes(sealed).hex(), salt=salt.hex())
+    return msgspec.json.encode(content) + b"\n"
+
+
+def write_session_key(path: Path, content: KeyFile) -> None:
+    """Write the file of a delegated key in the place of an older one, which stays until this one is whole.
+
+    Raises Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    with as_unavailable(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.encode(content) + b"\n")
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Return the content of a key file, still sealed if it is.
+
+    Raises Refused: as ``read_private`` and ``decode_strict``.
+    """
+    content = read_private(path)
+    try:
+        return decode_strict(content, _decoder)
+    except Refused as refusal:
+        message = f"{path} is no key file ({refusal.message}): put a copy of it back"
+        raise Refused(refusal.code, message, **refusal.details, file=str(path)) from refusal
+
+
+def open_key(path: Path, passphrase: str | None = None) -> Key:
+    """Return the key in a key file.
+
+    Raises Refused: as ``read_key_file``, and ``KEY_LOCKED`` when the passphrase is missing or wrong.
+    """
+    content = read_key_file(path)
+    try:
+        if content.seed is not None:
+            key = Key(bytes.fromhex(content.seed))
+        elif passphrase is None:
+            message = f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt"
+            raise Refused("KEY_LOCKED", message, name=content.name)
+        else:
+            box = _box(passphrase, bytes.fromhex(content.salt or ""))
+            key = Key(box.decrypt(bytes.fromhex(content.sealed or "")))
+    except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
+        raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
+    except exceptions.CryptoError as error:
+        message = f"this is not the passphrase of the key of {content.name}"
+        raise Refused("KEY_LOCKED", message, name=content.name) from error
+    if key.public.hex() != content.public:
+        raise Refused("INVALID_FORMAT", f"{path} holds another key than it says", path=str(path))
+    return key
+
+
+class SealedFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files under one passphrase: ``sealed`` (base64) holds a JSON object of their names and contents, in base64."""
+
+    deedbook_sealed: Literal[1] = 1
+    salt: str
+    sealed: bytes
+
+
+_sealed_decoder = msgspec.json.Decoder(SealedFiles)
+_files_decoder = msgspec.json.Decoder(dict[str, bytes])
+
+
+def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
+    """Return files under a passphrase (Argon2id and secretbox, as a key file is sealed)."""
+    salt = bindings.randombytes(bindings.crypto_pwhash_SALTBYTES)
+    box = _box(passphrase, salt)
+    return msgspec.json.encode(SealedFiles(salt=salt.hex(), sealed=bytes(box.encrypt(msgspec.json.encode(files)))))
+
+
+def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
+    """Return the files that ``seal_files`` sealed.
+
+    Raises Refused: ``KEY_LOCKED`` when the passphrase is another, ``INVALID_FORMAT`` when these are no sealed files.
+    """
+    try:
+        given = _sealed_decoder.decode(content)
+        box = _box(passphrase, bytes.fromhex(given.salt))
+        return _files_decoder.decode(box.decrypt(given.sealed))
+    except (*UNREADABLE, ValueError) as error:
+        raise Refused("INVALID_FORMAT", "these are no sealed files") from error
+    except exceptions.CryptoError as error:
+        raise Refused("KEY_LOCKED", "this is not the passphrase that the files were sealed with") from error
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read: whole, or not at all.
+
+    Half a key opens nothing, and would keep its name taken for ever: if we crash within, there is at most a hidden file
+    beside it. Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    with as_unavailable(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with created(path) as file:
+                file.write(content)
+        except FileExistsError as error:
+            raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
+
+
+def read_private(path: Path) -> bytes:
+    """Return the content of a file that only its owner can read.
+
+    Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file;
+    ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE``.
+    """
+    cannot = as_unavailable(path, "cannot be read")
+    with cannot, suppress(FileNotFoundError), open_regular(path, follow=True) as descriptor:
+        if (mode := stat.S_IMODE(os.fstat(descriptor).st_mode)) & 0o077:
+            message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
+            raise Refused("KEY_FILE_MODE", message, path=str(path))
+        return read_all(descriptor, path, config_size_max_bytes)
+    alike = did_you_mean(near(path.stem, (one.stem for one in path.parent.glob(f"*{path.suffix}"))))
+    message = f"there is no key file {path}{alike or ': copy it here from where it was made, or register a new agent'}"
+    raise Refused("KEY_FILE_MISSING", message, path=str(path))
+
+
+def _box(passphrase: str, salt: bytes) -> SecretBox:
+    from nacl import pwhash, secret  # noqa: PLC0415 - whoever only verifies opens nothing
+
+    try:
+        given = passphrase.encode()
+    except UnicodeEncodeError:
+        given = b""
+    if passphrase and not given:  # raised out here: Python's own error would carry the passphrase along
+        raise Refused("INVALID_FIELD", "a passphrase is Unicode text, and this one is not")
+    key = pwhash.argon2id.kdf(
+        secret.SecretBox.KEY_SIZE,
+        given,
+        salt,
+        opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
+        memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,
+    )
+    return secret.SecretBox(key)

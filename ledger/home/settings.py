@@ -1,0 +1,88 @@
+"""Reading the settings, once: from arguments, the environment and ``config.toml``; nothing else reads the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from deedbook.ledger.home import membership, trust
+from deedbook.ledger.home.absence import no_ledger
+from deedbook.ledger.home.config import Settings, check_name, check_server, declared
+from deedbook.ledger.home.location import CONFIG_FILE, find_home, named_home, present_folder, read_file, resolved
+from deedbook.ledger.system.files import replaceable_by
+
+
+def read_settings(
+    *,
+    home: Path | None = None,
+    server: str | None = None,
+    agent: str | None = None,
+    spool: bool = False,
+    start: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
+
+    Raises Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``. Refused:
+    ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong; ``NOT_TRUSTED`` when the folder is
+    another user's, or could be, and is not both named and trusted.
+    """
+    is_named = home is not None or named_home(environment) is not None
+    start = start or (Path() if is_named else present_folder())
+    folder = home or find_home(start, environment)
+    server = server or environment.get("DEEDBOOK_SERVER") or None
+    agent = agent or environment.get("DEEDBOOK_AGENT") or None
+    if folder is None:
+        raise no_ledger(start, server, agent)
+    if agent is not None:
+        check_name(agent)
+    if server is not None:
+        check_server(server)
+    is_linked = not is_named and folder.parent not in (start, *start.parents)
+    folder = resolved(folder)
+    check_place(folder, is_named=is_named, environment=environment)
+    if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
+        trust.demand(folder, environment=environment)
+    if (server is None or agent is None) and (folder / "client.toml").exists():
+        if (member := membership.read_membership(folder)) is not None:
+            trust.check_client(folder, member, environment)
+            server = server or (member.server and check_server(member.server))
+            agent = agent or check_name(member.agent)
+    text = read_file(folder, CONFIG_FILE)
+    config, _ = declared(text, folder / CONFIG_FILE)
+    spool = spool or bool(environment.get("DEEDBOOK_SPOOL"))
+    return Settings(home=folder, config=config, server=server, agent=agent, spool=spool, text=text)
+
+
+def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
+    """Refuse a folder that another user made, or could put in the place of this one, unless named and trusted.
+
+    Raises Refused: ``NOT_TRUSTED``.
+    """
+    reason = replaceable_by(home)
+    if reason is None:
+        return
+    if not is_named:
+        raise trust.refusal(home, f"is not used unless you name it with --home and trust it: {reason}")
+    trust.demand(home, environment=environment)
+
+
+def environment_variable(name: str) -> str | None:
+    """Return a variable that the configuration names, as the one with a model's API key."""
+    return os.environ.get(name)
+
+
+def present_session() -> str | None:
+    """Return the session that the verbs of sessions mean when they name none (``DEEDBOOK_SESSION``)."""
+    return os.environ.get("DEEDBOOK_SESSION") or None
+
+
+def wants_traceback() -> bool:
+    """Return whether an unforeseen error is shown with its traceback (``DEEDBOOK_TRACEBACK``)."""
+    return bool(os.environ.get("DEEDBOOK_TRACEBACK"))
+
+
+def wants_colour() -> bool:
+    """Return whether a terminal is printed to in colour (``NO_COLOR``: no-color.org)."""
+    return not os.environ.get("NO_COLOR")

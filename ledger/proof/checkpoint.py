@@ -1,0 +1,322 @@
+"""Checkpoints: the log's signed word on how large it is and what its Merkle root is.
+
+A C2SP signed-note is a text and the signature lines under it; a *checkpoint* (tlog-checkpoint) a note whose text is
+origin, size and root; a *vkey* the one-line text of a public key; a *cosignature* another party's line on the note.
+
+Rules: nothing in a note is believed before its signature is verified, over the bytes that arrived. Lines of unknown
+keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
+claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
+
+*Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``ENDS_TYPE``, and in a
+second line the fields of ``Ends`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
+does; a ledger that signs ends wrongly is convicted by the entries that it hides.
+
+Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.proof.policy``'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.format.codec import (
+    decode_base64,
+    decode_decimal,
+    decode_strict,
+    encode_base64,
+    encode_canonical,
+    encode_utf8,
+)
+from deedbook.ledger.format.identity import Key, verify
+from deedbook.ledger.format.merkle import hash_size_bytes, tree_size_max
+
+# The format demands room for 16 signatures, of up to 5 kB each where they are post-quantum.
+note_size_max_bytes: Final = 256 * 1024
+note_signatures_max: Final = 64
+
+# Types of vkeys (C2SP signed-note, Signature types): Ed25519 over a note's text, and over a timestamped one.
+NOTE_KEY: Final = 1
+COSIGNATURE_KEY: Final = 4
+
+_KEY_ID_SIZE_BYTES: Final = 4
+_KEY_SIZE_BYTES: Final = 32
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What a log claims: its origin, its size in entries, and the 32-byte root over them (C2SP tlog-checkpoint).
+
+    Raises Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
+    """
+
+    origin: str
+    size: int
+    root: bytes
+
+    def __post_init__(self) -> None:
+        _check_line(self.origin, "origin")
+        if not 0 <= self.size <= tree_size_max:
+            raise Refused("INVALID_FORMAT", f"A checkpoint cannot have the size {self.size}.")
+        if len(self.root) != hash_size_bytes:
+            raise Refused("INVALID_FORMAT", f"A root has {hash_size_bytes} bytes, not {len(self.root)}.")
+
+
+class CheckpointVerifier(msgspec.Struct, frozen=True):
+    """The public side of a checkpoint key: the origin it signs for, and 32 bytes of Ed25519 (C2SP signed-note).
+
+    Raises Refused: the origin cannot be a key name, or the key has another length.
+    """
+
+    origin: str
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        check_key(self.origin, self.public_key, "public key")
+
+    @classmethod
+    def from_vkey(cls, vkey: str) -> Self:
+        """Return the verifier for a vkey, ``name+key id+type and key``.
+
+        Raises Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
+        """
+        return cls(*parse_vkey(vkey, NOTE_KEY))
+
+    @property
+    def key_id(self) -> bytes:
+        """The 4 bytes that name the key in signature lines; short, so no proof of anything."""
+        return key_id(self.origin, NOTE_KEY, self.public_key)
+
+    @property
+    def vkey(self) -> str:
+        """The text to hand to whoever shall check this log."""
+        return vkey_of(self.origin, NOTE_KEY, self.public_key)
+
+
+def verifiers_of(origin: str, keys: Iterable[str]) -> list[CheckpointVerifier]:
+    """Return the verifiers of keys (hex) that may each sign for an origin: those of several nodes."""
+    return [CheckpointVerifier(origin, bytes.fromhex(key)) for key in keys]
+
+
+class CheckpointKey(msgspec.Struct, frozen=True):
+    """The key that a log signs checkpoints with: its origin and a secret Ed25519 seed of 32 bytes.
+
+    Raises Refused: the origin cannot be a key name, or the seed has another length.
+    """
+
+    origin: str
+    seed: bytes
+
+    def __post_init__(self) -> None:
+        check_key(self.origin, self.seed, "signing seed")
+
+    def __repr__(self) -> str:
+        return f"CheckpointKey(vkey={self.verifier.vkey!r})"  # logs and tracebacks never show the seed
+
+    @property
+    def verifier(self) -> CheckpointVerifier:
+        """The public side."""
+        return CheckpointVerifier(self.origin, Key(self.seed).public)
+
+
+class SignatureLine(msgspec.Struct, frozen=True):
+    """One line under a note's text: whose it claims to be, and the signature in it, which nobody has verified."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+
+def parse_vkey(vkey: str, type_: int) -> tuple[str, bytes]:
+    """Return the name and the key of a vkey, ``name+key id+type and key``, which must be of this type.
+
+    Raises Refused: it is no vkey, is not of an Ed25519 key of this type, or its id does not fit its key.
+    """
+    # The base64 of the last part may itself contain a plus.
+    parts = vkey.split("+", 2)
+    if len(parts) != 3:
+        raise Refused("INVALID_FORMAT", "A vkey consists of name, key id and key, joined by plus signs.")
+    name, given, encoded = parts
+    material = decode_base64(encoded, "key of the vkey")
+    if material[:1] != bytes([type_]):
+        what = "signs notes" if type_ == NOTE_KEY else "cosigns checkpoints"
+        raise Refused("INVALID_FORMAT", f"The vkey is not of an Ed25519 key that {what} (type {type_}).")
+    check_key(name, material[1:], "public key")
+    expected = key_id(name, type_, material[1:]).hex()
+    if expected != given:
+        raise Refused("INVALID_FORMAT", f"The vkey's id is {given!r}, but its key has {expected}.")
+    return name, material[1:]
+
+
+def vkey_of(name: str, type_: int, public_key: bytes) -> str:
+    """Return the vkey of a key (C2SP signed-note, Verifier keys)."""
+    return f"{name}+{key_id(name, type_, public_key).hex()}+{encode_base64(bytes([type_]) + public_key)}"
+
+
+def key_id(name: str, type_: int, public_key: bytes) -> bytes:
+    """Return the 4 bytes that name a key in signature lines; short, so no proof of anything."""
+    return sha256(name.encode() + b"\n" + bytes([type_]) + public_key).digest()[:_KEY_ID_SIZE_BYTES]
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
+    """Return the signed note of a checkpoint; equal input gives an equal note (C2SP tlog-checkpoint).
+
+    Raises Refused: the key is of another origin.
+    """
+    if checkpoint.origin != key.origin:
+        message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
+        raise Refused("INVALID_FORMAT", message, origin=checkpoint.origin, key_origin=key.origin)
+    return sign_note(f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n", key)
+
+
+def sign_note(text: str, key: CheckpointKey) -> str:
+    """Return the note of a text that ends in a newline (C2SP signed-note); what it says must show what kind it is."""
+    signature = Key(key.seed).sign(text.encode())
+    return f"{text}\n— {key.origin} {encode_base64(key.verifier.key_id + signature)}\n"
+
+
+def parse_checkpoint(note: str) -> Checkpoint:
+    """Return what a checkpoint note claims, without checking who signed it: for display and for choosing a key.
+
+    Raises Refused: it is not a note, or its text is not that of a checkpoint.
+    """
+    text, _ = split_note(note)
+    return _parse_text(text)
+
+
+def verify_checkpoint(note: str, *verifiers: CheckpointVerifier) -> Checkpoint:
+    """Return the checkpoint that one of the verifiers' keys signed for its origin (C2SP tlog-checkpoint).
+
+    Raises Corrupted: none of them signed this note, or the checkpoint is of another origin. Refused: it is not a note,
+    or its text is not that of a checkpoint.
+    """
+    text, signer = open_note(note, *verifiers)
+    checkpoint = _parse_text(text)
+    if checkpoint.origin != signer.origin:
+        message = f"The checkpoint is of {checkpoint.origin!r}, not of {signer.origin!r}."
+        raise Corrupted("VERIFICATION_FAILED", message, origin=checkpoint.origin, expected=signer.origin)
+    return checkpoint
+
+
+def open_note(note: str, *verifiers: CheckpointVerifier) -> tuple[str, CheckpointVerifier]:
+    """Return the text, final newline included, and the first of the verifiers who signed it (C2SP signed-note).
+
+    Raises Corrupted: no signature is by their keys, or one that names such a key is wrong. Refused: it is not a note.
+    """
+    text, signatures = split_note(note)
+    keys = {(one.origin, one.key_id): one for one in verifiers}
+    ours = [(keys[key], line.signature) for line in signatures if (key := (line.name, line.key_id)) in keys]
+    if not ours:
+        whose = " or ".join(f"{one.key_id.hex()} of {one.origin!r}" for one in verifiers)
+        message = f"No signature on the note is by the key {whose}."
+        raise Corrupted("VERIFICATION_FAILED", message, keys=[one.vkey for one in verifiers])
+    for signer, signature in ours:
+        if not verify(signer.public_key, text.encode(), signature):
+            message = (
+                f"The note's signature by the key {signer.key_id.hex()} of {signer.origin!r} does not fit its text."
+            )
+            raise Corrupted("VERIFICATION_FAILED", message, origin=signer.origin, key_id=signer.key_id.hex())
+    return text, ours[0][0]
+
+
+def _parse_text(text: str) -> Checkpoint:
+    # Only \n separates lines: str.splitlines would also break at U+2028 and its kin, which an origin may contain.
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) < 3 or not all(lines):
+        raise Refused("INVALID_FORMAT", "A checkpoint has at least three lines, none of them empty.")
+    # Further lines are extensions: signed along, and opaque.
+    origin, size, root, *_ = lines
+    return Checkpoint(origin, decode_decimal(size, "checkpoint's size"), decode_base64(root, "checkpoint's root"))
+
+
+def split_note(note: str) -> tuple[str, list[SignatureLine]]:
+    """Return a note's text and its signature lines, in their order (C2SP signed-note, Format)."""
+    size = len(encode_utf8(note, "note"))
+    if size > note_size_max_bytes:
+        message = f"A note has at most {note_size_max_bytes} bytes, not {size}."
+        raise Refused("TOO_LARGE", message, size_bytes=size, limit_bytes=note_size_max_bytes)
+    if _CONTROL.search(note.replace("\n", "")):
+        raise Refused("INVALID_FORMAT", "The note contains a control character other than newline.")
+    # The text may have empty lines of its own; the last one in the note is the separator.
+    text, separator, signed = note.rpartition("\n\n")
+    if not separator or not signed.endswith("\n"):
+        raise Refused("INVALID_FORMAT", "A note is a text, an empty line, and signature lines that end in newlines.")
+    lines = signed.removesuffix("\n").split("\n")
+    if len(lines) > note_signatures_max:
+        message = f"A note has at most {note_signatures_max} signatures, not {len(lines)}."
+        raise Refused("TOO_LARGE", message, signatures=len(lines), limit=note_signatures_max)
+    return text + "\n", [_parse_signature(line) for line in lines]
+
+
+def _parse_signature(line: str) -> SignatureLine:
+    parts = line.split(" ")
+    if len(parts) != 3 or parts[0] != "—":
+        raise Refused("INVALID_FORMAT", "A signature line is an em dash, a key name and a signature.")
+    _check_key_name(parts[1])
+    blob = decode_base64(parts[2], "signature")
+    if len(blob) <= _KEY_ID_SIZE_BYTES:
+        raise Refused("INVALID_FORMAT", "A signature line has no signature after the key id.")
+    return SignatureLine(parts[1], blob[:_KEY_ID_SIZE_BYTES], blob[_KEY_ID_SIZE_BYTES:])
+
+
+def check_key(name: str, key: bytes, what: str) -> None:
+    """Refuse what cannot be the name of a key, or 32 bytes of one."""
+    _check_key_name(name)
+    if len(key) != _KEY_SIZE_BYTES:
+        raise Refused("INVALID_FORMAT", f"A {what} has {_KEY_SIZE_BYTES} bytes, not {len(key)}.")
+
+
+def _check_key_name(name: str) -> None:
+    _check_line(name, "key name")
+    if "+" in name or any(character.isspace() for character in name):
+        raise Refused("INVALID_FORMAT", f"The key name {name!r} contains a space or a plus sign.")
+
+
+def _check_line(line: str, what: str) -> None:
+    encode_utf8(line, what)
+    if not line or _CONTROL.search(line):
+        raise Refused("INVALID_FORMAT", f"The {what} is empty or contains a control character.")
+
+
+ENDS_TYPE: Final = "application/vnd.deedbook.ends.v1"
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many entries a log of ``size`` under ``root`` (hex) has of authority, and of each of some streams."""
+
+    size: Count
+    root: str
+    authority: Count
+    streams: dict[str, Count]
+
+    def text(self) -> str:
+        """Return the text that is signed."""
+        return f"{ENDS_TYPE}\n{encode_canonical(self).decode()}\n"
+
+
+_decoder = msgspec.json.Decoder(Ends)
+
+
+def sign_ends(ends: Ends, key: CheckpointKey) -> str:
+    """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names more streams than a note has room for."""
+    note = sign_note(ends.text(), key)
+    if len(note.encode()) > note_size_max_bytes:
+        raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.streams)} streams: ask for fewer")
+    return note
+
+
+def open_ends(note: str, *verifiers: CheckpointVerifier) -> Ends:
+    """Return what one of the verifiers' keys signed.
+
+    Raises Corrupted: none of them signed this note. Refused: it is no such note in its one form.
+    """
+    text, _ = open_note(note, *verifiers)
+    ends = decode_strict(text.removeprefix(f"{ENDS_TYPE}\n").encode(), _decoder)
+    if ends.text() != text:
+        raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")
+    return ends

@@ -1,0 +1,1 @@
+"""Finding credentials in text before it enters a log that cannot forget."""

@@ -1,0 +1,313 @@
+r"""What credentials look like, as their issuers publish it, and what only shows the form of one.
+
+A pattern is anchored on what only that credential has (a prefix, a header, a length, the name beside it), because a
+false alarm costs an agent its words and a log forgets nothing. All run in time linear in the text: RE2 does not
+backtrack. A row's *trace* finds in an event's JSON, as it is written, whatever the *pattern* may find in its strings.
+
+Four forms are wide, so a second look in Python decides: what stands after ``Bearer`` must be no words, what stands
+after ``Basic`` or beside ``auth`` must decode to a user and a password, base64 of a PEM header to a private key, and
+``password=`` counts in a URL's query or beside the other parameters of a connection string. A password of letters
+alone passes there (``password=wonderland``): documentation is full of them, and nothing tells them from names in code.
+
+A word begins also right after a Chinese character, and after an escaped line break (``\n`` within quoted source).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+_masked_tail_bytes: Final = 12
+_password_min_chars: Final = 4
+_MASKS: Final = frozenset(b"xX*0.-_#")
+
+context_max_bytes: Final = 60
+pattern_memory_max_bytes: Final = 32 * 1024**2
+encoded_header_max_bytes: Final = 160
+parameters_max_bytes: Final = 300  # So far before and after ``password=`` its connection string is looked for.
+_START: Final = r"(?:\b|\\[nrt])"
+_URLSAFE: Final = "[A-Za-z0-9_-]"
+_WORD: Final = "[A-Za-z0-9]"
+_BASE64: Final = "[A-Za-z0-9+/]"
+# What stands between a name and its value in JSON, YAML, shells and source, quoted or escaped.
+_IS: Final = r"""["'\\]*\s*(?:=>|:=|=|:)\s*["'\\]*"""
+_BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
+# An escape may spell any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or an unseen one: then
+# the strings tell.
+_ESCAPES: Final = r"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
+# Soft hyphen, zero-width spaces and joiners, directions, word joiners, byte-order mark; in UTF-8.
+_UNSEEN: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+_NEAR: Final = rf"(?s:.){{0,{context_max_bytes}}}?"
+# RFC 3986 §3.2.1: everything else in a user's name or password must be percent-encoded.
+_USERINFO: Final = "[A-Za-z0-9._~%!$&'()*+,;=-]"
+_USER_AND_PASSWORD: Final = rf"{_USERINFO}*:(?:{_USERINFO}|:){{4,}}@[A-Za-z0-9\[%$]"
+_AWS_NAME: Final = "(?i:secret_?access_?key|aws_secret_key)"
+
+
+class Pattern(NamedTuple):
+    """The kind of a secret as an error calls it, what betrays it in JSON, and what it looks like."""
+
+    kind: str
+    trace: str
+    pattern: str
+
+
+def _token(kind: str, prefix: str, rest: str, trace: str = "") -> Pattern:
+    return Pattern(kind, trace or prefix, _START + prefix + rest)
+
+
+PRIVATE_KEY: Final = "private key"
+JWT: Final = "JSON Web Token"
+IN_URL: Final = "password in a URL"
+KEY_FILE: Final = "Deedbook key file"
+BEARER: Final = "bearer token"
+BASIC: Final = "user and password in base64"
+ENCODED_KEY: Final = "private key in base64"
+PARAMETER: Final = "password parameter"
+
+_NAMED: Final = "(?i:password|passwd|pwd)"
+# After an opening quote or brace, up to what ends a value in any of the notations.
+_VALUE: Final = r"""["'{\\]{0,3}[^\x00-\x20\x7f-\xff;&"'`<>{}\\]{4,}"""
+
+
+PATTERNS: Final = (
+    # RFC 7468 §10 and §11, RFC 1421 (Proc-Type), RFC 4716, RFC 9580 §6.2: the header alone is no key.
+    Pattern(
+        PRIVATE_KEY,
+        "PRIVATE KEY",
+        rf"-----BEGIN (?:[A-Z0-9]+ ){{0,3}}PRIVATE KEY(?: BLOCK)?-----{_BREAK}+"
+        rf"(?:[A-Za-z][A-Za-z-]*: [^\n\\]*{_BREAK}+)*{_BASE64}{{40}}",
+    ),
+    # A C2SP signed-note signer, as Go's sumdb writes it.
+    Pattern("signed-note key", r"PRIVATE\+KEY\+", rf"PRIVATE\+KEY\+[^\s+]+\+[0-9a-f]{{8}}\+{_BASE64}{{40}}"),
+    _token("AWS access key id", "(?:AKIA|ASIA)", r"[A-Z2-7]{16}\b", "(?:AKIA|ASIA)[A-Z2-7]"),
+    Pattern("AWS secret access key", _AWS_NAME, rf"{_AWS_NAME}{_IS}{_BASE64}{{40}}(?:[^A-Za-z0-9/+=]|$)"),
+    _token("GitHub token", "gh[pousr]_", f"{_WORD}{{36}}"),
+    _token("GitHub token", "ghs_", f"(?:[0-9]+_)?eyJ{_URLSAFE}{{20}}"),
+    _token("GitHub token", "github_pat_", "[A-Za-z0-9_]{60}"),
+    _token("Vault token", r"hv[sbr]\.", f"{_URLSAFE}{{24}}", rf"hv[sbr]\.{_URLSAFE}{{24}}"),
+    Pattern("Vault token", "(?i:vault.?token)", rf"(?i:vault[_-]?token){_IS}[sbr]\.{_WORD}{{24}}\b"),
+    _token("DigitalOcean token", "do[opr]_v1_", r"[0-9a-f]{64}\b"),
+    _token("Databricks token", "dapi", r"[0-9a-f]{32}\b", "dapi[0-9a-f]{32}"),
+    _token("GitLab token", "gl(?:pat|dt|rt|ptt|cbt|agent|oas|soat)-", f"{_URLSAFE}{{20}}"),
+    _token("Slack token", "xox(?:[abeoprs]-|e[.]xox[bp]-)", "[A-Za-z0-9-]{20}"),
+    _token("Slack token", "xapp-", "[0-9]-[A-Za-z0-9-]{20}"),
+    Pattern(
+        "Slack webhook",
+        r"hooks\.slack\.com",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Z0-9]{6,}/[A-Z0-9]{6,}/[A-Za-z0-9]{16}",
+    ),
+    Pattern(
+        "Discord webhook",
+        "/webhooks/[0-9]",
+        rf"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]{{17,20}}/{_URLSAFE}{{60}}",
+    ),
+    _token("Stripe key", "[rs]k_live_", f"{_WORD}{{20}}"),
+    _token("OpenAI key", "sk-(?:proj|svcacct|admin)-", f"{_URLSAFE}{{20}}"),
+    _token("OpenAI key", "sk-", f"{_WORD}{{20}}T3BlbkFJ{_WORD}{{20}}", "T3BlbkFJ"),
+    _token("Anthropic key", "sk-ant-", f"(?:[a-z]+[0-9]+-)?{_URLSAFE}{{20}}"),
+    _token("Google API key", "AIza", f"{_URLSAFE}{{35}}"),
+    _token("Google OAuth client secret", "GOCSPX-", f"{_URLSAFE}{{28}}"),
+    _token("npm token", "npm_", f"{_WORD}{{36}}", f"npm_{_WORD}{{36}}"),
+    _token("PyPI token", "pypi-AgE", f"{_URLSAFE}{{16}}"),
+    _token("Hugging Face token", "hf_", f"{_WORD}{{34}}", f"hf_{_WORD}{{34}}"),
+    _token("SendGrid key", r"SG\.", rf"{_URLSAFE}{{22}}\.{_URLSAFE}{{43}}", rf"SG\.{_URLSAFE}{{22}}\."),
+    Pattern("Twilio key", "(?i:twilio)", rf"(?i:twilio){_NEAR}{_START}SK[0-9a-f]{{32}}\b"),
+    Pattern("Twilio key", "(?i:twilio)", rf"{_START}SK[0-9a-f]{{32}}\b{_NEAR}(?i:twilio)"),
+    Pattern("Twilio token", "(?i:twilio)", rf"(?i:twilio_?auth_?token){_IS}[0-9a-f]{{32}}\b"),
+    Pattern(
+        "Telegram bot token",
+        f"[0-9]:AA{_URLSAFE}{{33}}",
+        rf"(?:{_START}|bot)[0-9]{{8,10}}:AA{_URLSAFE}{{33}}(?:[^A-Za-z0-9_-]|$)",
+    ),
+    # RFC 7519, in the compact form of RFC 7515; the header is decoded after.
+    Pattern(
+        JWT,
+        rf"eyJ{_URLSAFE}{{8,}}\.{_URLSAFE}{{4,}}\.{_URLSAFE}{{20}}",
+        rf"{_START}eyJ{_URLSAFE}{{8,}}\.{_URLSAFE}{{4,}}\.{_URLSAFE}{{20}}",
+    ),
+    # RFC 6750 §2.1, RFC 7617 §2, and what container tools and npm write of the latter (``auth``, ``_auth``).
+    Pattern(BEARER, "(?i:bearer) +[A-Za-z0-9._~+/-]{20}", rf"{_START}(?i:bearer) +[A-Za-z0-9._~+/-]{{20,}}=*"),
+    Pattern(BASIC, f"(?i:basic) +{_BASE64}{{10}}", rf"{_START}(?i:basic) +{_BASE64}{{6,}}={{0,2}}"),
+    Pattern(BASIC, rf"auth{_IS}{_BASE64}{{8}}", rf"(?:{_START}|_)auth{_IS}{_BASE64}{{8,}}={{0,2}}"),
+    # What kubeconfig calls ``client-key-data``, and secrets of orchestrators: base64 of "-----BEGIN", wrapped or not.
+    Pattern(ENCODED_KEY, "LS0tLS1CRUdJTi", "LS0tLS1CRUdJTi"),
+    Pattern(PARAMETER, f"{_NAMED} *=", rf"[\w%./:=-](?:[?&]|&amp;|\\u0026)(?:ssl)?{_NAMED}={_VALUE}"),
+    Pattern(PARAMETER, f"{_NAMED} *=", rf"{_START}{_NAMED} *= *{_VALUE}"),
+    Pattern(PARAMETER, "jdbc:oracle:", r"jdbc:oracle:[a-z0-9]+:[^/\s:@]+/[^@\s/]{4,}@"),
+    Pattern(IN_URL, f"://{_USER_AND_PASSWORD}", rf"[A-Za-z][A-Za-z0-9+.-]*:\\*/\\*/{_USER_AND_PASSWORD}"),
+    Pattern(
+        "Azure key",
+        "(?:Account|SharedAccess)Key=",
+        rf"(?:Account|SharedAccess)Key=(?:{_BASE64}{{86}}==|{_BASE64}{{43}}=)",
+    ),
+    # A NATS nkey seed: 36 bytes of base32, whose first five bits spell S and the next ones the kind of key.
+    _token("NATS seed", "S[ACNOUX]", r"[A-Z2-7]{56}\b", "S[ACNOUX][A-Z2-7]{56}"),
+    _token("webhook secret", "whs(?:ec|k)_", f"{_BASE64}{{32}}"),
+    _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
+    # ``ledger.client.invitation``: good once, and until then whoever reads it may be who is meant.
+    _token("invitation", "deedbook-invite:", f"{_URLSAFE}{{60}}"),
+    # ``ledger.format.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
+    Pattern(
+        KEY_FILE, r'(?:seed|sealed)\\*"\s*:', rf'"public{_IS}[0-9a-f]{{64}}[^{{}}]*"(?:seed|sealed){_IS}[0-9a-f]{{64}}'
+    ),
+)
+
+_PASSWORD: Final = (
+    # A mask, a variable of some language, or the word itself.
+    rb"(.)\1*|\$\(?\w+\)?|%\(?\w+\)?[sd%]?|:\w+|(?-i:[A-Z]+(?:_[A-Z]+)+)"
+    rb"|(?:(?:your|my|the|some|an?|db|user|api|access|auth|super|top)[._-]?)*"
+    rb"(?:password|passwd|passphrase|passwort|passw|pass|pwd|secret|token|key|credentials?)"
+    rb"(?:[._-]?(?:here|goes|[0-9]{1,3}))*"
+    rb"|(?:change|replace)[._-]?(?:me|it|this)|redacted|removed|masked|hidden|example|placeholder|dummy|fake"
+)
+_WORDS: Final = rb"(?:[a-z]+|[A-Z]+)(?:[-_](?:[a-z]+|[A-Z]+)){4,}"
+_NAME: Final = rb"(?:[A-Z]?[a-z]{2,}+|[A-Z]{2,}+)++|[A-Za-z]"
+_NAMES: Final = rb"(?:%b)(?:[._~+/-]++(?:%b))*+" % (_NAME, _NAME)
+_NUMBERED: Final = rb"(?:(?:%b)[0-9]{0,4}|[0-9]{1,4})" % _NAME
+_NUMBERED_NAMES: Final = rb"%b(?:[._~+/-]++%b)*+=*" % (_NUMBERED, _NUMBERED)
+_EXAMPLE: Final = (
+    rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|p[a@]ss-?w[o0]rd|passwd|secret|token|x{4}|\*{3}|\.{3}"
+    rb"|1234567|abcdef|abc123|open sesame|gx1fbat3bv"
+)
+# A variable, an expression, a call, a path (of ``PWD=``): what code and shells put in a password's place.
+_EXPRESSION: Final = (
+    rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
+    rb"|(?:\w{1,3}|self|this|args|opts|options|config|settings|params|props|request|data|form)(?:\.[A-Za-z_]\w*)+"
+    rb"|(?:admin|root|test|demo|guest|user|null|none)[0-9]{0,4}"
+)
+_OTHER_NAME: Final = (
+    rb"\b(?:server|data source|host(?:name|addr)?|addr(?:ess)?|initial catalog|data ?base|db ?name|uid"
+    rb"|user(?: ?id|_?name)?|driver|dsn|provider|port|ssl ?mode|encrypt|trusted_connection)"
+)
+_SPACE: Final = rb"(?:\s|\\[nrt])"
+_BEFORE: Final = (
+    rb"(?:%b\s*=[^;\n]*|jdbc:\w+:[^\s;]*);\s*(?:[\w .]+=[^;\n]*;\s*)*$"
+    rb"|%b=[^\s,;\\]+%b+(?:\w+=[^\s,;\\]+%b+)*$"
+) % (_OTHER_NAME, _OTHER_NAME, _SPACE, _SPACE)
+_AFTER: Final = (rb"""[\\"'}]{0,2};\s*(?:[\w .]+=[^;\n]*;\s*)*%b\s*=|[\\"']{0,2}%b+(?:\w+=[^\s,;\\]+%b+)*%b=""") % (
+    _OTHER_NAME,
+    _SPACE,
+    _SPACE,
+    _OTHER_NAME,
+)
+
+
+@functools.cache
+def _form(pattern: bytes, flags: int = re.IGNORECASE) -> re.Pattern[bytes]:
+    """Return a pattern of what stands for a secret, or beside one, compiled when it is first asked for."""
+    return re.compile(pattern, flags)
+
+
+def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
+    """Tell whether what has the form of a secret, at these bytes of a text, only shows the form."""
+    match = text[start:end]
+    if kind == IN_URL:
+        user, _, password = match[: match.rindex(b"@")].rpartition(b"/")[2].partition(b":")
+        return password == user or _form(_PASSWORD).fullmatch(password) is not None
+    if kind == PARAMETER:
+        return not _is_parameter(text, start, end)
+    if kind == BEARER:
+        return _is_example(token := value_of(match)) or _form(_NUMBERED_NAMES, 0).fullmatch(token) is not None
+    if kind == BASIC:
+        return not _is_user_and_password(match)
+    if kind == ENCODED_KEY:
+        return not _is_encoded_key(text[start : start + encoded_header_max_bytes])
+    if kind == JWT and not _names_its_algorithm(match[match.index(b"eyJ") : match.index(b".")]):
+        return True
+    tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
+    is_masked = len(tail) == 1 and tail <= _MASKS
+    return is_masked or b"EXAMPLE" in match or _form(_WORDS, 0).fullmatch(match) is not None
+
+
+def value_of(match: bytes) -> bytes:
+    """Return what stands after the name, the sign or the scheme of a match, without quotes."""
+    return re.split(rb"[ =]+", match, maxsplit=1)[-1] if match[:1] != b"=" else value_of(match[1:])
+
+
+def _is_example(value: bytes) -> bool:
+    return _form(_PASSWORD).fullmatch(value) is not None or _form(_EXAMPLE).search(value) is not None
+
+
+def _is_parameter(text: bytes, start: int, end: int) -> bool:
+    """Tell whether a password stands here in a query or beside other parameters, and no placeholder of one."""
+    if text.startswith(b"jdbc:oracle:", start):
+        password = text[start:end].rpartition(b"/")[2].rstrip(b"@")
+        return not _is_example(password) and _form(_NAMES, 0).fullmatch(password) is None
+    name = re.compile(rb"(?i:password|passwd|pwd) *= *").search(text, start, end)
+    if name is None:
+        return False
+    value = text[name.end() : end]
+    is_braced = b"{" in value[:3]
+    value = value.lstrip(b"\"'{\\").rstrip(b",.)]:")
+    if _form(_NAMES, 0).fullmatch(value) or _form(_EXPRESSION).fullmatch(value) or _is_example(value):
+        return False
+    if (is_braced and value.replace(b".", b"_").decode("latin-1").isidentifier()) or len(value) < _password_min_chars:
+        return False
+    before = text[max(0, name.start() - parameters_max_bytes) : name.start()]
+    if before.endswith((b"&", b"&amp;", b"\\u0026", b"ssl")):
+        return True
+    if before.endswith(b"?"):  # of an address, and not of ``a ? password=b : c``
+        return b"/" in re.split(rb"[\s\"'<>(){};,]", before)[-1]
+    if (user := re.search(rb"(?i:user(?: ?id|_?name)?|uid)\s*=\s*([^;\s]+)", before)) and user[1] == value:
+        return False
+    after = text[end : end + parameters_max_bytes]
+    return _form(_BEFORE).search(before) is not None or _form(_AFTER).match(after) is not None
+
+
+def _is_user_and_password(match: bytes) -> bool:
+    encoded = re.search(rb"[A-Za-z0-9+/]*={0,2}$", match)
+    try:
+        decoded = base64.b64decode(encoded.group() if encoded else b"", validate=True).decode()
+    except ValueError:
+        return False
+    user, _, password = decoded.partition(":")
+    is_text = bool(user) and decoded.isprintable() and len(password) >= _password_min_chars
+    return is_text and password != user and not _is_example(password.encode())
+
+
+def _is_encoded_key(head: bytes) -> bool:
+    encoded = re.sub(rb"\\+[nrt]|[^A-Za-z0-9+/]", b"", head)
+    decoded = base64.b64decode(encoded[: len(encoded) // 4 * 4])
+    return re.search(rb"PRIVATE KEY(?: BLOCK)?-----[\r\n]+(?:[A-Za-z-]+: |[A-Za-z0-9+/]{8})", decoded) is not None
+
+
+def _names_its_algorithm(header: bytes) -> bool:
+    """Tell whether this is the header of a JSON Web Token: an object with ``alg`` (RFC 7515 §4.1.1)."""
+    try:
+        fields = msgspec.json.decode(base64.urlsafe_b64decode(header + b"=" * (-len(header) % 4)))
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return False
+    return isinstance(fields, dict) and "alg" in fields
+
+
+@functools.cache
+def traces() -> Any:
+    """Return the compiled search for a trace of any secret in JSON as it is written."""
+    return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES, _UNSEEN]))
+
+
+@functools.cache
+def patterns() -> Any:
+    """Return the compiled search for any secret in a text; group ``sN`` is row N of the table."""
+    return _compiled("|".join(f"(?P<s{number}>{row.pattern})" for number, row in enumerate(PATTERNS)))
+
+
+@functools.cache
+def unseen() -> re.Pattern[bytes]:
+    """Return the compiled search for characters that no reader sees, by which a token may be cut for a pattern."""
+    return re.compile(_UNSEEN.encode())
+
+
+def _compiled(pattern: str) -> Any:
+    import re2  # noqa: PLC0415 - reading needs no patterns
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # a character is a byte: a tenth of the states
+    options.max_mem = pattern_memory_max_bytes
+    options.log_errors = False
+    return re2.compile(pattern.encode(), options)

@@ -1,0 +1,144 @@
+"""Finding credentials before they enter a log that forgets nothing.
+
+Three places look: the author before signing, so that a secret never leaves its process; the gate, for authors in
+other languages; and whoever stores a blob that is text. What is found is named by its place and its kind, never by
+itself, not even in part.
+
+Not looked at: blobs that are binary (compressed and sealed ones are) or longer than ``blob_scan_max_bytes``, text in
+another encoding (but base64 of private keys, and of a user and password where such stand), and passwords in prose,
+which no form tells from words. There is no switch. What only shows the form of a secret passes: masked with ``x``,
+``*`` or ``0``, cut short, called an example, or words in a token's place. Characters that no reader sees hide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.limits import blob_scan_max_bytes
+from deedbook.ledger.secrets.credentials import (
+    BEARER,
+    KEY_FILE,
+    PATTERNS,
+    is_harmless,
+    patterns,
+    traces,
+    unseen,
+    value_of,
+)
+
+# So many placeholders in one text are looked into; a text with more is refused, which bounds the work.
+harmless_max: Final = 1000
+_name_max_chars: Final = 64
+_seed_digits: Final = 64
+
+
+class Secret(NamedTuple):
+    """Where something that looks like a secret stands (as ``$.data.finding``), and what kind of secret it is."""
+
+    path: str
+    kind: str
+
+
+def scan(value: Any, path: str = "$") -> Secret | None:
+    """Return the first secret in the strings and keys of plain decoded JSON; ``path`` is the value's own.
+
+    Each string is read with the key it stands under, because some credentials are only known by their name.
+    """
+    waiting: list[tuple[str, str, Any]] = [(path, "", value)]
+    while waiting:
+        here, name, node = waiting.pop()
+        if isinstance(node, str):
+            kind = _kind_of(f"{name}={node}".encode(errors="replace") if name else node.encode(errors="replace"))
+            if kind is not None:
+                return Secret(here, kind)
+        elif isinstance(node, dict):
+            for key in node:
+                kind = _kind_of(str(key).encode(errors="replace"))
+                if kind is not None:
+                    return Secret(f"{here}[...]", kind)  # the key is the secret, so it is not shown
+            if _is_key_file(node):
+                return Secret(here, KEY_FILE)
+            waiting += reversed(list(_fields(here, node)))
+        elif isinstance(node, list):
+            waiting += reversed([(f"{here}[{place}]", name, item) for place, item in enumerate(node)])
+    return None
+
+
+def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
+    """Return the first secret of each event's body that holds one, by position: head and data are looked at.
+
+    Bodies must be JSON. Those without a trace of a secret, which are nearly all, cost one search over all of them.
+    """
+    search = traces().search
+    if search(b"\n".join(bodies)) is None:
+        return {}
+    secrets = {position: scan(msgspec.json.decode(body)) for position, body in enumerate(bodies) if search(body)}
+    return {position: secret for position, secret in secrets.items() if secret is not None}
+
+
+def refusal(secret: Secret) -> Refused:
+    """Return the refusal that says where it stands and what to write instead."""
+    return Refused(
+        "SECRET_DETECTED",
+        f"{secret.path} holds what looks like a secret ({secret.kind}), and a ledger forgets nothing: write where it "
+        "is kept (the name of a variable, a path in a vault), or mask it with x",
+        path=secret.path,
+        secret=secret.kind,
+    )
+
+
+def check_text(content: bytes) -> None:
+    """Refuse a blob that is text, of at most ``blob_scan_max_bytes``, and holds a secret.
+
+    Raises Refused: ``SECRET_DETECTED``.
+    """
+    if len(content) > blob_scan_max_bytes or not _is_text(content):
+        return
+    kind = _kind_of(content)
+    if kind is not None:
+        raise refusal(Secret("the blob", kind))
+
+
+def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]:
+    for key, value in fields.items():
+        name = str(key)
+        is_name = len(name) <= _name_max_chars and name.isascii() and name.replace("-", "_").isidentifier()
+        yield (f"{path}.{name}" if is_name else f"{path}[...]", name if is_name else "", value)
+
+
+def _is_key_file(fields: dict[Any, Any]) -> bool:
+    """Tell whether these are the fields of ``ledger.format.identity.KeyFile``, which no string of them shows by itself."""
+    hidden = fields.get("seed") or fields.get("sealed")
+    return "public" in fields and isinstance(hidden, str) and len(hidden) >= _seed_digits
+
+
+def _is_text(content: bytes) -> bool:
+    if b"\0" in content:
+        return False
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _kind_of(text: bytes) -> str | None:
+    """Return the kind of the first secret in a text, as it stands or without the characters that no reader sees."""
+    kind = _kind_in(text)
+    if kind is None and unseen().search(text):
+        return _kind_in(unseen().sub(b"", text))
+    return kind
+
+
+def _kind_in(text: bytes) -> str | None:
+    for count, match in enumerate(patterns().finditer(text), 1):
+        kind = PATTERNS[int(match.lastgroup[1:])].kind
+        if kind == BEARER and (issued := _kind_in(value_of(match.group()))) is not None:
+            return issued  # whose token it is says more
+        if count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
+            return kind
+    return None

@@ -1,0 +1,103 @@
+"""A node tells NATS tools that it is there: `$SRV.PING`, `INFO` and `STATS` of the service `deed` (NATS ADR-32).
+
+So `nats micro ls` finds the nodes of a ledger, with their version and role. The forms are those of nats-py's ``micro``;
+its endpoints are not used, because ours have queues for each agent (``ledger.service.intake``). Agents may ask: each can
+read the whole log, which says more than these counts. Answers are few a second, whoever asks: beyond that this
+subscribes no more for a second, so that the server drops what a flood sends, and no queue of ours holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from secrets import token_hex
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.micro.service import EndpointInfo, EndpointStats, ServiceInfo, ServicePing, ServiceStats
+
+from deedbook.ledger import limits
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.connection import NodeClient
+from deedbook.ledger.service.intake import QUEUE
+from deedbook.ledger.system.metrics import Tally
+
+NAME: Final = "deedbook"
+window_s: Final = 1.0
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Discovery:
+    """Answers who asks for services, for one node; ``role`` says what the node is at that moment."""
+
+    def __init__(self, ledger: str, role: Callable[[], str], tally: Tally) -> None:
+        self.id = token_hex(11)
+        self._ledger, self._role, self._tally = ledger, role, tally
+        self._started = datetime.now(UTC)
+        self._answered = 0
+        try:
+            self._version = version("deedbook")
+        except PackageNotFoundError:  # from a checkout that is not installed
+            self._version = "0.0.0"
+
+    async def run(self, nats: NodeClient) -> None:
+        """Answer over a connection until cancelled; ends when it is closed."""
+        while not nats.is_closed:
+            self._answered = 0
+            subscription: Subscription = await nats.subscribe(
+                subjects.DISCOVERY, cb=self._answer, pending_msgs_limit=limits.discovery_answers_per_s_max
+            )
+            while self._answered < limits.discovery_answers_per_s_max and not nats.is_closed:
+                self._answered = 0
+                await asyncio.sleep(window_s)
+            with contextlib.suppress(NatsError):
+                await subscription.unsubscribe()
+            await asyncio.sleep(window_s)
+
+    async def _answer(self, message: Msg) -> None:
+        document = self.document(message.subject)
+        if document is None or not message.reply or self._answered >= limits.discovery_answers_per_s_max:
+            return
+        self._answered += 1
+        with contextlib.suppress(NatsError):  # who asked asks again
+            await message.respond(json.dumps(document).encode())
+
+    def document(self, subject: str) -> dict[str, Any] | None:
+        """Return the answer to what is asked on a subject; None when another service, or node, is meant."""
+        verb, *meant = subject.split(".")[1:]
+        if meant != [NAME, self.id][: len(meant)]:
+            return None
+        own: dict[str, Any] = {
+            "name": NAME,
+            "id": self.id,
+            "version": self._version,
+            "metadata": {"ledger": self._ledger, "role": self._role()},
+        }
+        patterns = {"submit": subjects.submit_pattern(self._ledger), "read": subjects.read_pattern(self._ledger)}
+        match verb:
+            case "PING":
+                return ServicePing(**own).to_dict()
+            case "INFO":
+                endpoints = [EndpointInfo(name, pattern, QUEUE) for name, pattern in patterns.items()]
+                description = "A signed, append-only ledger for AI agents that hand work to each other"
+                return ServiceInfo(**own, description=description, endpoints=endpoints).to_dict()
+            case "STATS":
+                stats = [self._stats(name, pattern) for name, pattern in patterns.items()]
+                return ServiceStats(**own, started=self._started, endpoints=stats).to_dict()
+            case _:  # subjects are open: whoever asks may name any verb
+                return None
+
+    def _stats(self, name: str, pattern: str) -> EndpointStats:
+        if name == "read":
+            requests, errors, seconds = self._tally.values("reads")[""], 0.0, 0.0
+        else:
+            requests, errors = self._tally.values("submissions")[""], sum(self._tally.values("refusals").values())
+            seconds = self._tally.values("submit_seconds")[""]
+        total = int(seconds * _NANOSECONDS)
+        return EndpointStats(name, pattern, QUEUE, int(requests), int(errors), total, total // max(1, int(requests)))

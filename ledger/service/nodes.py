@@ -1,0 +1,217 @@
+"""What the nodes of one ledger keep in JetStream beside the log: their lease, and the blobs that entries refer to.
+
+The lease is a key of a key-value bucket, replaced by compare-and-set on its revision. A blob's chunks are messages of a
+stream; of several on one subject the last counts. The first chunk is written last, so a blob of which that is there is
+whole, unless a node wrote there what it is not: whoever publishes an entry that refers to it puts that right before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import nats.js.errors
+from nats.aio.client import Client
+from nats.js.api import DiscardPolicy, KeyValueConfig, RawStreamMsg, StorageType, StreamConfig
+
+from deedbook.ledger import limits
+from deedbook.ledger.bus import subjects
+from deedbook.ledger.bus.connection import bus_errors
+from deedbook.ledger.bus.stream import Incarnation, created_of, stream_info
+from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.format.codec import UNREADABLE, decode_decimal
+from deedbook.ledger.log.blobs import Blobs, check_blob
+from deedbook.ledger.replication.lease import Lease
+from deedbook.ledger.replication.signals import LeasePut, LeaseRefused, LeaseSeen, PutLease
+
+_KEY: Final = "lease"
+_CHUNKS: Final = "Deedbook-Chunks"
+answer_wait_s: Final = 1.0
+"""So long is an answer waited for, to be asked for again: while three servers elect, questions are dropped."""
+
+_sent_at_once: Final = 8
+_wait_s: Final = limits.lease_renew_s / 2
+"""For an answer about the lease: who waits longer knows less than who asks again."""
+
+_wrong_last_sequence: Final = frozenset({10071, 10164})
+
+
+async def stream_in_use(client: Client, ledger: str) -> Incarnation | None:
+    """Return the log stream that takes events now; None when there is none. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+    manager = client.jetstream(timeout=answer_wait_s)
+    try:
+        with bus_errors("looking for the log stream"):
+            name = await manager.find_stream_name_by_subject(subjects.event_pattern(ledger))
+        number = int(name.rpartition("_")[2])
+        info = await stream_info(client, Incarnation(ledger, number), answer_wait_s)
+    except Unavailable as error:
+        if error.code != "BUS_DEGRADED":
+            raise
+        return None
+    return Incarnation(ledger, number, max(info.state.first_seq, 1), created_of(info))
+
+
+class LeaseBucket:
+    """The lease of one ledger's nodes; made when it is first put."""
+
+    def __init__(self, client: Callable[[], Client], ledger: str, replicas: int) -> None:
+        self._client = client
+        self._name = subjects.lease_bucket(ledger)
+        self._subject = f"$KV.{self._name}.{_KEY}"
+        self._is_made = False
+        self._replicas = replicas
+
+    async def read(self, *, of_replica: bool = True) -> LeaseSeen:
+        """Return the lease, as a replica has it, also while there is none to write to, or as it was written last.
+
+        Raises Unavailable: ``BUS_UNAVAILABLE``.
+        """
+        manager = self._client().jetstream(timeout=_wait_s)
+        with bus_errors("reading the lease"):
+            try:
+                entry = await manager.get_msg(f"KV_{self._name}", subject=self._subject, direct=of_replica)
+            except nats.js.errors.NotFoundError:
+                return LeaseSeen(None, 0)
+        self._is_made = True
+        try:
+            lease = msgspec.json.decode(entry.data or b"", type=Lease)
+        except UNREADABLE:
+            lease = None  # nobody's, but to be replaced under its revision
+        return LeaseSeen(lease, entry.seq or 0)
+
+    async def put(self, asked: PutLease) -> LeasePut | LeaseRefused:
+        """Replace the lease if it has the revision that is named. Raises Unavailable: nobody knows whether it did."""
+        manager = self._client().jetstream(timeout=_wait_s)
+        with bus_errors("replacing the lease"):
+            if not self._is_made:
+                await self._make()
+            headers = {"Nats-Expected-Last-Subject-Sequence": str(asked.revision)}
+            try:
+                # Not by the bucket: that asks for its state first, and whoever has no leader does not answer that.
+                answer = await manager.publish(self._subject, msgspec.json.encode(asked.lease), headers=headers)
+            except nats.js.errors.APIError as error:
+                if error.err_code not in _wrong_last_sequence:
+                    raise
+                # Of who has it last: by a replica that lags, our own of which the answer was lost is not ours.
+                seen = await self.read(of_replica=False)
+                return LeaseRefused(seen.lease, seen.revision)
+        return LeasePut(asked.lease, answer.seq)
+
+    async def _make(self) -> None:
+        manager = self._client().jetstream(timeout=limits.request_timeout_s)
+        try:
+            await manager.key_value(self._name)
+        except nats.js.errors.BucketNotFoundError:
+            config = KeyValueConfig(
+                bucket=self._name, history=1, storage=StorageType.FILE, replicas=self._replicas, direct=True
+            )
+            await manager.create_key_value(config)
+        self._is_made = True
+
+
+class BlobStream:
+    """The blobs that entries of one ledger refer to, for nodes that do not hold them yet."""
+
+    def __init__(self, client: Callable[[], Client], ledger: str, replicas: int) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._replicas = replicas
+        self._whole: set[str] = set()
+
+    async def put(self, ref: str, blobs: Blobs) -> None:
+        """Let the stream hold a blob that lies here. Raises Unavailable: ``BUS_UNAVAILABLE``: it may not."""
+        if ref in self._whole or (record := blobs.find(ref)) is None:
+            return
+        await self._make()
+        count = max(record.chunk_count, 1)
+        first = await asyncio.to_thread(blobs.chunk, record, 0) if record.size else b""
+        with bus_errors(f"publishing blob {ref}"):
+            if not _is_chunk(await self._find(ref, 0), first, count):
+                for begin in range(1, count, _sent_at_once):
+                    numbers = range(begin, min(begin + _sent_at_once, count))
+                    chunks = [await asyncio.to_thread(blobs.chunk, record, number) for number in numbers]
+                    await asyncio.gather(*(self._put(ref, *one, count) for one in zip(numbers, chunks, strict=True)))
+                await self._put(ref, 0, first, count)
+        self._whole.add(ref)
+
+    def forget(self) -> None:
+        """Look again at what the stream holds: it may be another one."""
+        self._whole.clear()
+
+    async def get(self, ref: str) -> bytes:
+        """Return a blob. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it, or what it holds is not it.
+
+        No damage of the log's stream: what refers to it waits until a node that has it writes it again.
+        """
+        try:
+            with bus_errors(f"reading blob {ref}"):
+                content = await self._read(ref)
+            check_blob(ref, content)
+        except DeedbookError as error:
+            raise Unavailable("BUS_UNAVAILABLE", f"blob {ref} cannot be had yet: {error.message}", ref=ref) from error
+        return content
+
+    async def _read(self, ref: str) -> bytes:
+        first = await self._get(ref, 0)
+        content = bytearray(first.data or b"")
+        count = decode_decimal((first.headers or {}).get(_CHUNKS, "1"), _CHUNKS)
+        for begin in range(1, count, _sent_at_once):
+            if len(content) > limits.blob_size_max_bytes:
+                break  # it is none
+            numbers = range(begin, min(begin + _sent_at_once, count))
+            for message in await asyncio.gather(*(self._get(ref, number) for number in numbers)):
+                content += message.data or b""
+        return bytes(content)
+
+    async def _get(self, ref: str, number: int) -> RawStreamMsg:
+        manager = self._client().jetstream(timeout=limits.request_timeout_s)
+        subject = subjects.blob_subject(self._ledger, ref, number)
+        return await manager.get_msg(subjects.blob_stream_name(self._ledger), subject=subject)
+
+    async def _find(self, ref: str, number: int) -> RawStreamMsg | None:
+        try:
+            return await self._get(ref, number)
+        except nats.js.errors.NotFoundError:
+            return None
+
+    async def _put(self, ref: str, number: int, chunk: bytes, count: int) -> None:
+        manager = self._client().jetstream(timeout=limits.request_timeout_s)
+        for _ in range(limits.retry_attempts_max):
+            stored = await self._find(ref, number)
+            if _is_chunk(stored, chunk, count):
+                return
+            last = stored.seq if stored else 0
+            headers = {_CHUNKS: str(count), "Nats-Expected-Last-Subject-Sequence": str(last)}
+            try:
+                await manager.publish(subjects.blob_subject(self._ledger, ref, number), chunk, headers=headers)
+            except nats.js.errors.APIError as error:
+                if error.err_code not in _wrong_last_sequence:
+                    raise
+            else:
+                return
+        raise Unavailable("BUS_UNAVAILABLE", f"somebody else writes chunk {number} of blob {ref}, and not what it is")
+
+    async def _make(self) -> None:
+        manager = self._client().jetstream(timeout=limits.request_timeout_s)
+        name = subjects.blob_stream_name(self._ledger)
+        with bus_errors(f"making stream {name}"):
+            try:
+                await manager.stream_info(name)
+            except nats.js.errors.NotFoundError:
+                config = StreamConfig(
+                    name=name,
+                    subjects=[subjects.blob_subject(self._ledger, "", ">")],
+                    storage=StorageType.FILE,
+                    discard=DiscardPolicy.NEW,
+                    num_replicas=self._replicas,
+                    deny_delete=True,
+                    deny_purge=True,
+                )
+                await manager.add_stream(config)
+
+
+def _is_chunk(stored: RawStreamMsg | None, chunk: bytes, count: int) -> bool:
+    """Whether this is what the stream holds of a blob of so many chunks."""
+    return stored is not None and (stored.data or b"", (stored.headers or {}).get(_CHUNKS)) == (chunk, str(count))

@@ -1,0 +1,267 @@
+"""The configuration text of a nats-server for one ledger: who may publish and subscribe where, and how much. Pure.
+
+LEDGER, the account of the nodes, holds the streams: nodes may create and alter the log stream, never delete it, purge
+it or delete a message; with an administrator's key, only that one may create or alter. Every agent has an account of
+its own (why, ``ledger/README.md`` says): it may publish its own ``submit`` and ``read`` requests, subscribe to its own
+inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is exported. Who was invited
+has one, too, to submit by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from deedbook.ledger import limits
+from deedbook.ledger.bus.subjects import (
+    DISCOVERY,
+    INBOX_OF_NODES,
+    blob_subject,
+    checkpoint_subject,
+    event_pattern,
+    inbox_prefix,
+    lease_bucket,
+    live_subject,
+    node_pattern,
+    read_pattern,
+    reads_of,
+    submit_pattern,
+    submit_subject,
+)
+from deedbook.ledger.errors import Refused
+
+log_file_max_bytes = 8 * 1024 * 1024
+log_files_max = 3
+control_line_max_bytes = 4096
+
+_STREAM_READING = (
+    "$JS.API.INFO",
+    "$JS.API.STREAM.NAMES",
+    "$JS.API.STREAM.INFO.*",
+    "$JS.API.STREAM.MSG.GET.*",
+    "$JS.API.DIRECT.GET.>",
+    "$JS.API.CONSUMER.>",
+)
+# Without the second, a consumer with flow control ends, unsaid, after its first window.
+_CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
+_STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
+
+ACCOUNTS_FILE: Final = "accounts.conf"
+ROUTE_USER: Final = "deedbook"
+
+# Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer.
+_ANSWERS = "_R_.>"
+
+
+@dataclass(frozen=True)
+class BusUsers:
+    """The public nkeys (``U…``) that a server lets in; an agent's is given by the agent's name.
+
+    Who is ``invited``, or a node of another server, may submit in that name, and neither read nor hear of events.
+    """
+
+    nodes: tuple[str, ...]
+    agents: Mapping[str, str] = field(default_factory=dict)
+    invited: Mapping[str, str] = field(default_factory=dict)
+    admin: str | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """In whose names requests may come."""
+        return frozenset({*self.agents, *self.invited})
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The PEM files of one server: its certificate, its key, and the authority that signs those of its peers."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+    @property
+    def shown(self) -> str:
+        """What of it is for everybody who connects, as the configuration says it."""
+        return f"cert_file: {_quoted(str(self.certificate))}, key_file: {_quoted(str(self.key))}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server of a cluster: where other servers reach it (``HOST:PORT``), and where it finds them, itself included.
+
+    Who joins a cluster may write into every account. So a member asks for a password, or for a certificate (``tls``);
+    loopback alone is no gate, as all agents of a machine reach it. Raises Refused: ``INVALID_FIELD``: for neither.
+    """
+
+    cluster: str
+    server: str
+    listen: str
+    routes: tuple[str, ...]
+    password: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        if not self.password and self.tls is None:
+            raise Refused("INVALID_FIELD", "a cluster without a password or certificates lets any server in")
+
+
+def _permissions(nkey: str, publish: list[str], subscribe: list[str]) -> str:
+    if len(nkey) != 56 or not nkey.startswith("U") or not nkey.isalnum():
+        raise Refused("INVALID_FORMAT", f"{nkey!r} is not the public nkey of a user", value=nkey)
+    return (
+        f"{{ nkey: {nkey}, permissions: {{\n"
+        f"      publish: {json.dumps(publish)}\n"
+        f"      subscribe: {json.dumps(subscribe)} }} }}"
+    )
+
+
+def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
+    altering = _STREAM_ALTERING if may_alter else ()
+    publish = [
+        event_pattern(ledger),
+        checkpoint_subject(ledger),
+        node_pattern(ledger),
+        blob_subject(ledger, "", ">"),
+        f"$KV.{lease_bucket(ledger)}.>",
+        *_STREAM_READING,
+        *altering,
+        *_CONSUMING,
+        _ANSWERS,
+    ]
+    subscribe = [
+        submit_pattern(ledger),
+        read_pattern(ledger),
+        live_subject(ledger),
+        checkpoint_subject(ledger),
+        node_pattern(ledger),
+        f"{INBOX_OF_NODES}.>",
+        DISCOVERY,
+    ]
+    return _permissions(nkey, publish, subscribe)
+
+
+def _agent(ledger: str, name: str, nkey: str, *, is_invited: bool = False) -> str:
+    services = [submit_subject(ledger, name)] + ([] if is_invited else [reads_of(ledger, name), DISCOVERY])
+    streams = [] if is_invited else [live_subject(ledger), checkpoint_subject(ledger)]
+    imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]
+    imports += [f'{{stream: {{account: LEDGER, subject: "{s}"}}}}' for s in streams]
+    # No agent's name has a capital, so its account is never LEDGER or $SYS.
+    return f"""\
+  "{"INVITED" if is_invited else "AGENT"}_{name}" {{
+    limits: {{ max_connections: {limits.agent_connections_max}, max_subscriptions: {limits.agent_subscriptions_max},
+      max_payload: {limits.agent_payload_max_bytes} }}
+    users: [
+    {_permissions(nkey, services, [f"{inbox_prefix(name)}.>", *streams])}
+    ]
+    imports: [
+    {_listed(imports)}
+    ]
+  }}
+"""
+
+
+def render_accounts(ledger: str, users: BusUsers) -> str:
+    """Return the ``accounts`` block; deployments include it in a configuration of their own.
+
+    Raises Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
+    """
+    exports = [f'{{service: "{s}"}}' for s in (submit_pattern(ledger), read_pattern(ledger))]
+    # Each node answers for itself: of one answer the server would forget where the others go.
+    exports.append(f'{{service: "{DISCOVERY}", response_type: stream}}')
+    exports += [f'{{stream: "{s}"}}' for s in (live_subject(ledger), checkpoint_subject(ledger))]
+    nodes = [_node(ledger, nkey, may_alter=users.admin is None) for nkey in users.nodes]
+    if users.admin is not None:
+        nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"]))
+    agents = [_agent(ledger, name, nkey) for name, nkey in sorted(users.agents.items())]
+    agents += [_agent(ledger, name, nkey, is_invited=True) for name, nkey in sorted(users.invited.items())]
+    return f"""\
+accounts {{
+  LEDGER {{
+    jetstream: enabled
+    users: [
+    {_listed(nodes)}
+    ]
+    exports: [
+    {_listed(exports)}
+    ]
+  }}
+{"".join(agents)}}}
+"""
+
+
+def _quoted(text: str) -> str:
+    # The server reads \" and \\ as JSON does, but knows no \u: other characters stay as they are.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _listed(items: list[str]) -> str:
+    # Between elements of an array that are maps the server's parser needs commas.
+    return ",\n    ".join(items)
+
+
+def render_config(
+    *,
+    ledger: str,
+    users: BusUsers,
+    folder: Path,
+    host: str,
+    port: int,
+    tls: Tls | None = None,
+    member: Member | None = None,
+) -> str:
+    """Return the whole configuration of an embedded server that keeps everything under a folder.
+
+    Port -1 lets the server choose one, which it then writes into a ``.ports`` file of the folder.
+    """
+    path = {name: _quoted(str(folder / name)) for name in ("server.pid", "server.log")}
+    # Apart: what a server kept alone a cluster does not show, and its subjects would stay taken for a while.
+    store = folder / ("jetstream" if member is None else "jetstream-cluster")
+    return f"""\
+# Written by Deedbook whenever users change: edits are lost.
+pid_file: {path["server.pid"]}
+ports_file_dir: {_quoted(str(folder))}
+log_file: {path["server.log"]}
+logfile_size_limit: {log_file_max_bytes}
+logfile_max_num: {log_files_max}
+{_render_server(store, host, port, tls, member)}{render_accounts(ledger, users)}"""
+
+
+def render_apart(*, store: Path, host: str, port: int, tls: Tls | None = None, member: Member | None = None) -> str:
+    """Return the configuration of a server that runs by itself, and reads ``ACCOUNTS_FILE`` beside it.
+
+    It stays as it is while agents come and go. It logs to standard error.
+    """
+    return f"""\
+# Written by `deed deploy nats-config`. Who may connect stands in {ACCOUNTS_FILE}, which the same command writes.
+{_render_server(store, host, port, tls, member)}include {ACCOUNTS_FILE}
+"""
+
+
+def _render_server(store: Path, host: str, port: int, tls: Tls | None, member: Member | None) -> str:
+    # ``sync_interval: always``, because the default acknowledges up to two minutes before it syncs.
+    secured = "" if tls is None else f"tls {{ {tls.shown} }}\n"
+    return f"""\
+listen: {_quoted(f"{host}:{port}")}
+max_payload: {limits.payload_max_bytes}
+max_control_line: {control_line_max_bytes}
+max_pending: {limits.connection_pending_max_bytes}
+write_deadline: "{limits.write_deadline_s}s"
+{secured}jetstream {{ store_dir: {_quoted(str(store))}, sync_interval: always }}
+{"" if member is None else _render_member(member)}"""
+
+
+def _render_member(member: Member) -> str:
+    login = "" if member.password is None else f"{ROUTE_USER}:{quote(member.password, safe='')}@"
+    routes = [_quoted(f"nats-route://{login}{address}") for address in member.routes]
+    lines = [f"server_name: {_quoted(member.server)}", "cluster {", f"  name: {_quoted(member.cluster)}"]
+    lines += [f"  listen: {_quoted(member.listen)}", f"  routes: [\n    {_listed(routes)}\n  ]"]
+    if member.password is not None:
+        lines.append(f"  authorization {{ user: {ROUTE_USER}, password: {_quoted(member.password)} }}")
+    if member.tls is not None:
+        # Both sides of a route show a certificate of this authority: no stranger joins, and none is joined.
+        lines.append(f"  tls {{ {member.tls.shown}, ca_file: {_quoted(str(member.tls.authority))}, verify: true }}")
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,1 @@
+"""Files, closable resources and metrics: what every other package may use."""

@@ -1,0 +1,81 @@
+"""What a node counts while it works, for whoever watches it: totals, levels, and how long or how large things were.
+
+Any thread may count, at a microsecond each; ``read`` returns it all at one moment. Nothing here knows who shows it
+(`/metrics` of ``consumers.interfaces.web``). Every name stands in ``METERS``, in the form of Prometheus and with its unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from typing import Final, Literal, NamedTuple
+
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_EVENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Meter(NamedTuple):
+    """What a name counts; ``label`` says what each of several is of, ``bounds`` are a histogram's."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    label: str = ""
+    bounds: tuple[float, ...] = ()
+
+
+METERS: Final = {
+    "submissions": Meter("counter", "Submissions that came over the bus"),
+    "reads": Meter("counter", "Reads that came over the bus"),
+    "events_accepted": Meter("counter", "Events that were accepted, each time they were submitted"),
+    "refusals": Meter("counter", "Submissions that were not accepted, by the code of the refusal", "code"),
+    "submit_seconds": Meter("histogram", "Seconds from a submission to its answer, synced", bounds=SECONDS),
+    "commit_seconds": Meter("histogram", "Seconds of one synced transaction, with its decisions", bounds=SECONDS),
+    "commit_events": Meter("histogram", "Events submitted in one transaction", bounds=_EVENTS),
+    "requests_shed": Meter("counter", "Requests that were dropped or answered BUSY because too many waited", "queue"),
+    "doors_closed": Meter("counter", "Times that an agent sent more than is served, and was held off", "queue"),
+    "task_failures": Meter("counter", "Times that a task of the node failed and was started again", "task"),
+    "stream_faults": Meter("counter", "Times that the log stream was found damaged"),
+    "stream_incarnation": Meter("gauge", "The number of the log stream that is published to"),
+    "scrub_timestamp_seconds": Meter("gauge", "When the whole stream was last compared with the log"),
+    "checkpoint_timestamp_seconds": Meter("gauge", "When the last checkpoint was published"),
+    "witness_entries": Meter("gauge", "Entries under the last checkpoint that a witness cosigned", "witness"),
+    "witness_failures": Meter("counter", "Times that a witness did not cosign", "witness"),
+}
+
+
+class Tally:
+    """Counts of one process. A name that is not in ``METERS`` is a mistake of ours: KeyError."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in METERS}
+        self._spreads = {name: [0] * (len(meter.bounds) + 1) for name, meter in METERS.items() if meter.bounds}
+
+    def count(self, name: str, label: str = "", by: float = 1) -> None:
+        """Add to a total."""
+        with self._lock:
+            self._values[name][label] += by
+
+    def put(self, name: str, value: float, label: str = "") -> None:
+        """Say how high a level is."""
+        with self._lock:
+            self._values[name][label] = value
+
+    def observe(self, name: str, *values: float) -> None:
+        """Add values to a histogram, and to its sum."""
+        bounds, spread = METERS[name].bounds, self._spreads[name]
+        with self._lock:
+            for value in values:
+                spread[bisect_left(bounds, value)] += 1
+            self._values[name][""] += sum(values)
+
+    def values(self, name: str) -> dict[str, float]:
+        """Return totals, levels or a histogram's sum, by label; what has no label is 0 before it was counted."""
+        with self._lock:
+            return dict(self._values[name]) or ({} if METERS[name].label else {"": 0.0})
+
+    def spread(self, name: str) -> list[int]:
+        """Return how many values of a histogram fell under each bound alone, and above the last."""
+        with self._lock:
+            return list(self._spreads[name])

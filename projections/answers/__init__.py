@@ -1,0 +1,1 @@
+"""Answering queries: from views, from the past, or from entries that the reader verified."""

@@ -1,0 +1,117 @@
+"""Which moment of the past is meant: an index (the state after that entry), or a time, by the ledger's own clock.
+
+A time means the last entry, in the order of the log, that was accepted at or before it. Where the root set the clock
+back (``ledger.clock_set``), a time that both sides know lies behind the setting, because the root said there that the
+times before it were wrong. What ran out is judged at the time that was asked for; a time ahead of now means now.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.clock import clock_text, ledger_now
+from deedbook.projections.answers.query import Answer, Arguments, Moment
+from deedbook.projections.stores.store import Reading
+
+as_of_max_chars: Final = 64
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_INDEX: Final = re.compile(r"[0-9]{1,15}")
+_AT: Final = "SELECT accepted_ms FROM events WHERE event_index = ?"
+# How many entries had been accepted by ?3, of which those from ?1 up to ?2 came in the order of their times.
+_BISECTED: Final = (
+    "WITH RECURSIVE part (low, high) AS (SELECT CAST(?1 AS BIGINT), CAST(?2 AS BIGINT) UNION ALL "
+    "SELECT CASE WHEN e.accepted_ms <= ?3 THEN e.event_index + 1 ELSE low END, "
+    "CASE WHEN e.accepted_ms <= ?3 THEN high ELSE e.event_index END "
+    "FROM part JOIN events e ON e.event_index = (low + high) / 2 WHERE low < high) SELECT max(low) AS size FROM part"
+)
+_SETTINGS: Final = "SELECT event_index FROM events WHERE kind = 'ledger.clock_set' AND event_index > 0 ORDER BY 1"
+
+
+class AskedMoment(Arguments, frozen=True):
+    """An index, or a time in ISO 8601 (without an offset UTC)."""
+
+    at: int | str
+
+
+class Instant(NamedTuple):
+    """How many entries the log had at a moment of the past, and the ledger's clock (Unix ms) then."""
+
+    size: int
+    now_ms: int
+
+
+def show_moment(moment: Moment, asked: AskedMoment) -> Answer:
+    """Return ``{"event_index", "accepted_ms", "at", "now_ms", "size"}``: the last entry then, the clock, the size now.
+
+    Raises Refused: as ``instant_of``.
+    """
+    size, now_ms = instant_of(moment.reading, asked.at)
+    (last,) = moment.rows(_AT, (size - 1,))
+    at, size_now = clock_text(now_ms), _size(moment.reading)
+    return {"event_index": size - 1, **last, "at": at, "now_ms": now_ms, "size": size_now}
+
+
+def instant_of(reading: Reading, at: int | str) -> Instant:
+    """Return the moment that an index or a time means in the views of now.
+
+    Raises Refused: ``INVALID_FIELD`` for what is neither; ``NOT_FOUND`` beyond the log's end, or before its beginning.
+    """
+    size = _size(reading)
+    asked = asked_of(at)
+    if isinstance(asked, int):
+        if asked >= size:
+            message = f"the log has no entry {asked}: it has {size}, the last is {size - 1}"
+            raise Refused("NOT_FOUND", message, asked=asked, size=size)
+        return Instant(asked + 1, accepted_ms(reading, asked))
+    at_ms = to_ms(asked)
+    starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
+    for start, end in reversed(list(pairwise(starts))):
+        if accepted_ms(reading, start) <= at_ms:
+            size = reading.rows(_BISECTED, (start, end, at_ms))[0]["size"]
+            present_ms = ledger_now(accepted_ms(reading, starts[-1] - 1), time.time_ns() // 1_000_000)
+            return Instant(size, max(accepted_ms(reading, size - 1), min(at_ms, present_ms)))
+    first = clock_text(accepted_ms(reading, 0))
+    message = f"nothing was accepted by {clock_text(at_ms)}: the ledger begins at {first}"
+    raise Refused("NOT_FOUND", message, asked=clock_text(at_ms), first=first, size=size)
+
+
+def asked_of(at: int | str) -> int | datetime:
+    """Return the index or the time that is meant; digits alone are an index. Raises Refused: as ``instant_of``."""
+    if isinstance(at, str) and _INDEX.fullmatch(at):
+        at = int(at)
+    if isinstance(at, int) and not isinstance(at, bool) and at >= 0:
+        return at
+    text = str(at)
+    moment = iso_time(text) if len(text) <= as_of_max_chars else None
+    if moment is None:
+        message = f"{text[:as_of_max_chars]!r} is no entry's index and no time: write 120, or 2026-02-12T10:00:00Z"
+        raise Refused("INVALID_FIELD", message, field="as_of")
+    return moment
+
+
+def to_ms(moment: datetime) -> int:
+    """Return the Unix milliseconds of a time, exactly."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def iso_time(text: str) -> datetime | None:
+    """Return the time in UTC that a text in ISO 8601 stands for, without an offset UTC; None for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None  # an offset can carry the first day of the calendar out of it
+
+
+def _size(reading: Reading) -> int:
+    return next(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
+
+
+def accepted_ms(reading: Reading, index: int) -> int:
+    """Return when an entry was accepted (Unix ms), by the ledger's own clock."""
+    return int(reading.rows(_AT, (index,))[0]["accepted_ms"])

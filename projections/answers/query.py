@@ -1,0 +1,334 @@
+"""What a query of a view is: typed arguments in, plain JSON values out, all from one moment of the store.
+
+``total`` counts all that match, a page holds at most ``limit`` of them, and ``next`` is the cursor of the page after it
+(None at the end).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Final, TypeAlias, get_args
+
+import msgspec
+
+from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.limits import json_integer_max
+from deedbook.projections.stores.dialect import stated
+from deedbook.projections.stores.store import Reading, Value
+
+page_rows_max: Final = 500
+candidates_max: Final = 10
+near_names_max: Final = 2_000
+"""Among how many, the newest ones, a name is looked for that is written much alike: a tenth of a second."""
+prefix_digits_min: Final = 12
+ref_digits: Final = 64
+_LISTS: Final = {
+    "agent": "agent list",
+    "event": "log",
+    "event, reasoning or stream": "log",
+    "handoff": "handoff list",
+    "reasoning": "reasoning list",
+    "session": "session list",
+    "snapshot": "snapshot list",
+}
+_NEWEST: Final = {
+    "agents": "registered_index",
+    "handoffs": "created_index",
+    "reasonings": "started_index",
+    "reviews": "requested_index",
+    "sessions": "started_index",
+    "snapshots": "event_index",
+    "streams": "last_index",
+    "tot_tasks": "started_index",
+}
+_REF: Final = rf"(?:(blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
+_AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, description="Rows of a page.")]
+Answer: TypeAlias = dict[str, Any]
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of every query's arguments: complete, without unknown ones."""
+
+
+class ById(Arguments, frozen=True):
+    """A thing by its id or an unambiguous beginning of it."""
+
+    id: str
+
+
+class ByIds(Arguments, frozen=True):
+    """Things by their whole ids."""
+
+    ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
+
+
+class ByRef(Arguments, frozen=True):
+    """A thing by its ref; what else it may be asked for by, its query says."""
+
+    ref: str
+
+
+class Page(Arguments, frozen=True):
+    """The base of a list's filters; ``after`` is the ``next`` of the page before."""
+
+    after: int | None = None
+    limit: Limit = 50
+
+
+class Moment:
+    """What a query sees: the views of one moment, and the time by which leases have run out or not.
+
+    ``lasting_ms`` is for how long the answer stays as it is while the log does: not at all once ``now_ms`` was read.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        now_ms: int | Callable[[Moment], int],
+        kept: dict[str, list[dict[str, Any]]] | None = None,
+    ) -> None:
+        """See ``reading``; ``now_ms`` may be found out when it is asked for, and ``kept`` is of the same positions."""
+        self.reading = reading
+        self.lasting_ms = json_integer_max
+        self._now = now_ms
+        self._kept = {} if kept is None else kept
+        self._until: str | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The time, by the ledger's clock."""
+        self.lasting_ms = 0
+        return self._now_ms
+
+    @cached_property
+    def _now_ms(self) -> int:
+        return self._now(self) if callable(self._now) else self._now
+
+    def kept(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a small query that many questions ask: they are read once while nothing is folded."""
+        if sql not in self._kept:
+            self._kept[sql] = self.rows(sql)
+        return self._kept[sql]
+
+    def now_until(self, sql: str) -> int:
+        """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time).
+
+        The statement travels with what is asked ``together`` next.
+        """
+        self._until = sql
+        return self._now_ms
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query as dicts."""
+        return self.reading.rows(sql, values)
+
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
+        if self._until is None or not asked:
+            return self.reading.together(*asked) if asked else []
+        until, self._until = self._until, None
+        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *asked)
+        (change_ms,) = changing.values()
+        self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
+        return found
+
+    def count(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Return the one number that a query counts."""
+        (row,) = self.reading.rows(sql, values)
+        (number,) = row.values()
+        return int(number)
+
+
+def age_of(at_ms: int, now_ms: int) -> str:
+    """Return how long ago something was, in the largest whole unit.
+
+    >>> age_of(0, 150_000), age_of(0, 59_000)
+    ('2 min ago', 'just now')
+    """
+    passed_s = max(0, now_ms - at_ms) // 1000
+    return next((f"{passed_s // unit_s} {name} ago" for unit_s, name in _AGES if passed_s >= unit_s), "just now")
+
+
+def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
+    """Return what is wrong with an argument, and which values it may have where they are few."""
+    named = re.search(r"`\$\.(\w+)", text := str(error))
+    for field in msgspec.structs.fields(arguments):
+        if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
+            values = [value for one in (field.type, *get_args(field.type)) for value in get_args(one)]
+            text += f": one of {', '.join(str(value) for value in values if isinstance(value, str))}"
+    return text
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A named question: the type of its arguments and the function that answers it."""
+
+    arguments: type[Arguments]
+    run: Callable[[Moment, Any], Answer]
+
+
+class Where:
+    """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
+
+    def __init__(self, asked: Arguments | None = None, *columns: str) -> None:
+        self._texts: list[str] = []
+        self.values: list[Value] = []
+        for column in columns:
+            self.equal(column, getattr(asked, column))
+
+    def add(self, text: str, *values: Value) -> None:
+        """Add a condition."""
+        self._texts.append(text)
+        self.values.extend(values)
+
+    def given(self, text: str, value: Value) -> None:
+        """Add a condition on a value unless that is None."""
+        if value is not None:
+            self.add(text, value)
+
+    def equal(self, column: str, value: Value) -> None:
+        """Add ``column = value`` unless the value is None."""
+        self.given(f"{column} = ?", value)
+
+    @property
+    def sql(self) -> str:
+        """The WHERE clause, empty without conditions."""
+        return " WHERE " + " AND ".join(self._texts) if self._texts else ""
+
+    @property
+    def more(self) -> str:
+        """The same behind a WHERE that has a condition."""
+        return "".join(f" AND {text}" for text in self._texts)
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by.
+
+    With ``time`` it is read newest first by that column, and by ``by`` within one millisecond; ``cursors`` is the table
+    in which the time of a cursor is found, even when the row it came from has changed since.
+    """
+
+    select: str
+    table: str
+    by: str
+    newest_first: bool = True
+    time: str = ""
+    cursors: str = ""
+
+    def order(self) -> str:
+        """Return the columns of ORDER BY."""
+        direction = "DESC" if self.newest_first else "ASC"
+        return ", ".join(f"{column} {direction}" for column in (self.time, self.by) if column)
+
+    def beyond(self) -> str:
+        """Return the condition of the rows behind a cursor, which it binds."""
+        sign = "<" if self.newest_first else ">"
+        if not self.time:
+            return f"{self.by} {sign} ?"
+        time, by = (column.rpartition(".")[2] for column in (self.time, self.by))
+        return f"({self.time}, {self.by}) {sign} (SELECT {time}, {by} FROM {self.cursors} WHERE {by} = ?)"  # noqa: S608
+
+
+def page_of(
+    moment: Moment, listing: Listing, where: Where, after: Value, limit: int, *values: Value
+) -> tuple[list[dict[str, Any]], int, Any]:
+    """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
+    # The texts of a listing are fixed in the code; what is asked for is bound.
+    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)  # noqa: S608
+    if after is not None:
+        where.add(listing.beyond(), after)
+    sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
+    (counted,), rows = moment.together(counting, (sql, (*values, *where.values, limit + 1)))
+    (total,), page = counted.values(), rows[:limit]
+    return page, int(total), page[-1][listing.by.rpartition(".")[2]] if len(rows) > limit else None
+
+
+def list_of(
+    moment: Moment, listing: Listing, where: Where, asked: Any, *, of: str, read: Callable[[Answer], Answer] = dict
+) -> Answer:
+    """Return ``{of, "total", "next"}``: the page that ``asked`` wants, each row as ``read`` returns it."""
+    page, total, following = page_of(moment, listing, where, asked.after, asked.limit)
+    return {of: [read(row) for row in page], "total": total, "next": following}
+
+
+def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
+    """Return a row with the values of those columns that hold JSON; NULL stays None."""
+    return row | {name: msgspec.json.decode(row[name]) for name in columns if row[name] is not None}
+
+
+def json_list(values: Iterable[Any]) -> str:
+    """Return values as ``json_each`` reads them: one value to bind, however many they are."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
+    """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
+    name, sql = asked.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
+    found = moment.rows(sql, (name,)) or moment.rows(sql, (by_beginning(moment, table, name, asked, what),))
+    return found[0]
+
+
+def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:
+    """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
+    # The table is fixed in the code; what is asked for is bound.
+    if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
+        return name
+    sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
+    rows = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    return only_match([row["id"] for row in rows], asked, what, lambda: names_in(moment, table))
+
+
+def names_in(moment: Moment, table: str, column: str = "id") -> list[str]:
+    """Return the names in a table that one may have been mistaken for, the newest of many."""
+    # Of a past, a table of events is a view of SQLite's, which has no rowid.
+    newest = "event_index" if table == "snapshots" else "rowid"
+    order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
+    sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
+    return [row["name"] for row in moment.rows(sql)]
+
+
+def only_match(
+    matches: Sequence[str], asked: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
+) -> str:
+    """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not asked for.
+
+    Raises Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
+    ``candidates``.
+    """
+    if not matches:
+        alike = near(asked, names())
+        advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
+        raise Refused("NOT_FOUND", f"there is no {what} {asked}{did_you_mean(alike)}{advice}", asked=asked, near=alike)
+    if len(matches) > 1:
+        candidates = list(matches[:candidates_max])
+        message = f"{asked} fits more than one {what}: {', '.join(candidates)}"
+        raise Refused("REF_AMBIGUOUS", message, asked=asked, candidates=candidates)
+    return matches[0]
+
+
+def is_whole_ref(asked: str) -> bool:
+    """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
+    match = re.fullmatch(_REF, asked.lower())
+    return match is not None and len(match[2]) == ref_digits
+
+
+def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
+    """Return (first, after last) of the whole refs that ``asked`` may begin, with or without its algorithm.
+
+    None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
+    """
+    match = re.fullmatch(_REF, asked.lower())
+    if match is None or match[1] not in (None, algorithm):
+        return None
+    first = f"{algorithm}:{match[2]}"
+    return first, first + "g"
+
+
+def by_ref(moment: Moment, select: str, column: str, algorithm: str, asked: str) -> list[Answer]:
+    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is asked for."""
+    bounds = prefix_range(asked, algorithm)
+    sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
+    return [] if bounds is None else moment.rows(sql, (*bounds, candidates_max + 1))

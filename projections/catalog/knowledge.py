@@ -1,0 +1,194 @@
+"""Knowledge as a graph over all views: things by their sort, and what leads from one to another.
+
+A line leads from what was there to what came of it. A thing is named ``SORT/ID``; what was recorded in a session has
+the index of its event as id. Agents and evidence hang together with everything: a walk goes on through them only where
+it began there, and without a beginning it leaves them out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from deedbook.ledger.errors import Refused
+from deedbook.projections.answers import query
+
+_THING: Final = "SELECT {} AS id, {} AS label, {} AS state, {} AS agent, {} AS event_index FROM {}"
+_NAMED: Final = "SELECT * FROM ({}) WHERE id IN (SELECT {} FROM json_each(?1))"
+_LINK: Final = (
+    "SELECT DISTINCT '{0}/' || nullif(CAST({1} AS TEXT), '') AS \"from\", "
+    "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"to\", '{4}' AS via, {6} AS is_stale FROM {5} "
+    "WHERE {7} IN (SELECT {8} FROM json_each(?)) ORDER BY 1, 2 LIMIT ?"
+)
+# What is named by its event's index.
+_BY_INDEX: Final = frozenset({"finding", "unknown", "dead_end"})
+_INDEX: Final = re.compile("[0-9]{1,18}")
+_HUBS: Final = frozenset({"agent", "evidence"})
+_STALE: Final = frozenset({"retracted", "resolved", "removed", "doubted", "rejected", "cancelled", "superseded"})
+_CORRECTED: Final = (
+    "coalesce((SELECT substr(c.kind, instr(c.kind, '.') + 1) FROM corrections c JOIN events e ON e.id = c.target "
+    "WHERE e.event_index = t.event_index LIMIT 1), '')"
+)
+_DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
+_OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
+# Of each sort of thing: its id, label, state, agent and index, and the table.
+_THINGS: Final = {
+    "agent": (
+        "name",
+        "name",
+        "CASE WHEN removed_index IS NULL THEN '' ELSE 'removed' END",
+        "name",
+        "registered_index",
+        "agents",
+    ),
+    "session": ("id", "coalesce(nullif(task, ''), id)", "status", "author", "started_index", "sessions"),
+    "finding": ("t.event_index", "finding", _CORRECTED, "s.author", "t.event_index", f"findings {_OF_SESSION}"),
+    "unknown": ("t.event_index", "unknown", _CORRECTED, "s.author", "t.event_index", f"unknowns {_OF_SESSION}"),
+    "dead_end": ("t.event_index", "approach", _CORRECTED, "s.author", "t.event_index", f"dead_ends {_OF_SESSION}"),
+    "report": (
+        "session_id",
+        "coalesce(nullif(task, ''), task_summary)",
+        "calibration_status",
+        "author",
+        "event_index",
+        "handoff_reports",
+    ),
+    "reasoning": (
+        "id",
+        "coalesce(nullif(conclusion, ''), task)",
+        f"CASE WHEN {_DOUBTED} = 0 THEN 'doubted' ELSE status END",
+        "author",
+        "updated_index",
+        "reasonings t",
+    ),
+    "handoff": ("id", "coalesce(nullif(title, ''), id)", "status", "sender", "updated_index", "handoffs"),
+    "evidence": ("value", "value", "''", "NULL", "NULL", "json_each(?1)"),
+}
+_SHOWN: Final = "findings t JOIN json_each(t.evidence) j ON TRUE"
+_CITED: Final = (
+    "reasoning_versions v JOIN json_each(v.delta, '$.steps_added') s ON TRUE "
+    "JOIN json_each(s.value, '$.evidence') j ON TRUE JOIN reasonings r ON r.id = v.reasoning_id"
+)
+_CHANGED: Final = (
+    "coalesce((SELECT CASE WHEN json_extract(k.value, '$.status') <> 'ok' THEN 1 ELSE 0 END "
+    "FROM validations d JOIN json_each(d.data, '$.evidence') k ON TRUE "
+    "WHERE d.reasoning_ref = r.ref AND json_extract(k.value, '$.reference') = j.value "
+    "ORDER BY d.event_index DESC LIMIT 1), 0)"
+)
+_REFS: Final = (
+    "handoffs h JOIN json_each(h.{}) j ON TRUE JOIN reasoning_versions v ON v.ref = j.value "
+    "JOIN reasonings r ON r.id = v.reasoning_id"
+)
+# How things lead to others: both sorts and their ids, the word for it, the tables, and when the line is stale.
+_WAYS: Final = (
+    ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
+    ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),
+    ("session", "t.session_id", "finding", "t.event_index", "found", "findings t", "0"),
+    ("session", "t.session_id", "unknown", "t.event_index", "left open", "unknowns t", "0"),
+    ("session", "t.session_id", "dead_end", "t.event_index", "gave up", "dead_ends t", "0"),
+    ("session", "t.session_id", "report", "t.session_id", "reported", "handoff_reports t", "0"),
+    ("session", "r.session", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
+    ("agent", "r.author", "reasoning", "r.id", "reasoned", "reasonings r", "0"),
+    ("evidence", "j.value", "finding", "t.event_index", "shows", _SHOWN, "0"),
+    ("evidence", "j.value", "reasoning", "r.id", "supports", _CITED, _CHANGED),
+    ("reasoning", "r.id", "handoff", "h.id", "argues for", _REFS.format("reasoning_refs"), "v.ref <> r.ref"),
+    ("handoff", "h.id", "reasoning", "r.id", "came to", _REFS.format("result_refs"), "v.ref <> r.ref"),
+    ("agent", "h.sender", "handoff", "h.id", "handed over", "handoffs h", "0"),
+    ("handoff", "h.id", "agent", "h.receiver", "is for", "handoffs h", "0"),
+    ("handoff", "d.depends_on", "handoff", "d.handoff_id", "comes before", "handoff_dependencies d", "0"),
+    ("handoff", "h.answers", "handoff", "h.id", "answered by", "handoffs h", "0"),
+)
+
+
+class KnowledgeGraph(query.Arguments, frozen=True):
+    """Where to begin (``SORT/ID``, or the newest things with ``q`` in their words, of ``agent``), and how far to go."""
+
+    sel: str | None = None
+    q: str | None = None
+    agent: str | None = None
+    direction: Literal["back", "forward", "both"] = "both"
+    depth: Annotated[int, msgspec.Meta(ge=0, le=8)] = 2
+    limit: query.Limit = 80
+
+
+def graph_knowledge(moment: query.Moment, asked: KnowledgeGraph) -> query.Answer:
+    """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
+
+    A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (taken back, given up,
+    resolved or doubted) and its ``hops`` from where the walk began. An edge leads ``from`` what was there ``to`` what
+    came of it, ``via`` a word; it ``is_stale`` where what it rests on is another now. Raises Refused: ``NOT_FOUND``.
+    """
+    starts = _newest(moment, asked) if asked.sel is None else [asked.sel]
+    is_there = bool(_things(moment, starts))
+    if asked.sel is not None and asked.sel.startswith("evidence/"):  # which is there where somebody cites it
+        is_there = bool(_links(moment, starts, msgspec.structs.replace(asked, direction="both")))
+    if asked.sel is not None and not is_there:
+        message = f"there is no {asked.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
+        raise Refused("NOT_FOUND", message, asked=asked.sel)
+    hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
+    edges: dict[tuple[str, ...], query.Answer] = {}
+    for hop in range(1, asked.depth + 1):
+        walked = [name for name in level if name == asked.sel or name.partition("/")[0] not in _HUBS]
+        links = _links(moment, walked, asked)
+        edges |= {(link["from"], link["to"], link["via"]): link for link in links}
+        level = list(dict.fromkeys(name for one in links for name in (one["from"], one["to"]) if name not in hops))
+        room = max(0, asked.limit - len(hops))
+        is_complete &= len(level) <= room and len(links) < query.page_rows_max
+        level = level[:room]
+        hops |= dict.fromkeys(level, hop)
+    nodes = {node["id"]: node | {"hops": hops[node["id"]]} for node in _things(moment, hops)}
+    return {
+        "sel": asked.sel,
+        "nodes": [nodes[name] for name in hops if name in nodes],
+        "is_complete": is_complete,
+        "edges": [edge for edge in edges.values() if edge["from"] in nodes and edge["to"] in nodes],
+    }
+
+
+def _newest(moment: query.Moment, asked: KnowledgeGraph) -> list[str]:
+    where = query.Where(asked, "agent")
+    where.given("instr(lower(label), lower(?)) > 0", asked.q or None)
+    sorts = sorted(_THINGS.keys() - _HUBS)
+    sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
+    found = moment.together(*[(sql.format(*_THINGS[sort]), (*where.values, asked.limit)) for sort in sorts])
+    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, found, strict=True) for row in of]
+    return [name for _, name in sorted(rows, reverse=True)[: max(1, asked.limit // 4)]]
+
+
+def _by_sort(names: Iterable[str]) -> dict[str, str]:
+    sorts: dict[str, list[str]] = {}
+    for name in names:
+        sort, _, id_ = name.partition("/")
+        if sort not in _BY_INDEX or _INDEX.fullmatch(id_):
+            sorts.setdefault(sort, []).append(id_)
+    return {sort: query.json_list(ids) for sort, ids in sorts.items() if sort in _THINGS}
+
+
+def _value(sort: str) -> str:
+    return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
+
+
+def _things(moment: query.Moment, names: Iterable[str]) -> list[query.Answer]:
+    by_sort = _by_sort(names)
+    asked = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
+    return [
+        row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
+        for sort, rows in zip(by_sort, moment.together(*asked), strict=True)
+        for row in rows
+    ]
+
+
+def _links(moment: query.Moment, names: Iterable[str], asked: KnowledgeGraph) -> list[query.Answer]:
+    ids = _by_sort(names)
+    asked_for: list[tuple[str, tuple[str, int]]] = []
+    for way in _WAYS:
+        start, start_id, end, end_id, *_ = way
+        for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
+            is_left_out = end in _HUBS if sort == start else asked.sel is None and start in _HUBS
+            if sort in ids and asked.direction in (towards, "both") and not is_left_out:
+                asked_for.append((_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max)))
+    rows = [row for rows in moment.together(*asked_for) for row in rows]
+    return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]

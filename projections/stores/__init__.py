@@ -1,0 +1,1 @@
+"""Where views are stored: SQLite, or PostgreSQL."""

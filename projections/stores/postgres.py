@@ -1,0 +1,272 @@
+"""Views in PostgreSQL: a schema for each ledger, tables under their plain names, for many readers and several workers.
+
+- A write transaction takes the schema's advisory lock before it reads the positions, so of any number of workers, on
+  any machine, one folds at a time. The lock goes with the connection: where a worker dies, or stands still in the
+  middle for ``idle_max_s``, another goes on from the last commit.
+- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``deedbook_views`` in
+  share mode before its snapshot is taken (LOCK takes none), and who exchanges tables holds it alone: a name never
+  leads to tables that are newer than the snapshot.
+- Connections are pooled: one that was given back is taken again, last first. It is a list and a semaphore: the driver's
+  pool opens connections in threads of its own, so a wrong password would be a timeout half a minute later.
+- Text is compared by its bytes (``COLLATE "C"``), as SQLite does, whatever the database's own order is.
+- U+0000, which PostgreSQL's text cannot hold, is written as two characters, and read as itself.
+- A password stands in no setting: libpq finds it in ``PGPASSFILE`` (``passfile=``), a service file or the environment.
+
+PostgreSQL 16 or newer (a subquery without a name). A pooler before it must keep sessions (temporary tables hold pasts).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final
+
+import psycopg
+from blake3 import blake3
+from psycopg import conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.format.forms import STORE_PATTERN, WORDS
+from deedbook.projections.stores.postgres_connection import Connection, Statement
+from deedbook.projections.stores.postgres_schema import BOOKS, FORMAT
+from deedbook.projections.stores.postgres_transaction import END, Transaction
+from deedbook.projections.stores.store import SLOTS, Damaged, Slot
+
+connections_max: Final = 8
+question_max_s: Final = 30
+lock_wait_max_s: Final = 60
+idle_max_s: Final = 60
+connect_max_s: Final = 10
+
+_CONNECTION: Final[dict[str, Any]] = {
+    "application_name": "deedbook",
+    "connect_timeout": connect_max_s,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "client_encoding": "utf8",
+}
+# A machine that went away keeps no lock: the server looks after its connections as well.
+_SESSION: Final = (
+    "SET search_path = {}; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # no disk that turns
+    # To compile a plan, or to start processes for it, takes longer than they save (measured, a million events).
+    "SET jit = off; SET max_parallel_workers_per_gather = 0; "
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
+    f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
+    f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"
+)
+_LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+_PAST: Final = [
+    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", SLOTS))
+]
+_READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
+_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, SLOTS))]
+# Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
+_MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
+_ADVICE: Final = "drop the schema, and `deed project` rebuilds it from the log"
+
+
+def schema_of(ledger: str) -> str:
+    """Return the name of the schema in which a ledger's views are."""
+    return "deedbook_" + blake3(ledger.encode()).hexdigest()[:16]
+
+
+class PostgresStore:
+    """A ``Store`` in a schema of a database; used by any number of threads, processes and machines."""
+
+    is_shared: Final = True
+
+    def __init__(self, url: str, *, ledger: str, is_apart: bool = False) -> None:
+        """Connect, and make the schema where there is none; ``is_apart``: one connection, which may make tables.
+
+        Raises Refused: ``INVALID_FIELD``: that is no URL, or a password stands in it. Unavailable:
+        ``STORE_UNAVAILABLE``. Corrupted: the schema is damaged, or of another ledger or version.
+        """
+        self.parameters = parameters_of(url)
+        self.url = url
+        self.name = " ".join(f"{name}={value}" for name, value in sorted(self.parameters.items()) if name in _SHOWN)
+        self.schema = schema_of(ledger)
+        self._ledger = ledger
+        self._is_apart = is_apart
+        self._idle: list[Connection] = []
+        self._room = threading.BoundedSemaphore(1 if is_apart else connections_max)
+        with _translated(self.name):
+            connection = self._connected()
+            try:
+                self._check(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append(connection)
+
+    def apart(self) -> PostgresStore:
+        """Return the same store on a connection of its own, for tables that only it sees."""
+        return PostgresStore(self.url, ledger=self._ledger, is_apart=True)
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def check(self) -> str:
+        """Return ``ok``: PostgreSQL looks after its own pages, and says when one is damaged."""
+        with self.reading():
+            return "ok"
+
+    def set_aside(self) -> str:
+        """Rename the schema; what has that name from an earlier time is dropped, and an empty one is made."""
+        aside = f"{self.schema}_damaged"
+        with _translated(self.name), self._connected() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{aside}" CASCADE')
+            with contextlib.suppress(psycopg.errors.InvalidSchemaName):
+                connection.execute(f'ALTER SCHEMA "{self.schema}" RENAME TO "{aside}"')
+            self._check(connection)
+        return f"schema {aside}"
+
+    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
+        """The views of one moment, as long as the block lasts."""
+        return self._transaction(_PAST if self._is_apart else _READING, expected)
+
+    def writing(self) -> AbstractContextManager[Transaction]:
+        """A write transaction: it waits for the write lock, and commits at the end of the block."""
+        return self._transaction(_WRITING, None)
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: Sequence[Statement], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
+        with self._room, _translated(self.name):
+            transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
+            try:
+                if expected is None:
+                    transaction.begun()
+                yield transaction
+                connection = transaction.begun()  # and its slots are looked at, also where nothing was asked
+                if begin is _WRITING:
+                    connection.run(END.sql)
+                elif expected is None:  # nothing hangs on its end: whoever takes the connection next waits for that
+                    connection.send([END])
+            except BaseException:
+                if transaction.connection is not None:
+                    self._undo(transaction.connection)
+                raise
+            self._idle.append(connection)
+
+    def _undo(self, connection: Connection) -> None:
+        with contextlib.suppress(psycopg.Error):
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                connection.run("ROLLBACK")
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _begun(
+        self, begin: Sequence[Statement], statements: Sequence[Statement], held: Connection | None = None
+    ) -> tuple[Connection, list[PGresult]]:
+        """Return a connection in a transaction, and what ``Beginning`` does; one that broke unused is replaced."""
+        while True:
+            is_new = False
+            try:
+                connection = held or self._idle.pop()
+            except IndexError:
+                connection, is_new = self._connected(), True
+            try:
+                connection.received()
+                results = connection.together([*begin, *statements])[len(begin) - 1 :]
+                connection.check(results[0])
+            except psycopg.OperationalError as error:
+                connection.close()
+                if held or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
+                    raise  # the server is there, and refuses
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection, results
+
+    def _connected(self) -> Connection:
+        # Parameters of the URL win, but for what is needed here.
+        connection = Connection.connect(
+            **_CONNECTION | self.parameters, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
+        )
+        connection.execute(_SESSION.format(f'"{self.schema}"'))
+        return connection
+
+    def _check(self, connection: Connection) -> None:
+        books = f'"{self.schema}".deedbook'
+        self._is_there(connection)
+        if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+            self._make(connection, books)
+        held = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
+        if [ledger for ledger, _ in held] != [self._ledger]:
+            message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
+            raise Corrupted("CORRUPTED", message, ledger=self._ledger, schema=self.schema)
+        if (version := held[0][1]) != FORMAT:
+            message = f"the schema {self.schema} is of another version of Deedbook: {_ADVICE}"
+            raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
+
+    def _is_there(self, connection: Connection) -> bool:
+        # Whoever owns a schema puts functions and triggers there that run as who writes: its name is known beforehand.
+        owned = "SELECT nspowner = current_user::regrole FROM pg_namespace WHERE nspname = $1"
+        if (is_own := connection.execute(owned, (self.schema,)).fetchone()) == (False,):
+            raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
+        return is_own is not None
+
+    def _make(self, connection: Connection, books: str) -> None:
+        """Make the schema and its books, unless another worker has: one at a time makes them."""
+        # Taken outside the transaction: what waits for a lock within one still sees the names of before its wait.
+        # Whoever fails closes the connection, and the lock goes with it.
+        connection.execute("SELECT pg_advisory_lock(hashtextextended('deedbook', 0))")
+        with connection.transaction():
+            if not self._is_there(connection):
+                connection.execute(f'CREATE SCHEMA "{self.schema}"')
+            if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+                connection.execute(BOOKS)
+                connection.execute("INSERT INTO deedbook VALUES ($1, $2)", (self._ledger, FORMAT))
+        connection.execute("SELECT pg_advisory_unlock(hashtextextended('deedbook', 0))")
+
+
+def parameters_of(url: str) -> dict[str, Any]:
+    """Return what a URL of PostgreSQL says. Raises Refused: ``INVALID_FIELD``, which repeats nothing of it."""
+    with contextlib.suppress(psycopg.ProgrammingError):
+        if re.match(STORE_PATTERN, url) and "password" not in (parameters := conninfo.conninfo_to_dict(url)):
+            return parameters
+    message = f"the views cannot be there: {WORDS[repr(STORE_PATTERN)]}"
+    raise Refused("INVALID_FIELD", message, field="store")
+
+
+_SHOWN: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
+
+
+@contextlib.contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _translate(error, name) from error
+
+
+def _translate(error: psycopg.Error, name: str) -> DeedbookError:
+    """Return what an error of the driver's means; its text names host, user and database, and never a password."""
+    state, cause = error.sqlstate or "", " ".join(str(error).split())
+    details = {"store": name, "cause": cause}
+    if state.startswith("53"):
+        return Unavailable("STORE_FULL", f"PostgreSQL has no room for the views ({name}): {cause}", **details)
+    if state == "57014":
+        message = f"the question took PostgreSQL more than {question_max_s} s, and was given up: ask for less"
+        return Unavailable("STORE_UNAVAILABLE", message, **details)
+    if state == "55P03":
+        message = f"another worker has been folding these views for {lock_wait_max_s} s: try again"
+        return Unavailable("STORE_UNAVAILABLE", message, **details)
+    if state in _MISSING:
+        return Damaged("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
+    if state.startswith(("22", "23", "42")) and state != "42501":
+        return Corrupted("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
+    return Unavailable("STORE_UNAVAILABLE", f"the views in {name} cannot be used: {cause}", **details)

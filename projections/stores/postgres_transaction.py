@@ -1,0 +1,297 @@
+"""A transaction of PostgreSQL's as runners and questions use it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import psycopg
+from blake3 import blake3
+from psycopg.pq.abc import PGresult
+
+from deedbook.projections.stores.dialect import Expression, for_postgres, restated
+from deedbook.projections.stores.postgres_connection import Connection, Statement, unescaped
+from deedbook.projections.stores.postgres_schema import counts_of, hits_of, stored_words, word_counts
+from deedbook.projections.stores.store import (
+    SLOTS,
+    Changes,
+    Moved,
+    Slot,
+    Value,
+    boundary_before,
+    columns_sql,
+    kept_table,
+    rows_hashed,
+    slots_of,
+    states_table,
+    tables_of,
+    word_places_max,
+)
+from deedbook.projections.views.projection import Projection, Row, Table
+
+Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[Connection, list[PGresult]]]
+"""Begins a transaction, on a connection or on any, and sends statements along; the first result are the slots."""
+END: Final = Statement("COMMIT")
+# How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
+_COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
+_COUNTED: Final = r"SELECT rows FROM deedbook_tables WHERE name = '\1' AND is_live = 1"
+_COUNTING: Final = (
+    "UPDATE deedbook_tables t SET rows = t.rows + c.rows, words = t.words + c.words "
+    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS c (name, rows, words) "
+    "WHERE t.name = c.name AND t.is_live = $4"
+)
+_COUNTING_WORDS: Final = (
+    "INSERT INTO {} AS held SELECT * FROM unnest($1::text[], $2::bigint[]) "
+    "ON CONFLICT (word) DO UPDATE SET rows = held.rows + excluded.rows"
+)
+_TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Transaction:
+    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+
+    def __init__(self, begin: Beginning, expected: Sequence[Slot] | None, schema: str, *, is_apart: bool) -> None:
+        """It begins with the first thing that is asked, which travels along.
+
+        Where slots are expected, so does its end, and what is asked next is a transaction of its own: what is in the
+        same slots is the same.
+        """
+        self.connection: Connection | None = None
+        self._begin = begin
+        self._expected = expected
+        self._schema = schema
+        self._is_apart = is_apart  # then a table's name may lead to others than the books count
+        self._slots: list[Slot] | None = None
+
+    @property
+    def _db(self) -> Connection:
+        return self.connection or self._start([])[0]
+
+    def begun(self) -> Connection:
+        """Return its connection, on which it began. Raises Moved: the slots are not as expected."""
+        return self._db
+
+    def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+        end = [] if self._expected is None else [END]
+        self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
+        rows = self.connection.read(held)[1]
+        self._slots = slots_of(rows)
+        if self._expected is not None and self._slots != self._expected:
+            raise Moved
+        return self.connection, results[: len(statements)]
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query as dicts."""
+        return self.together((sql, values))[0]
+
+    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each query; all travel together."""
+        statements = [self._translated(*one) for one in asked]
+        results = self._db.together(statements) if self._expected is None else self._start(statements)[1]
+        return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
+
+    def _translated(self, sql: str, values: Sequence[Value]) -> Statement:
+        if values and isinstance(asked := values[0], Expression):  # its text is part of the query's
+            return Statement(for_postgres(_with_words(restated(sql), asked), self._schema), values[1:], is_kept=False)
+        return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
+
+    def slots(self) -> list[Slot]:
+        """Return the slots as of this moment."""
+        db = self._db
+        if self._slots is None:
+            self._slots = slots_of(db.execute(SLOTS).fetchall())
+        return list(self._slots)
+
+    def table_digests(self, view: Projection[Any]) -> dict[str, str]:
+        """Return the digest of each table of a live view."""
+        return {table.name: self._digest(table) for table in tables_of(view)}
+
+    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the packed states of those keys that have one."""
+        if not (wanted := list(keys)):
+            return {}
+        name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
+        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
+        return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
+
+    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+        """Replace and add rows and states."""
+        replaced = list(changes.replaced)
+        if replaced and (boundary := boundary_before(slot.position)):
+            # What a state was at the boundary is kept when it changes for the first time behind it.
+            kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
+            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
+            self._db.run(sql, (boundary, replaced))
+        counts: list[tuple[str, int, int]] = []
+        for table in tables_of(view):
+            name, rows_of_table = self._physical(table.name, is_live=slot.is_live), changes.rows.get(table.row, ())
+            words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
+            count = len(rows_of_table)
+            if table.owner is not None and replaced:
+                sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'  # noqa: S608
+                count -= self._db.run(sql, (replaced,)).command_tuples or 0
+            if rows_of_table:
+                self._insert(name, table, rows_of_table)
+            if words:
+                name = self._physical(counts_of(table.name), is_live=slot.is_live)
+                self._db.run(_COUNTING_WORDS.format(name), [*map(list, zip(*word_counts(words).items(), strict=True))])
+            counts.append((table.name, count, len(" ".join(words).split())))
+        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
+
+    def move(self, slot: Slot) -> None:
+        """Set the position and last event of a slot."""
+        self._slots = None
+        sql = "UPDATE deedbook_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
+        self._db.run(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+
+    def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
+        """Make an empty slot."""
+        self.drop(view.name, is_live=False)
+        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        for name in _names_of(view):
+            sql = "INSERT INTO deedbook_tables (view, is_live, name) VALUES ($1, $2, $3)"
+            self._db.execute(sql, (view.name, is_live, name))
+        for table in tables_of(view):
+            self._create(table, self._physical(table.name, is_live=is_live))
+            if is_live:
+                self.index(table, self._physical(table.name, is_live=True))
+            if table.is_full_text:
+                name = self._physical(counts_of(table.name), is_live=is_live)
+                self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
+        sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '')"
+        self._db.execute(sql, (view.name, view.version, is_live))
+        self._slots = None
+
+    def make_live(self, view: Projection[Any]) -> None:
+        """Let the slot being built take the place of the live one."""
+        for table in tables_of(view):  # while others still read the live ones
+            self.index(table, self._physical(table.name, is_live=False))
+        self.drop(view.name, is_live=True)
+        for name in _names_of(view):
+            self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
+        for book in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
+        self._slots = None
+
+    def drop(self, view: str, *, is_live: bool) -> None:
+        """Drop a slot of a view, if there is one."""
+        # The names come from the books: an older version of the view may have had other tables.
+        held = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
+        names = [name for (name,) in held.fetchall()]
+        if is_live:
+            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
+        for name in names:
+            # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
+            self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
+        for book in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
+        self._slots = None
+
+    def index(self, table: Table, name: str) -> None:
+        """Make the indexes of a table, and count what is in it for whoever plans a query."""
+        if table.is_full_text:
+            self._db.execute(f"CREATE INDEX ON {name} USING gin (lexemes) WITH (fastupdate = off)")
+        # As in SQLite's indexes, what they lead to comes last: a page of events is read in order.
+        last = table.primary_key if table.primary_key == ("event_index",) else ()
+        for columns in table.indexes:
+            # An entry of a B-tree has 2,704 bytes at most: text of any length is found by its hash.
+            whole = dict.fromkeys((*columns, *last))
+            short = list(itertools.takewhile(lambda column: column not in table.long, whole))
+            method, indexed = ("btree", short) if short else ("hash", columns[:1])
+            self._db.execute(f"CREATE INDEX ON {name} USING {method} ({_quoted(indexed)})")
+        self._db.execute(f"ANALYZE {name}")
+
+    def shown(self) -> set[str]:
+        """Return the names of what only this connection has."""
+        sql = "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind IN ('r', 'v')"
+        return {name for (name,) in self._db.execute(sql).fetchall()}
+
+    def cut(self, table: Table, size: int) -> None:
+        """Let the first entries' rows stand in the place of a table's, for this connection alone."""
+        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
+        self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
+
+    def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
+        """Let rows stand in a table's place for this connection alone, beside those unchanged since a boundary."""
+        name = f'pg_temp."{table.name}"'
+        self._create(table, name)
+        self._insert(name, table, rows)
+        live = self._physical(table.name, is_live=True)
+        sql = (
+            f"INSERT INTO {name} SELECT live.* FROM {live} live JOIN {self._physical(states, is_live=True)} state "  # noqa: S608
+            f'ON state.key = live."{table.owner}" WHERE state.changed < $1'
+        )
+        self._db.execute(sql, (boundary,))
+        self.index(table, name)
+
+    def _create(self, table: Table, name: str) -> None:
+        if table.is_full_text:
+            columns = (
+                f"{table.columns[0]} bigint PRIMARY KEY, words text NOT NULL, length bigint NOT NULL, lexemes tsvector"
+            )
+            self._db.execute(f"CREATE TABLE {name} ({columns})")
+            return
+        columns = ", ".join(f"{column} {_TYPES[kind]}{null}" for column, kind, null in columns_sql(table.row))
+        self._db.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({_quoted(table.primary_key)}))")
+
+    def _insert(self, name: str, table: Table, rows_of_table: Iterable[Row]) -> None:
+        written: Iterator[Sequence[Any]] = map(_as_stored, map(msgspec.structs.astuple, rows_of_table))
+        if table.is_full_text:
+            written = ((index, *stored_words(words)) for index, words in written)
+        with self._db.cursor() as cursor, cursor.copy(f"COPY {name} FROM STDIN") as copy:
+            for row in written:
+                copy.write_row(row)
+
+    def _digest(self, table: Table) -> str:
+        name = self._physical(table.name, is_live=True)
+        hasher = blake3()
+        if table.is_full_text:
+            each = f"FROM {name}, unnest(string_to_array(btrim(words), '  ')) WITH ORDINALITY AS each (word, place)"
+            word = 'word COLLATE "C"'
+            for sql in (
+                f"SELECT word, count(DISTINCT event_index), count(*) {each} GROUP BY 1 ORDER BY {word}",
+                f"SELECT event_index * {word_places_max} + place - 1 {each} ORDER BY {word}, event_index, place",
+            ):
+                self._read(sql, lambda read: hasher.update(_pack(read)))
+            return hasher.hexdigest()
+        sql = f"SELECT * FROM {name} ORDER BY {_quoted(table.primary_key)}"  # noqa: S608
+        self._read(sql, lambda read: hasher.update(b"".join(map(_pack, read))))
+        return hasher.hexdigest()
+
+    def _read(self, sql: str, use: Callable[[list[tuple[Any, ...]]], object]) -> None:
+        """Read many rows, a stretch at a time."""
+        self._db.execute("SET LOCAL statement_timeout = 0")
+        with psycopg.RawServerCursor(self._db, "deedbook_stretch") as cursor:
+            cursor.execute(sql)
+            while read := cursor.fetchmany(rows_hashed):
+                use(unescaped(read))
+
+    def _physical(self, name: str, *, is_live: bool) -> str:
+        return f'"{self._schema}"."{name}{"" if is_live else "__next"}"'
+
+
+_translation = functools.lru_cache(maxsize=1_024)(for_postgres)
+
+
+def _names_of(view: Projection[Any]) -> list[str]:
+    names = [(table.name, counts_of(table.name)) if table.is_full_text else (table.name,) for table in tables_of(view)]
+    return [*itertools.chain.from_iterable(names)]
+
+
+def _with_words(sql: str, asked: Expression) -> str:
+    """Return a query whose text says what it asks the full-text index."""
+    return sql.replace("deedbook_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
+
+
+def _as_stored(row: tuple[Any, ...]) -> list[Any]:
+    """Return a row's values as SQLite keeps them: True as 1, and -0.0 as 0.0."""
+    return [value + 0 if value.__class__ in (bool, float) else value for value in row]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

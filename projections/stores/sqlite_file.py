@@ -1,0 +1,138 @@
+"""The file that views lie in: looked at before SQLite opens it, set aside when it is damaged.
+
+A folder may hold what a stranger put there. SQLite would follow a link out of it, wait for a pipe, and roll back the
+journal of another program's database; so it is asked first what lies there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
+from deedbook.ledger.system.files import as_unavailable, check_regular, locked, open_regular
+from deedbook.projections.stores.store import ADVICE, Damaged
+
+FileId: TypeAlias = tuple[int, int]
+APPLICATION_ID: Final = 0x4241544E  # "BATN"
+_HEADER: Final = b"SQLite format 3\0"
+_HEADER_BYTES: Final = 100
+_DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
+
+
+class OpenFiles:
+    """How often this process has each file open.
+
+    Whoever closes a descriptor of a file gives up all locks that his process has on it, SQLite's among them (POSIX), so
+    a file that is open is not looked at a second time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[FileId] = Counter()
+
+    def add(self, file: FileId) -> None:
+        """Count a file that was opened."""
+        with self._lock:
+            self._counts[file] += 1
+
+    def remove(self, file: FileId) -> None:
+        """Count a file that was closed."""
+        with self._lock:
+            self._counts[file] -= 1
+            if self._counts[file] <= 0:
+                del self._counts[file]
+
+    def holds(self, file: FileId) -> bool:
+        """Tell whether this process has a file open."""
+        with self._lock:
+            return file in self._counts
+
+
+open_files: Final = OpenFiles()
+
+
+def file_id(status: os.stat_result) -> FileId:
+    """Return what tells one file from another that has its name later."""
+    return status.st_dev, status.st_ino
+
+
+def look(path: Path) -> bool:
+    """Tell whether there is a file, before SQLite opens it or anything beside it.
+
+    Raises Damaged: it is no database. Corrupted: it is one of something else. Refused: it, or a journal beside it, is
+    no regular file.
+    """
+    for place in (path, *journals_of(path)):
+        with contextlib.suppress(FileNotFoundError):
+            check_regular(place)
+    with as_unavailable(path, "cannot be used"):
+        try:
+            if open_files.holds(file_id(path.lstat())):
+                return True
+            with open_regular(path) as descriptor:
+                header = os.pread(descriptor, _HEADER_BYTES, 0)
+        except FileNotFoundError:
+            return False
+    if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
+        raise Damaged("CORRUPTED", f"the views in {path} are damaged (no database): {ADVICE}", path=str(path))
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise foreign(path)
+    return True
+
+
+def journals_of(path: Path) -> list[Path]:
+    """Return the files that SQLite keeps beside a database."""
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
+
+
+def set_aside(path: Path, damaged: FileId | None = None) -> Path:
+    """Move a damaged file away and return its new name; one of an earlier time is replaced.
+
+    Nothing happens when it is not the file ``damaged`` any more: another process was quicker. Raises Unavailable:
+    ``STORE_UNAVAILABLE`` when it cannot be moved.
+    """
+    aside = path.with_name(path.name + ".damaged")
+    cannot = as_unavailable(path, "is damaged, and cannot be moved away")
+    with cannot, locked(path.parent), contextlib.suppress(FileNotFoundError):
+        if damaged in (None, file_id(path.lstat())):
+            # If we crash after the journals went, the damaged file is found again; with them, they would be read
+            # into the file that is made next.
+            for journal in journals_of(path):
+                journal.unlink(missing_ok=True)
+            path.replace(aside)
+    return aside
+
+
+def foreign(path: Path) -> Corrupted:
+    """Return the refusal of another program's database."""
+    message = f"{path} is a database of something else: move it away, and the views are made anew"
+    return Corrupted("CORRUPTED", message, path=str(path))
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what SQLite's errors mean, as a ``Store`` does."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: sqlite3.Error, path: Path) -> DeedbookError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    details = {"path": str(path), "cause": str(error)}
+    if name.startswith("SQLITE_FULL"):
+        return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
+    if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
+        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+    damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
+    if name.startswith(damage):
+        return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+    return Unavailable("STORE_UNAVAILABLE", f"the views in {path} cannot be used: {error}", **details)

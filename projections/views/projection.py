@@ -1,0 +1,155 @@
+"""The shape of a projection: a pure fold from events to rows, of two types.
+
+- rows of a **state**: ``rows(state)`` stand in tables that have an ``owner`` column, and are replaced whenever the
+  state of that key changed;
+- rows of an **event**: ``added(state, logged)`` stand in tables without an owner, and are written once, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from deedbook.ledger.format.codec import encode_sorted
+
+if TYPE_CHECKING:
+    from deedbook.ledger.events.body import Event
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None.
+
+    Where a state is no more than its row, the row is the state: its first field is the key, the others have defaults.
+    """
+
+
+R = TypeVar("R", bound=Row)
+Rows: TypeAlias = Sequence[Row]
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """An event with what its bytes alone can tell: the SHA-256 of its body, and the size of its entry in bytes."""
+
+    event: Event
+    body_ref: str
+    size: int
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of a view; the type of its rows gives the columns, and leads from a row to its table.
+
+    ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
+    primary key, so that the rows of one key lie side by side. A table without an owner is only ever added to.
+    ``is_full_text``: a number and words set apart by spaces, of which the store keeps an index to search in, no more.
+    ``long`` are columns whose text may have any length: an index that holds whole values has no room for them.
+    """
+
+    name: str
+    row: type[Row]
+    primary_key: tuple[str, ...]
+    owner: str | None = None
+    indexes: tuple[tuple[str, ...], ...] = ()
+    is_full_text: bool = False
+    long: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a table that could not be replaced key by key, and a full-text table that is more than an index."""
+        if self.owner is not None and self.primary_key[0] != self.owner:
+            raise ValueError(f"the primary key of {self.name} begins with its owner {self.owner}")
+        if self.is_full_text and (self.owner or self.indexes or len(self.columns) != 2):
+            raise ValueError(f"the full-text table {self.name} has a number and words, no owner and no indexes")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self.row.__struct_fields__
+
+
+class NoState(msgspec.Struct, frozen=True):
+    """The state of a projection that keeps none: it has no keys either."""
+
+    key: str = ""
+
+
+class Projection(msgspec.Struct, Generic[S], frozen=True):
+    """A view: its name, the version of its meaning, its tables and its pure functions.
+
+    A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
+    the kinds it wants, None for all. ``state(key)`` is the state before the first event of a key.
+    """
+
+    name: str
+    version: int
+    handles: frozenset[str] | None
+    tables: tuple[Table, ...]
+    state: type[S]
+    fold: Callable[[S, Event], S]
+    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state, it only adds rows
+    rows: Callable[[S], Rows] = lambda _state: ()
+    added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
+
+
+def event_rows(
+    name: str, version: int, kinds: frozenset[str], tables: tuple[Table, ...], added: Callable[[Logged], Rows]
+) -> Projection[NoState]:
+    """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``tables``, for good."""
+    return Projection(
+        name=name,
+        version=version,
+        handles=kinds,
+        tables=tables,
+        state=NoState,
+        fold=lambda state, _event: state,
+        added=lambda _state, logged: added(logged),
+    )
+
+
+def kinds_of(stream: str) -> frozenset[str]:
+    """Return the kinds that stand on streams ``stream/NAME``."""
+    from deedbook.ledger.events import KINDS  # noqa: PLC0415 - for folds, and not for what reads their rows
+
+    return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
+
+
+def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:
+    """Return the ``keys`` of a view of streams ``stream/NAME``: the name; none for a record of something else."""
+    start = f"{stream}/"
+    return lambda event: (event.name,) if event.stream.startswith(start) else ()
+
+
+def unfolded(event: Event) -> NotImplementedError:
+    """Return the error of a fold that got an event of a kind that it handles and does not name."""
+    return NotImplementedError(f"this fold handles {event.kind} and does not name it")
+
+
+def row_of(row: type[R], *sources: Any, **given: Any) -> R:
+    """Return a row of what is ``given``, else of the one source that has it. Raises TypeError: none or two have it."""
+    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
+        for name in names:
+            given[name] = getattr(source, name)
+    return row(**given)
+
+
+@cache
+def _columns_by_source(
+    row: type[Row], sources: tuple[type[msgspec.Struct], ...], given: tuple[str, ...]
+) -> list[list[str]]:
+    """Return which columns are taken from which source, worked out once for all rows that are made alike."""
+    taken: list[list[str]] = [[] for _ in sources]
+    for column in row.__struct_fields__:
+        if column not in given:
+            places = [place for place, source in enumerate(sources) if hasattr(source, column)]
+            if len(places) != 1:
+                raise TypeError(f"{column} of {row.__name__} stands in {len(places)} of its sources")
+            taken[places[0]].append(column)
+    return taken
+
+
+def json_text(value: object) -> str:
+    """Return a value as it stands in a column that holds JSON: keys sorted, so that equal values are equal rows."""
+    return encode_sorted(value).decode()

@@ -1,0 +1,212 @@
+"""Every view there is: the only table of projections, and the only table of queries; both are loaded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
+
+from deedbook.projections.answers.query import Query
+from deedbook.projections.views.projection import Projection
+
+if TYPE_CHECKING:
+    from deedbook.ledger.client.client import Client, When
+
+# Each view, in the order in which views are folded, with the version of its meaning: raise it with any change of its
+# tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
+# date without loading any.
+VIEW_VERSIONS: Final = {
+    "catalog": 7,
+    "agents": 7,
+    "reasoning": 6,
+    "briefs": 4,
+    "handoffs": 9,
+    "sessions": 7,
+    "validations": 3,
+    "snapshots": 3,
+    "reviews": 4,
+    "reports": 8,
+    "thoughts": 7,
+    "records": 3,
+    "search": 4,
+}
+
+# Brought up to date by the questions that are put to them, and by `deed project`, not by every question: full-text
+# search costs a quarter of all folding (measured), and few runs search.
+ON_DEMAND: Final = frozenset({"search"})
+
+# About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
+CHECKED: Final = frozenset(
+    {
+        "handoffs.facts",
+        "handoffs.next",
+        "handoffs.show",
+        "handoffs.versions",
+        "handoffs.why",
+        "reasoning.fetch",
+        "reasoning.origins",
+        "reasoning.show",
+        "reviews.show",
+        "snapshots.domains",
+        "snapshots.show",
+        "validations.latest",
+        "validations.list",
+    }
+)
+
+# Which function of which module under this package answers which query.
+_QUERIES: Final = {
+    "agents.activity": "agents.queries.agents_at_work",
+    "agents.keys": "agents.queries.list_keys",
+    "agents.list": "agents.queries.list_agents",
+    "agents.show": "agents.queries.show_agent",
+    "agents.suspects": "agents.suspects.list_suspects",
+    "briefs.best": "briefs.queries.best_brief",
+    "catalog.find": "catalog.queries.find_events",
+    "catalog.lanes": "catalog.lanes.lanes_of_agents",
+    "catalog.moment": "answers.instants.show_moment",
+    "catalog.quarantined": "catalog.queries.list_quarantined",
+    "catalog.show": "catalog.queries.show_event",
+    "catalog.why": "catalog.walk.why_event",
+    "handoffs.around": "handoffs.graph.around_handoff",
+    "handoffs.board": "handoffs.queries.board",
+    "handoffs.existing": "handoffs.queries.existing_handoffs",
+    "handoffs.facts": "handoffs.queries.facts_of_handoff",
+    "handoffs.files": "handoffs.queries.files_of_handoffs",
+    "handoffs.graph": "handoffs.graph.graph_handoffs",
+    "handoffs.list": "handoffs.queries.list_handoffs",
+    "handoffs.next": "handoffs.next.next_items",
+    "handoffs.show": "handoffs.queries.show_handoff",
+    "handoffs.unannounced": "handoffs.queries.unannounced_handoffs",
+    "handoffs.versions": "handoffs.versions.versions_of_handoff",
+    "handoffs.why": "handoffs.queries.why_handoff",
+    "knowledge.graph": "catalog.knowledge.graph_knowledge",
+    "reasoning.existing": "reasoning.queries.existing",
+    "reasoning.fetch": "reasoning.queries.fetch",
+    "reasoning.full": "reasoning.queries.full_reasoning",
+    "reasoning.list": "reasoning.queries.list_reasonings",
+    "reasoning.origins": "reasoning.queries.origins",
+    "reasoning.show": "reasoning.queries.show_reasoning",
+    "records.existing": "records.queries.existing_records",
+    "records.list": "records.queries.list_records",
+    "reports.accomplished": "reports.trends.accomplished",
+    "reports.calibration": "reports.trends.calibration",
+    "reports.list": "reports.queries.list_reports",
+    "reports.overlap": "search.similar.overlapping",
+    "reports.sessions": "reports.queries.list_sessions",
+    "reports.show": "reports.queries.show_report",
+    "resolve": "catalog.walk.resolve",
+    "reviews.list": "reviews.queries.list_reviews",
+    "reviews.show": "reviews.queries.show_review",
+    "search.find": "search.queries.find_text",
+    "search.related": "search.similar.related_work",
+    "search.similar": "search.similar.similar_sessions",
+    "sessions.list": "sessions.queries.list_sessions",
+    "sessions.show": "sessions.queries.show_session",
+    "sessions.trajectory": "sessions.queries.follow_vectors",
+    "snapshots.domains": "snapshots.queries.list_domains",
+    "snapshots.list": "snapshots.queries.list_snapshots",
+    "snapshots.show": "snapshots.queries.show_snapshot",
+    "tot.list": "thoughts.queries.list_tasks",
+    "tot.prove": "thoughts.queries.prove_task",
+    "tot.show": "thoughts.queries.show_task",
+    "tot.tree": "thoughts.queries.show_tree",
+    "validations.latest": "validations.queries.latest_verdict",
+    "validations.list": "validations.queries.list_validations",
+}
+
+
+# What a door calls the answer of a query that has a verb of its own; any other's bears the query's name.
+_KINDS: Final = {
+    "agents.keys": "keys",
+    "agents.list": "agents",
+    "agents.show": "agent",
+    "catalog.why": "causes",
+    "handoffs.board": "board",
+    "handoffs.graph": "graph",
+    "handoffs.list": "handoffs",
+    "handoffs.next": "next",
+    "handoffs.show": "handoff",
+    "handoffs.why": "why",
+    "reasoning.list": "reasonings",
+    "reasoning.show": "reasoning",
+    "records.list": "records",
+    "reports.calibration": "calibration",
+    "reports.list": "reports",
+    "reports.overlap": "overlap",
+    "reports.show": "report",
+    "reviews.list": "reviews",
+    "reviews.show": "review",
+    "search.find": "hits",
+    "search.similar": "similar",
+    "sessions.list": "sessions",
+    "sessions.show": "session",
+    "snapshots.list": "snapshots",
+    "tot.list": "thought_tasks",
+    "tot.prove": "thought_proof",
+    "tot.tree": "thought_tree",
+    "validations.list": "validations",
+}
+
+
+class _Views(Sequence[Projection[Any]]):
+    """Projections, loaded together when one of them is asked for: each is ``VIEW`` in its package's ``fold``."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    @cached_property
+    def _loaded(self) -> tuple[Projection[Any], ...]:
+        return tuple(import_module(f"deedbook.projections.{name}.fold").VIEW for name in self._names)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._loaded[index]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Queries(Mapping[str, Query]):
+    """The queries by name, each loaded with its module, once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Query] = {}
+
+    def __getitem__(self, name: str) -> Query:
+        if name not in self._loaded:
+            module, _, function = _QUERIES[name].rpartition(".")
+            answer = getattr(import_module(f"deedbook.projections.{module}"), function)
+            _, arguments, _ = get_type_hints(answer).values()
+            self._loaded[name] = Query(arguments, answer)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_QUERIES)
+
+    def __len__(self) -> int:
+        return len(_QUERIES)
+
+
+VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
+# Those that every question brings up to date.
+KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
+QUERIES: Final[Mapping[str, Query]] = _Queries()
+
+
+def kind_of(query: str) -> str:
+    """Return the ``kind`` of the JSON document that answers a query, by every door."""
+    return _KINDS.get(query, query.replace(".", "_"))
+
+
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+    """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
+
+    With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query, and
+    ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
+    """
+    if query not in CHECKED:
+        return client.view(query, arguments, as_of)
+    from deedbook.projections.answers.checked import answer_checked  # noqa: PLC0415 - loads the rules and the folds
+
+    return answer_checked(client, query, arguments, as_of)

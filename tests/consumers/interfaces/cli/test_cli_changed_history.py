@@ -1,0 +1,144 @@
+"""An old copy put back under a running system: every reader says so, and after an epoch none passes an event over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from calling import Deed, Kept, Place, Running, Serving, call, call_all, start_session, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WATCH = ("watch", "--as", "b", "--kind", "session.started")
+
+
+class Scene(NamedTuple):
+    """A ledger whose log was put back to `old1` and `old2` after `old3` to `old5` were acknowledged."""
+
+    deed: Deed
+    elsewhere: Path
+
+    def remote(self, server: str, *arguments: str) -> tuple[int, str, str]:
+        """Call a verb over the bus as another machine, which remembers what it saw there."""
+        return call("--home", self.deedbook.home, "--server", server, *arguments, XDG_STATE_HOME=str(self.elsewhere))
+
+    def forget(self) -> None:
+        """Lose what this machine remembers, and with it the workers' stores: a ledger restored on a new machine."""
+        shutil.rmtree(os.environ["XDG_STATE_HOME"])
+        shutil.rmtree(self.deedbook.home / "bus")
+        for store in self.deedbook.home.glob("*.db*"):
+            store.unlink()
+
+
+def sessions_in(printed: str) -> list[str]:
+    """Return the sessions whose start was printed, one JSON document a line."""
+    return [json.loads(line)["stream"].removeprefix("session/") for line in printed.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The scene, built once: the ledger, an older log of it, and what another machine remembers."""
+    folder = tmp_path_factory.mktemp("scene")
+    home, log, elsewhere = folder / ".deedbook", folder / ".deedbook" / "log" / "data.mdb", folder / "elsewhere"
+    call_all(home, ["init"], ["agent", "add", "a"], ["agent", "add", "b"])
+    with Serving(home) as serving, Running("--home", home, *WATCH, "--from-start") as watching:
+        seen = []
+        for name in ("old1", "old2", "old3", "old4", "old5"):
+            if name == "old3":
+                shutil.copyfile(log, folder / "older.mdb")
+            call_all(home, ["emit", "session.started", "--stream", f"session/{name}", "--as", "b", "--data", "{}"])
+            seen.append(watching.line())
+        assert sessions_in("".join(seen)) == ["old1", "old2", "old3", "old4", "old5"]
+        call_all(home, ["--server", serving.place.server, "next", "--as", "a"], XDG_STATE_HOME=str(elsewhere))
+    shutil.copyfile(folder / "older.mdb", log)
+    (home / "log" / "lock.mdb").unlink()
+    return Kept(folder, module_memory, tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
+    """A subscriber and a remote client have seen all of it; nobody wrote a wrong word."""
+    folder = built.put_back(memory_of_readers)
+    return Scene(Deed(capsys, Place(folder / ".deedbook")), folder / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["serve"],
+        ["next", "--as", "a"],
+        ["handoff", "list"],
+        ["checkpoint"],
+        [*WATCH, "--once"],
+        ["emit", "session.started", "--stream", "session/new", "--as", "b", "--data", "{}"],
+    ],
+)
+def test_verbs_that_act_refuse_a_log_that_was_put_back(scene: Scene, verb: list[str]) -> None:
+    error = scene.deedbook.refuses("HISTORY_CHANGED", *verb)
+
+    assert error["details"]["size"] < error["details"]["trusted_size"]
+    assert "deed recover" in error["message"]
+    assert not error["recoverable"]
+
+
+@pytest.mark.parametrize("verb", [["verify"], ["log"], ["show", "0"], ["export", "bundle.tar"], ["doctor"]])
+def test_verbs_that_only_look_go_on_and_say_it(scene: Scene, verb: list[str], tmp_path: Path) -> None:
+    answer = call("--home", scene.deedbook.home, *verb, cwd=tmp_path)
+
+    assert "HISTORY_CHANGED" in answer.err + answer.out
+    assert answer.code == (7 if verb == ["doctor"] else 0)
+
+
+def test_on_another_machine_subscriber_and_remote_client_still_know(scene: Scene) -> None:
+    scene.forget()
+    for name in ("new1", "new2", "new3", "new4", "new5", "new6"):
+        start_session(scene.deedbook, name, "b")
+
+    assert "HISTORY_CHANGED" in scene.deedbook.run(*WATCH, "--once").err
+    with Serving(scene.deedbook.home) as serving:
+        code, _, said = scene.remote(str(serving.place.server), "next", "--as", "a")
+    assert (code, said.split(":")[0]) == (6, "HISTORY_CHANGED")
+
+    (memory,) = scene.elsewhere.glob("deedbook/*/*.json")
+    trusted = json.loads(memory.read_bytes())["trusted"]
+    lost = {"abandoned_size": trusted["size"], "abandoned_root": trusted["root"], "reason": "the disk failed"}
+    emit = ["emit", "ledger.epoch_started", "--stream", "ledger", "--as", "root", "--data", json.dumps(lost)]
+    scene.deedbook(*emit)
+    answer = call("--home", scene.deedbook.home, *WATCH, "--once")
+    assert sessions_in(answer.out) == ["new1", "new2", "new3", "new4", "new5", "new6"]
+    with Serving(scene.deedbook.home) as serving:
+        assert scene.remote(str(serving.place.server), "next", "--as", "a")[0] == 0
+
+
+def test_after_an_epoch_every_reader_says_so_once_and_goes_on(scene: Scene) -> None:
+    scene.deedbook("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
+
+    for expected in (["new1", "new2"], []):
+        if expected:
+            for name in expected:
+                start_session(scene.deedbook, name, "b")
+        answer = call("--home", scene.deedbook.home, *WATCH, "--once")
+        assert answer.code == 0, answer.err
+        assert sessions_in(answer.out) == expected
+        assert ("the disk failed" in answer.err) == bool(expected)
+    with Serving(scene.deedbook.home) as serving:
+        told = [scene.remote(str(serving.place.server), "next", "--as", "a") for _ in range(2)]
+    assert [answer[0] for answer in told] == [0, 0]
+    assert ["the disk failed" in answer[2] for answer in told] == [True, False]
+
+
+def test_a_log_that_is_replaced_under_a_running_node_ends_it(scene: Scene, tmp_path: Path) -> None:
+    scene.deedbook("recover", "--accept-loss", "--yes")
+    database = scene.deedbook.home / "log" / "data.mdb"
+    with Serving(scene.deedbook.home) as serving:
+        shutil.copyfile(scene.deedbook.home.parent / "older.mdb", tmp_path / "again.mdb")
+        (tmp_path / "again.mdb").replace(database)
+        wait_until(serving.has_ended, "the node ends")
+        ended = serving.signal(signal.SIGCONT)
+    assert ended.code == 6
+    assert "HISTORY_CHANGED" in ended.err + ended.out

@@ -1,0 +1,169 @@
+"""`deed handoff graph`: the tree that people read, Mermaid and DOT whatever a title holds, and pages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deedbook.consumers.interfaces.cli.commands.handoff_graph import dot_text, mermaid_text, name_of, tree_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Deed
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
+PHASES = ("phase-2a", "phase-2c", "phase-2b", "phase-3a", "phase-3b", "phase-4")
+HOSTILE = "a \"quote\" `tick` [x] {y} <script>alert(1)</script> & %% ]]> \\ --> ;end # _em_ 迴圈 'z' |p| (q)"
+
+
+def chain(deed: Deed, names: list[str]) -> list[str]:
+    """Create handoffs of which each waits for the one before."""
+    for number, name in enumerate(names):
+        before = ["--depends-on", names[number - 1]] if number else []
+        deed("handoff", "create", "--id", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
+    return names
+
+
+def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Deed) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    assert alone("handoff", "graph") == "(none)\n"
+    chain(alone, list(PHASES))
+    for name in PHASES:
+        alone("handoff", "approve", name, "--as", "rita", *alone.as_read(name))
+    data = alone.data("handoff", "graph")
+    assert data["critical_path"] == list(PHASES)
+    assert [node["id"] for node in data["nodes"] if node["is_ready"]] == ["phase-2a"]
+    lines = alone("handoff", "graph").splitlines()
+    assert lines[0] == "[approved → b] 第 5 期 (phase-4) 0/1 tasks done"
+    assert lines[1] == "└─ [approved → b] 第 4 期 (phase-3b) 0/1 tasks done"
+    assert lines[5].strip(" └─") == "[approved → b] 第 0 期 (phase-2a) 0/1 tasks done ready"
+    assert lines[6] == "critical path (6): " + " → ".join(PHASES)
+    alone("handoff", "claim", "phase-2a", "--as", "b")
+    alone("handoff", "complete", "phase-2a", "--as", "b")
+    alone("handoff", "verify", "phase-2a", "--as", "rita", *alone.as_read("phase-2a"))
+    assert "phase-2a" not in alone("handoff", "graph")
+    assert "[verified → b]" in alone("handoff", "graph", "--all")
+
+
+@pytest.mark.served
+def test_tree_of_one_shows_missing_and_repeated_ones(deed: Deed, fresh: Fresh) -> None:
+    names = chain(deed, [fresh("tree") for _ in range(3)])
+    top = fresh("tree")
+    wanted = f"{names[2]}, {names[1]}, not-made"
+    deed("handoff", "create", "--id", top, "--title", top, *PARTIES, "--depends-on", wanted)
+    lines = deed("handoff", "graph", f"{top}.md").splitlines()
+    assert lines[0] == f"[pending → b] {top}"
+    assert [line.split("[")[0] for line in lines[1:6]] == ["├─ ", "│  └─ ", "│     └─ ", "├─ ", "└─ "]
+    assert lines[4].endswith("(see above)")
+    assert lines[5] == "└─ [missing] not-made"
+    assert lines[6] == "critical path (4): " + " → ".join([*names, top])
+    above = deed("handoff", "graph", names[0], "--dependents").splitlines()
+    assert names[1] in above[1]
+    assert deed.data("handoff", "graph", names[0], "--dependents")["lines"][-1]["id"] == top
+    deed.refuses("USAGE", "handoff", "graph", "--dependents")
+    deed.refuses("NOT_FOUND", "handoff", "graph", "nobody-made-this")
+
+
+def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh) -> None:
+    names = chain(deed, [fresh("page one") for _ in range(5)])
+    seen: list[str] = []
+    arguments = ["handoff", "graph", names[-1], "--limit", "2"]
+    while arguments:
+        document = deed.document(*arguments)
+        seen += [line["id"] for line in document["data"]["lines"]]
+        arguments = shlex.split(document.get("next", ""))[1:]
+    assert seen == names[::-1]
+    text = deed("handoff", "graph", names[-1], "--limit", 2)
+    assert "3 of 5 handoffs are left out; go on with --cursor 2" in text
+    assert deed("handoff", "graph", names[-1], "--limit", 2, "--cursor", 2).startswith(
+        f"… below {names[4]} → {names[3]}:"
+    )
+
+
+def test_hostile_title_stays_a_label(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("hostile")
+    deed("handoff", "create", "--id", name, "--title", HOSTILE, *PARTIES, "--depends-on", f"{name} \"]'-")
+    mermaid = deed("handoff", "graph", name, "--format", "mermaid").splitlines()
+    assert mermaid[0] == "flowchart LR"
+    # Within quotes nothing is left but letters, harmless marks, numbers of marks, and our own line break.
+    nodes = [line for line in mermaid if "[" in line]
+    assert len(nodes) == 2
+    for line in nodes:
+        label = re.fullmatch(r'  h[0-9a-f]{12}\["(.*)"\]', line)
+        assert label is not None
+        assert re.fullmatch(r"(<br/>|#\d+;|[^\W_]|[ .,:/+=→·…—–-])*", label[1]), label[1]
+    assert "#60;script#62;" in nodes[0]
+    assert "迴圈" in nodes[0]
+    dot = deed("handoff", "graph", name, "--format", "dot")
+    (label,) = re.findall(rf'{name_of(name)} \[label="((?:[^"\\]|\\.)*)"', dot)
+    assert label.startswith('a \\"quote\\" `tick`')
+    assert " &amp; " in label
+    assert "\\\\ -->" in label
+    assert dot.count("{") == 1 + HOSTILE.count("{")
+    tree = deed("handoff", "graph", name)
+    assert HOSTILE in tree
+
+
+def test_names_of_nodes_depend_on_the_id_alone(deed: Deed, fresh: Fresh) -> None:
+    first, second = chain(deed, [fresh("name"), fresh("name")])
+    whole = deed("handoff", "graph", second, "--format", "dot")
+    part = deed("handoff", "graph", first, "--format", "dot")
+    assert f"{name_of(first)} [label=" in part
+    assert f"{name_of(first)} -> {name_of(second)}" in whole
+    assert name_of(first) != name_of(second)
+
+
+def node(name: str, **fields: Any) -> dict[str, Any]:
+    """Return a node as the query answers it."""
+    made = {"id": name, "title": name, "status": "pending", "to": "bob", "is_ready": False}
+    return made | {"tasks_done": 0, "tasks_total": 0} | fields
+
+
+def answer(lines: list[tuple[str, int]], **fields: Any) -> dict[str, Any]:
+    """Return an answer of these (id, depth), each of which is drawn for the first time."""
+    made = {
+        "lines": [{"id": name, "depth": depth, "is_again": False} for name, depth in lines],
+        "nodes": [node(name) for name, _ in lines],
+        "edges": [],
+        "path": [],
+        "critical_path": [],
+        "totals": {"nodes": len(lines), "edges": 0, "left_out": 0},
+        "next": None,
+    }
+    return made | fields
+
+
+def test_branches_show_what_goes_on_below() -> None:
+    lines = [("r", 0), ("a", 1), ("b", 2), ("c", 1), ("d", 2), ("s", 0), ("t", 1)]
+    stems = [line.split("[")[0] for line in tree_text(answer(lines))]
+    assert stems == ["", "├─ ", "│  └─ ", "└─ ", "   └─ ", "", "└─ "]
+
+
+def test_deep_branches_say_how_deep_instead_of_drawing_it() -> None:
+    lines = list(tree_text(answer([(f"n{depth}", depth) for depth in range(40)])))
+    assert lines[39] == "⋯ 39 deep └─ [pending → bob] n39"
+    assert max(map(len, lines)) < 90
+
+
+@pytest.mark.parametrize("draw", [mermaid_text, dot_text])
+def test_drawing_says_what_is_left_out_and_marks_states(draw: Callable[[dict[str, Any]], Any]) -> None:
+    nodes = [node("a", is_ready=True), node("b", status="verified"), {"id": "c", "status": None, "is_ready": False}]
+    whole = answer([], nodes=nodes, critical_path=["a"], totals={"nodes": 9, "edges": 0, "left_out": 6}, next=3)
+    text = "\n".join(draw(whole))
+    assert "6 of 9 handoffs are left out; go on with --cursor 3" in text
+    assert "#d7f5dd" in text
+    assert "dash" in text
+
+
+def test_long_critical_path_is_shortened_in_the_middle() -> None:
+    names = [f"n{number}" for number in range(40)]
+    (line,) = [one for one in tree_text(answer([("a", 0)], critical_path=names)) if one.startswith("critical")]
+    assert "n5 → … 28 more … → n34" in line
+    assert line.startswith("critical path (40): n0 → ")

@@ -1,0 +1,61 @@
+"""What everyday verbs import, module by module: a verb's start is most of what it takes, and imports are most of that.
+
+The modules that are kept are those beyond Python's own library, of which the ones that cost much stand in ``COSTLY``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from calling import environment
+
+if TYPE_CHECKING:
+    from calling import Deed
+
+KEPT: Final = Path(__file__).with_name("imports")
+VERBS: Final = ("--help", "handoff list", "log")
+COSTLY: Final = (
+    "asyncio",
+    "dataclasses",
+    "email",
+    "http",
+    "importlib.metadata",
+    "inspect",
+    "logging",
+    "multiprocessing",
+    "platform",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "xml",
+)
+PROGRAM: Final = f"""
+import sys
+before = set(sys.modules)
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+try:
+    run(sys.argv[1:], App())
+finally:
+    own = {{name for name in sys.modules if name.partition(".")[0] not in sys.stdlib_module_names}}
+    print(*sorted((own | {set(COSTLY)!r} & set(sys.modules)) - before), sep="\\n", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: str, tmp_path: Path) -> None:
+    alone("log")  # the views are there: a second run is what is looked at
+    command = [sys.executable, "-c", PROGRAM, "--home", str(alone.home), *verb.split()]
+    # Measuring coverage would itself load modules into the fresh process.
+    calm = {name: value for name, value in environment().items() if not name.startswith("COVERAGE")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=calm, timeout=60)
+    assert done.returncode == 0, done.stderr
+    kept = KEPT / f"{verb.strip('-').replace(' ', '-')}.txt"
+    (tmp_path / kept.name).write_text(done.stderr)
+    again = f"if each of these is needed, copy {tmp_path / kept.name} to {kept}"
+    assert done.stderr.split() == (kept.read_text().split() if kept.exists() else []), again

@@ -1,0 +1,263 @@
+"""Two shells, two folders: an admin invites, somebody joins from elsewhere, works, and is shut out again.
+
+Each shell has a user's folders of its own (trust, memory), as two people on two machines have.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import inside
+import msgspec
+import pytest
+from calling import Place, call, wait_until
+
+from deedbook.consumers.sdk import join as joining
+from deedbook.ledger.bus.loop_thread import Connection
+from deedbook.ledger.bus.subjects import read_subject, submit_subject
+from deedbook.ledger.client.invitation import Invitation
+from deedbook.ledger.errors import CODES, DeedbookError, Refused
+
+_names = (f"dora{number}" for number in itertools.count())
+
+
+class Shell:
+    """Somebody's shell in a folder of his own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.home = folder / ".deedbook"
+        self._own = {
+            name: str(folder / part)
+            for name, part in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home"))
+        }
+
+    def __call__(self, *words: object, **changed: str) -> Any:
+        """Call a verb that succeeds; return its data."""
+        said = self.run(*words, **changed)
+        assert said.code == 0, said.out
+        return json.loads(said.out)["data"]
+
+    def run(self, *words: object, **changed: str) -> inside.Said:
+        """Call a verb in this process, as from a process of its own."""
+        return inside.deedbook(*words, "--json", cwd=self.folder, **self._own | changed)
+
+    def start(self, *words: object) -> Any:
+        """Call a verb that succeeds as a process of its own."""
+        said = call(*words, "--json", cwd=self.folder, **self._own)
+        assert said.code == 0, said.out
+        return json.loads(said.out)["data"]
+
+    def refuses(self, code: str, *words: object) -> dict[str, Any]:
+        """Call a verb that is refused; return the error."""
+        said = self.run(*words)
+        error: dict[str, Any] = json.loads(said.out).get("error", {})
+        assert (error.get("code"), said.code) == (code, CODES[code].exit), said.out
+        return error
+
+    @property
+    def contents(self) -> bytes:
+        """Everything in the folder, whatever file it is in."""
+        return b"\n".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())
+
+
+@pytest.fixture
+def admin(served: Place) -> Callable[..., Any]:
+    """The ledger's own folder, in which somebody calls verbs as root."""
+
+    def act(*words: object) -> Any:
+        said = inside.deedbook("--home", served.home, *words, "--json")
+        assert said.code == 0, said.out
+        return json.loads(said.out)["data"]
+
+    return act
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Shell:
+    """Another shell, of another user."""
+    return Shell(tmp_path / "elsewhere")
+
+
+def private_parts(home: Path) -> list[bytes]:
+    """Return the secret half of every key in a folder, in each form in which it could be copied."""
+    parts: list[bytes] = []
+    for path in (home / "keys").iterdir():
+        if path.suffix == ".nkey":
+            parts.append(path.read_bytes().strip())
+        elif path.suffix == ".key":
+            seed = bytes.fromhex(json.loads(path.read_bytes())["seed"])
+            parts += [seed, seed.hex().encode(), base64.b64encode(seed), base64.urlsafe_b64encode(seed)]
+    return parts
+
+
+def registrations(admin: Callable[..., Any], name: str) -> int:
+    """Return how often a name was registered."""
+    total: int = admin("log", "--stream", f"agent/{name}", "--kind", "agent.registered")["total"]
+    return total
+
+
+def test_invited_agent_joins_claims_and_is_shut_out_and_no_private_key_travels(
+    served: Place, admin: Callable[..., Any], elsewhere: Shell
+) -> None:
+    name = next(_names)
+    invited = admin("agent", "invite", name, "--role", "agent")
+    assert invited["servers"] == [(served.home / "bus/url").read_text().strip()]
+    assert name in {one["name"] for one in admin("agent", "list")["invitations"]}
+    joined = elsewhere.start("join", invited["code"])
+    assert (joined["name"], registrations(admin, name)) == (name, 1)
+    admin("handoff", "create", "--title", "Greet", "--id", name, "--to", name, "--reviewer", "rita", "--as", "a")
+    version = admin("handoff", "show", name)["version"]
+    admin("handoff", "approve", name, "--version", version, "--as", "rita")
+    assert elsewhere.start("handoff", "claim", name)["status"] == "in_progress"
+    assert admin("agent", "show", name)["invitation"]["state"] == "used"
+    theirs = served.home.parent
+    crossed = b"\n".join(path.read_bytes() for path in theirs.rglob("*") if path.is_file()) + invited["code"].encode()
+    assert len(private_parts(elsewhere.home)) == 5
+    assert not [part for part in private_parts(elsewhere.home) if part in crossed]
+    assert not [part for part in private_parts(served.home) if part in elsewhere.contents]
+    token = Invitation.parse(invited["code"]).token
+    assert token not in crossed.removesuffix(invited["code"].encode())
+    admin("agent", "remove", name)
+    wait_until(lambda: elsewhere.run("handoff", "list").code == CODES["BUS_DENIED"].exit, "shut out")
+    assert "removed" in elsewhere.refuses("BUS_DENIED", "handoff", "release", name, "--reason", "x")["message"]
+    elsewhere.refuses("NOT_INVITED", "join", invited["code"])
+
+
+def test_two_shells_on_the_pages_do_what_they_say(admin: Callable[..., Any], tmp_path: Path) -> None:
+    root = Path(__file__).parents[4]
+    for page in ("README.md", "deploy/README.md"):
+        blocks = re.findall(r"```shell\n(.*?)```", (root / page).read_text("utf-8"), re.DOTALL)
+        here, there = ([line.split("#")[0].split() for line in block.strip().splitlines()] for block in blocks[:2])
+        name, invite = next(_names), here[-1][here[-1].index("agent") :]
+        code = admin(*(name if word == "minimax" else word for word in _without(invite, "--address", "--home")))["code"]
+        elsewhere = Shell(tmp_path / name)
+        assert [line[:2] for line in there] == [["deed", "join"], ["deedbook", there[1][1]]]
+        for line in there:
+            elsewhere.start(*(code if word.startswith("deedbook-invite:") else word for word in line[1:]))
+
+
+def _without(words: list[str], *options: str) -> list[str]:
+    """Leave out options with their values: where a page's own server and folder are."""
+    left = iter(words)
+    return [word for word in left if word not in options or not next(left)]
+
+
+STEPS = ("_begin", "write_key", "new_bus_key", "_identity_key", "_is_let_in", "_register", "_check", "write_membership")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_join_that_was_killed_goes_on_with_the_keys_that_it_made(
+    admin: Callable[..., Any], elsewhere: Shell, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next(_names)
+    code = admin("agent", "invite", name)["code"]
+    done = getattr(joining, step)
+
+    def killed(*arguments: Any, **options: Any) -> Any:
+        done(*arguments, **options)
+        raise SystemExit(9)  # as far as the files and the ledger can tell
+
+    with monkeypatch.context() as patched:
+        patched.setattr(joining, step, killed)
+        assert elsewhere.run("join", code).out == ""
+    before = {path.name: path.read_bytes() for path in (elsewhere.home / "keys").iterdir()}
+    if step != "write_membership":
+        assert elsewhere.run("next").code != 0
+    assert elsewhere("join", code)["name"] == name
+    after = {path.name: path.read_bytes() for path in (elsewhere.home / "keys").iterdir()}
+    assert before.items() <= after.items()
+    assert registrations(admin, name) == 1
+    assert not (elsewhere.home / "join.begun").exists()
+    assert elsewhere("join", code)["name"] == name  # and once more, where nothing is left to do
+    assert registrations(admin, name) == 1
+
+
+def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..., Any], elsewhere: Shell) -> None:
+    first, second = next(_names), next(_names)
+    codes = [admin("agent", "invite", name)["code"] for name in (first, second)]
+    elsewhere("join", codes[0])
+    before = elsewhere.contents
+    assert "--home DIR" in elsewhere.refuses("LEDGER_EXISTS", "join", codes[1])["message"]
+    assert elsewhere.contents == before
+    assert inside.deedbook("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
+    elsewhere("join", codes[1], "--home", elsewhere.folder / "second")
+    assert elsewhere("agent", "list", "--home", elsewhere.folder / "second")["total"] > 0
+
+
+def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], elsewhere: Shell) -> None:
+    name = next(_names)
+    spent, taken_back = (admin("agent", "invite", name)["code"] for _ in range(2))
+    admin("agent", "invite", name, "--revoke", "--reason", "sent to the wrong one")
+    for code in (spent, taken_back):  # the first was replaced by the second
+        wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")  # noqa: B023 - now
+        assert f"deed agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
+        (elsewhere.home / "join.begun").unlink()
+        for path in (elsewhere.home / "keys").iterdir():
+            path.unlink()
+    late = msgspec.structs.replace(Invitation.parse(spent), expires_ms=1)
+    assert elsewhere.refuses("NOT_INVITED", "join", late.code)["details"]["how"] == "expired"
+
+
+def test_ledger_that_is_not_the_pinned_one_is_not_joined(admin: Callable[..., Any], elsewhere: Shell) -> None:
+    name = next(_names)
+    invitation = Invitation.parse(admin("agent", "invite", name)["code"])
+    swapped = msgspec.structs.replace(invitation, root=invitation.root[:32] + "0" * 32)
+    message = elsewhere.refuses("VERIFICATION_FAILED", "join", swapped.code)["message"]
+    assert invitation.root in message
+    assert not (elsewhere.home / "client.toml").exists()
+    assert elsewhere.run("next").code != 0
+
+
+@pytest.mark.parametrize("damage", [lambda code: code[:-3], lambda code: code[:40] + "A" + code[41:], lambda _: "x"])
+def test_code_that_is_not_whole_is_refused_and_leaves_nothing(
+    admin: Callable[..., Any], elsewhere: Shell, damage: Callable[[str], str]
+) -> None:
+    code = admin("agent", "invite", next(_names))["code"]
+    elsewhere.refuses("INVALID_FORMAT", "join", damage(code))
+    assert not elsewhere.home.exists()
+
+
+def test_join_goes_on_when_the_server_is_back(served: Place, admin: Callable[..., Any], elsewhere: Shell) -> None:
+    assert served.home
+    code = admin("agent", "invite", next(_names))["code"]
+    error = elsewhere.refuses("BUS_UNAVAILABLE", "join", code, "--server", "nats://127.0.0.1:1")
+    assert error["recoverable"]
+    elsewhere("join", code)
+
+
+def test_who_is_invited_may_submit_and_nothing_else(served: Place, admin: Callable[..., Any]) -> None:
+    name = next(_names)
+    invitation = Invitation.parse(admin("agent", "invite", name)["code"])
+    connection = Connection((served.home / "bus/url").read_text().strip(), name, invitation.bus_seed)
+    try:
+        for subject in (read_subject(invitation.ledger, name, "head"), submit_subject(invitation.ledger, "a")):
+            with pytest.raises(Refused, match="BUS_DENIED"):
+                connection.request(subject, b"{}")
+        with pytest.raises(DeedbookError, match="INVALID_FORMAT"):
+            connection.request(submit_subject(invitation.ledger, name), b"{")
+    finally:
+        connection.close()
+
+
+def test_node_is_invited_by_root_and_makes_its_home(admin: Callable[..., Any], elsewhere: Shell) -> None:
+    name = next(_names)
+    code = admin("agent", "invite", name, "--role", "node", "--as", "root")["code"]
+    elsewhere.refuses("USAGE", "join", code)
+    elsewhere("join", code, "--node")
+    assert {path.name for path in (elsewhere.home / "keys").iterdir()} == {
+        "checkpoint.key",
+        f"{name}.key",
+        f"{name}.nkey",
+    }
+    assert not (elsewhere.home / "client.toml").exists()
+    checkpoint = json.loads((elsewhere.home / "keys/checkpoint.key").read_bytes())["public"]
+    assert checkpoint in {key["key"] for key in admin("agent", "show", name)["keys"]}
+    admin("agent", "remove", name)

@@ -1,0 +1,182 @@
+"""Who approves or verifies signs what was read: shown and asked on a terminal, named by its version elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from calling import Deed, Place
+
+from deedbook.ledger.home.location import VIEWS_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fresh = Callable[[str], str]
+
+PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
+BAD = ("--title", "Delete production", "--body", "rm -rf /")
+
+
+def create(deed: Deed, name: str) -> str:
+    deed("handoff", "create", "--id", name, "--title", "Rotate logs", "--body", "gzip the old ones", *PARTIES)
+    return name
+
+
+@pytest.mark.served
+def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_changed(deed: Deed, fresh: Fresh) -> None:
+    name = create(deed, fresh("race"))
+    read = deed.as_read(name)
+    deed("handoff", "amend", name, *BAD, "--as", "a")
+    error = deed.refuses("VERSION_MISMATCH", "handoff", "approve", name, *read, "--as", "rita")
+    assert error["details"]["changed"] == ["title", "task"]
+    assert "title was 'Rotate logs' and is 'Delete production'" in error["message"]
+    assert deed.data("handoff", "show", name)["status"] == "pending"
+    unknown = deed.refuses(
+        "VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita"
+    )
+    assert "was never a version of" in unknown["message"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("claim", ["--as", "b"]),
+        ("cancel", ["--reason", "r", "--as", "a"]),
+        ("reject", ["--reason", "r", "--as", "rita"]),
+    ],
+)
+def test_act_on_one_version_is_refused_of_another_and_signs_where_its_stream_stood(
+    deed: Deed, fresh: Fresh, verb: str, words: list[str]
+) -> None:
+    name = create(deed, fresh(verb))
+    read = deed.as_read(name)
+    deed("handoff", "amend", name, *BAD, "--as", "a")
+    changed = deed.refuses("VERSION_MISMATCH", "handoff", verb, name, *read, *words)["details"]["changed"]
+    assert changed == ["title", "task"]
+    if verb == "claim":
+        deed("handoff", "approve", name, *deed.as_read(name), "--as", "rita")
+    count = deed.data("handoff", "show", name)["as_of"]["entries"]
+    (done,) = deed.data("handoff", verb, name, *deed.as_read(name), *words)["accepted"]
+    assert deed.data("show", done["index"])["expect"] == count
+
+
+@pytest.mark.parametrize("verb", ["approve", "verify"])
+def test_off_a_terminal_nobody_judges_what_he_does_not_name(deed: Deed, fresh: Fresh, verb: str) -> None:
+    name = create(deed, fresh("unread"))
+    for options in ((), ("--yes",)):
+        error = deed.refuses("USAGE", "handoff", verb, name, "--as", "rita", *options)
+        assert error["details"]["field"] == "version"
+        assert "`deed handoff show ID`" in error["message"]
+        assert "data.version" in error["message"]
+
+
+@pytest.mark.served
+def test_edited_view_changes_nothing_that_somebody_acts_on(place: Place, deed: Deed, fresh: Fresh) -> None:
+    name = fresh("edited")
+    deed("handoff", "create", "--id", name, *BAD, *PARTIES)
+    deed("handoff", "list")
+    with contextlib.closing(sqlite3.connect(place.home / VIEWS_FILE)) as db, db:
+        db.execute("UPDATE handoffs SET title = 'Rotate logs', task = 'gzip' WHERE id = ?", (name,))
+    shown = deed.data("handoff", "show", name)
+    assert (shown["title"], shown["task"]) == ("Delete production", "rm -rf /")
+    assert "Delete production" in deed("handoff", "show", name)
+    assert shown["as_of"]["is_pinned"] is True
+    (item,) = [one for one in deed.data("next", "--limit", "500", "--as", "rita")["items"] if one["id"] == name]
+    assert item["title"] == "Delete production"
+
+
+def test_report_that_a_view_calls_passed_lets_nobody_act(alone: Deed, tmp_path: Path) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("v", "reviewer")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    alone("reasoning", "start", "--id", "leak", "--task", "find it", "--domain", "security", "--as", "a")
+    alone("reasoning", "step", "leak", "--content", "look at the pool", "--as", "a")
+    alone("reasoning", "conclude", "leak", "--conclusion", "it leaks", "--as", "a")
+    alone("snapshot", "take", "--id", "s", "--reasoning", "leak", "--as", "a")
+    assert alone.run("reasoning", "validate", "leak", "--tree", tmp_path, "--as", "v").code == 6
+    alone("snapshot", "list")
+    with contextlib.closing(sqlite3.connect(alone.home / VIEWS_FILE)) as db, db:
+        (data,) = db.execute("SELECT data FROM validations").fetchone()
+        lied = json.loads(data) | {"passed": True, "issues": []}
+        db.execute("UPDATE validations SET passed = 1, data = ?", (json.dumps(lied),))
+        db.execute("UPDATE reasonings SET domain = ''")
+        db.execute("UPDATE snapshots SET conclusion = 'all is well'")
+    decision = alone.data("snapshot", "receive", "s", "--as", "b")
+    assert (decision["action"], decision["rule_fired"]["name"]) == ("human_review_required", "found_wrong")
+    assert "v found it wrong" in decision["reasons"][1]
+    assert "it leaks" in decision["prompt"]
+
+
+def created(alone: Deed) -> None:
+    """Make a handoff ``h`` in a ledger of this test's own."""
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+        alone("agent", "add", agent, "--role", role, "--unprotected")
+    create(alone, "h")
+
+
+class Terminal:
+    """A person's terminal on which one verb runs."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [sys.executable, "-P", "-m", "deedbook", "--home", str(home), *words]
+        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+
+    def until(self, text: str | None) -> str:
+        """Return what is shown until a text, or to the end."""
+        shown = b""
+        with contextlib.suppress(OSError):  # what it was the terminal of has ended
+            while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
+                shown += part
+        return shown.decode()
+
+    def answer(self, line: str) -> tuple[int, str]:
+        """Type a line, and return what comes of it."""
+        os.write(self._ours, f"{line}\n".encode())
+        rest = self.until(None)
+        return self.end(), rest
+
+    def end(self) -> int:
+        """Return the exit code."""
+        os.close(self._ours)
+        return self._child.wait(60)
+
+
+def test_person_at_a_terminal_is_shown_the_text_and_asked(alone: Deed) -> None:
+    created(alone)
+    for line, code, status in (("n", 130, "pending"), ("y", 0, "approved")):
+        terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
+        shown = terminal.until("approve this version as rita?")
+        assert "Rotate logs" in shown
+        assert "gzip the old ones" in shown
+        assert terminal.answer(line)[0] == code
+        assert alone.data("handoff", "show", "h")["status"] == status
+
+
+def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: Deed) -> None:
+    created(alone)
+    terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita")
+    terminal.until("approve this version as rita?")
+    alone("handoff", "amend", "h", *BAD, "--as", "a")
+    code, rest = terminal.answer("y")
+    assert code == 4
+    assert "h is another version than the one you have read: title was" in rest
+    assert alone.data("handoff", "show", "h")["status"] == "pending"
+
+
+def test_yes_on_a_terminal_shows_the_text_all_the_same(alone: Deed) -> None:
+    created(alone)
+    terminal = Terminal(alone.home, "handoff", "approve", "h", "--as", "rita", "--yes")
+    shown = terminal.until(None)
+    assert "gzip the old ones" in shown
+    assert "h is approved" in shown
+    assert terminal.end() == 0

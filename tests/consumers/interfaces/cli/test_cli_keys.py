@@ -1,0 +1,215 @@
+"""`deed key rotate`, `key compromised`, `agent remove`: for people and programs, killed on the way, over the bus."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from calling import Deed, Place
+
+from deedbook.ledger.format.identity import read_key_file
+from deedbook.ledger.lifecycle.clock import clock_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Fresh = Callable[[str], str]
+
+# Runs the command line, and kills itself with the Nth rename of a key file.
+KILLED = """
+import os, signal, sys
+from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.program import run
+left = int(sys.argv[1])
+def kill(name, arguments):
+    global left
+    if name == "os.rename" and "/keys/" in str(arguments[1]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(kill)
+sys.exit(run(sys.argv[2:], App()))
+"""
+
+
+@pytest.fixture
+def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
+    """Verbs on a ledger of this test's own, with agents a and b, ada the admin and rita the human reviewer."""
+    return Deed(capsys, Place(populated("mine")))
+
+
+@pytest.fixture
+def descriptor(cheap_passphrases: None) -> Iterator[Callable[[str], int]]:
+    """Makes descriptors for ``--passphrase-fd``."""
+    made: list[int] = []
+
+    def make(text: str) -> int:
+        read, write = os.pipe()
+        os.write(write, text.encode() + b"\n")
+        os.close(write)
+        made.append(read)
+        return read
+
+    yield make
+    for one in made:
+        os.close(one)
+
+
+def key_names(mine: Deed) -> list[str]:
+    return sorted(path.name for path in (mine.home / "keys").iterdir())
+
+
+def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Deed) -> None:
+    path = mine.home / "keys" / "a.key"
+    old, old_bus = path.read_bytes(), (mine.home / "keys" / "a.nkey").read_bytes()
+    before = key_names(mine)
+    mine("key", "delegate", "--as", "a")
+    rotated = mine.data("key", "rotate", "--as", "a", "--reason", "a year old")
+    assert (rotated["signed_by"], rotated["key"]) == ("a", read_key_file(path).public)
+    assert key_names(mine) == before  # the session key went with the key that delegated it
+    assert (mine.home / "keys" / "a.nkey").read_bytes() != old_bus
+    mine("session", "start", "--as", "a", "--task", "t", "s1")
+    new = path.read_bytes()
+    path.write_bytes(old)
+    refused = mine.refuses("KEY_REVOKED", "session", "start", "--as", "a", "--task", "t", "s2")
+    assert f"was replaced at entry {rotated['index']}" in refused["message"]
+    path.write_bytes(new)
+    states = {one["key"]: one["state"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    assert sorted(states.values()) == ["replaced", "replaced", "valid"]
+    assert f"replaced at {rotated['index']} by a" in mine("key", "list")
+
+
+def test_sealed_key_keeps_its_passphrase_and_a_wrong_one_leaves_nothing(
+    mine: Deed, descriptor: Callable[[str], int]
+) -> None:
+    mine("agent", "add", "c", "--passphrase-fd", descriptor("hers"))
+    before = key_names(mine)
+    mine.refuses("KEY_LOCKED", "key", "rotate", "--as", "c")
+    assert mine.run("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("wrong")).code == 5
+    assert key_names(mine) == before
+    mine("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("hers"))
+    assert read_key_file(mine.home / "keys" / "c.key").sealed is not None
+    mine("session", "start", "--as", "c", "--task", "t", "s1", "--passphrase-fd", descriptor("hers"))
+
+
+@pytest.mark.parametrize("renamed", [1, 2, 3, 4])
+def test_killed_rotation_leaves_a_key_that_signs_and_is_finished_by_whoever_signs_next(
+    mine: Deed, renamed: int
+) -> None:
+    # 1 and 2 put the new files beside the old ones; the ledger accepts; 3 and 4 let them take their places.
+    command = [sys.executable, "-c", KILLED, str(renamed), "--home", str(mine.home), "key", "rotate", "--as", "a"]
+    killed = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    is_accepted = mine.data("log", "--kind", "key.rotated")["total"] == 1
+    assert is_accepted == (renamed > 2)
+    mine("session", "start", "--as", "a", "--task", "t", "s1")
+    if is_accepted:
+        assert not [name for name in key_names(mine) if name.endswith(".new")]
+    mine("key", "rotate", "--as", "a")
+    mine("session", "start", "--as", "a", "--task", "t", "s2")
+    assert not [name for name in key_names(mine) if name.endswith(".new")]
+    assert mine.data("verify")["problems"] == []
+
+
+def test_killed_rotation_of_the_checkpoint_key_leaves_one_that_signs(mine: Deed) -> None:
+    command = [sys.executable, "-c", KILLED, "2", "--home", str(mine.home), "key", "rotate", "--checkpoint"]
+    killed = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    mine("checkpoint")
+    mine("key", "rotate", "--checkpoint")
+    assert not [name for name in key_names(mine) if name.endswith(".new")]
+    mine("export", str(mine.home / "a.tar"))
+    mine("verify", "--bundle", str(mine.home / "a.tar"))
+
+
+def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
+    first = mine.data("verify")["root_fingerprint"]
+    assert first in mine("key", "rotate", "--as", "root")
+    mine("agent", "add", "c")
+    mine("key", "rotate", "--checkpoint")
+    assert mine.data("verify", "--root", first)["trust"] == "anchored"
+    mine.refuses("USAGE", "key", "rotate", "--checkpoint", "--as", "a")
+    mine.refuses("USAGE", "key", "rotate", "--as", "a", "--unprotected")
+
+
+def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_suspect(mine: Deed) -> None:
+    mine("session", "start", "--as", "a", "--task", "before", "s1")
+    stolen = mine.data("log", "--limit", "500")["events"][0]["index"] + 1
+    mine("session", "start", "--as", "a", "--task", "after", "s2")
+    said = mine.data("key", "compromised", "a", "--since", str(stolen), "--reason", "phished")
+    assert (said["since"], said["introduced"]) == (stolen, [])
+    assert "SUSPECT" not in mine("session", "show", "s1")
+    assert mine("session", "show", "s2").startswith("SUSPECT: s2 may be")
+    marked = {one["index"]: one.get("suspect") for one in mine.data("log", "--limit", "500")["events"]}
+    assert {index for index, mark in marked.items() if mark is not None} == {stolen}
+    assert mine.data("show", str(stolen))["suspect"] == said["index"]
+    assert f"SUSPECT: {said['index']}" in mine("log", "--limit", "500")
+    assert f"suspect since {stolen}" in mine("key", "list")
+    mine.refuses("TRANSITION_NOT_ALLOWED", "key", "compromised", said["key"][:12], "--since", str(stolen))
+    mine.refuses("INVALID_FIELD", "key", "compromised", "b", "--since", "9" * 5_000)
+    mine.refuses("NOT_FOUND", "key", "compromised", "b", "--since", "2100-01-01T00:00:00Z")
+    accepted = mine.data("show", str(stolen))["accepted_ms"]
+    assert mine.data("key", "compromised", "b", "--since", clock_text(accepted))["since"] == stolen
+    assert mine.data("key", "compromised", "b", "--since", "2020-01-01T00:00:00Z")["since"] == 0
+    mine("key", "rotate", "--as", "a", "--lost")
+    mine("session", "start", "--as", "a", "--task", "again", "s3")
+    assert "views equal" in mine("verify", "--views")
+
+
+def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -> None:
+    mine("session", "start", "--as", "a", "--task", "hers or the thief's", "s1")
+    stolen = mine.data("log", "--limit", "500")["events"][0]["index"]
+    mine("key", "rotate", "--as", "a")
+    mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
+    said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")
+    keys = {one["key"]: one["suspect_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    assert keys == {said["key"]: stolen, said["earlier"][0]: stolen}
+    assert all(mine("session", "show", one).startswith("SUSPECT") for one in ("s1", "s2"))
+
+
+def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
+    mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
+    version = mine.data("handoff", "show", "h1")["version"]
+    mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
+    mine("key", "compromised", "rita", "--since", "0", "--reason", "phished")
+    mine.refuses("NOT_APPROVED", "handoff", "claim", "h1", "--as", "b")
+    assert "rita approves it again" in mine("handoff", "why", "h1")
+    (item,) = mine.data("next", "--as", "rita")["items"]
+    assert (item["action"], item["id"]) == ("approve", "h1")
+    mine("key", "rotate", "--as", "rita", "--lost", "--unprotected")
+    mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
+    mine("handoff", "claim", "h1", "--as", "b")
+
+
+def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(mine: Deed) -> None:
+    mine("handoff", "create", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--id", "h1")
+    index = mine.data("agent", "remove", "b", "--reason", "withdrawn")["index"]
+    assert "b" not in [one["name"] for one in mine.data("agent", "list")["agents"]]
+    removed = [one for one in mine.data("agent", "list", "--all")["agents"] if one["name"] == "b"]
+    assert removed[0]["removed_index"] == index
+    mine.refuses("AGENT_EXISTS", "agent", "add", "b")
+    mine.refuses("KEY_REVOKED", "session", "start", "--as", "b", "--task", "t", "s1")
+    assert f"was removed at entry {index}" in mine("handoff", "why", "h1")
+    (item,) = mine.data("next", "--as", "a")["items"]
+    assert (item["action"], item["id"]) == ("amend", "h1")
+
+
+@pytest.mark.served
+def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh) -> None:
+    deed("key", "rotate", "--as", "b")
+    deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
+    if deedbook.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
+        keys = deed.home / "keys"
+        old = {name: (keys / name).read_bytes() for name in ("b.key", "b.nkey")}
+        deed("key", "rotate", "--as", "b")
+        for name, content in old.items():
+            (keys / name).rename(keys / f"{name}.new")
+            (keys / name).write_bytes(content)
+            (keys / name).chmod(0o600)
+        deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
+        assert not list(keys.glob("*.new"))

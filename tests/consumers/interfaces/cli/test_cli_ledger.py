@@ -1,0 +1,299 @@
+"""The ledger's own verbs: making one, finding it, agents, keys, views, and what `deed doctor` says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from calling import Deed, Place, call, emit_finding, start_session
+
+from deedbook.consumers.interfaces.cli.app import App
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Fresh = Callable[[str], str]
+
+PASSPHRASE = "correct horse"
+
+
+def descriptor(text: str) -> int:
+    """Return a descriptor from which a passphrase can be read."""
+    read, write = os.pipe()
+    os.write(write, text.encode("utf-8", "surrogatepass") + b"\n")
+    os.close(write)
+    return read
+
+
+@pytest.fixture
+def passphrase(cheap_passphrases: None) -> Iterator[Callable[..., int]]:
+    """Makes descriptors for ``--passphrase-fd`` and closes them."""
+    made: list[int] = []
+
+    def make(text: str = PASSPHRASE) -> int:
+        made.append(descriptor(text))
+        return made[-1]
+
+    yield make
+    for one in made:
+        os.close(one)
+
+
+def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) -> None:
+    for arguments in (
+        ["init"],
+        ["agent", "add", "a", "--role", "agent"],
+        ["emit", "session.started", "--stream", "session/s1", "--as", "a", "--data", "{}"],
+        ["emit", "finding.logged", "--stream", "session/s1", "--as", "a", "--data", '{"finding":"x"}'],
+        ["log"],
+    ):
+        said = call(*arguments, cwd=tmp_path)
+        assert (said.code, said.err) == (0, "")
+    assert "finding.logged" in call("show", 3, cwd=tmp_path).out
+    verified = json.loads(call("verify", "--json", cwd=tmp_path).out)["data"]
+    assert (verified["ok"], verified["size"], verified["signatures"]) == (True, 4, 4)
+
+
+def test_init_twice_is_refused_and_changes_nothing(alone: Deed) -> None:
+    before = {path: path.read_bytes() for path in sorted((alone.home / "keys").iterdir())}
+    alone.refuses("LEDGER_EXISTS", "init")
+    assert {path: path.read_bytes() for path in sorted((alone.home / "keys").iterdir())} == before
+    assert alone.size() == 1
+
+
+def test_init_keeps_the_folder_private_and_out_of_git(alone: Deed) -> None:
+    assert (alone.home / ".gitignore").read_text() == "*\n"
+    assert stat.S_IMODE(alone.home.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (alone.home / "keys").iterdir()} == {0o600}
+
+
+def test_init_prints_the_fingerprint_that_verify_takes(nowhere: Deed) -> None:
+    made = nowhere.data("init", "--origin", "example.org/team")
+    assert made["origin"] == "example.org/team"
+    assert nowhere.data("verify", "--root", made["root_fingerprint"])["trust"] == "anchored"
+    assert nowhere.data("verify")["trust"] == "self-asserted"
+    nowhere.refuses_verification("verify", "--root", "0" * 64)
+    for no_fingerprint in ("", "0" * 31, "g" * 64, "0" * 65, "root"):
+        assert "fingerprint" in nowhere.refuses("USAGE", "verify", "--root", no_fingerprint)["message"]
+    head = nowhere.data("verify")["tree_head"]
+    assert f"tree head {head}" in nowhere("verify")
+    report = nowhere.refuses_verification("verify", "--root", head)
+    assert f"tree head, and takes the fingerprint of the root key, which is {made['root_fingerprint']}" in str(report)
+
+
+def test_init_seals_the_root_key_with_a_passphrase(nowhere: Deed, passphrase: Callable[..., int]) -> None:
+    nowhere.refuses("USAGE", "init", "--sealed")
+    nowhere("init", "--sealed", "--passphrase-fd", passphrase())
+    nowhere.refuses("KEY_LOCKED", "agent", "add", "a")
+    nowhere("agent", "add", "a", "--passphrase-fd", passphrase(), "--unprotected")
+    nowhere("agent", "add", "rita", "--role", "human", "--passphrase-fd", passphrase(f"hers\n{PASSPHRASE}"))
+    nowhere("key", "delegate", "--as", "a")
+    assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("\udc00")).code == 2
+    assert nowhere.run("key", "delegate", "--as", "rita", "--passphrase-fd", passphrase("hers")).code == 0
+
+
+def test_agent_add_twice_is_refused(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    alone.refuses("AGENT_EXISTS", "agent", "add", "a")
+    alone.refuses("INVALID_FIELD", "agent", "add", "Not A Name")
+
+
+def test_human_without_a_passphrase_is_refused_off_a_terminal(alone: Deed) -> None:
+    error = alone.refuses("USAGE", "agent", "add", "rita", "--role", "human")
+    assert "--passphrase-fd" in error["message"]
+    assert "--unprotected" in error["message"]
+    assert not (alone.home / "keys" / "rita.key").exists()
+
+
+def test_sealed_key_signs_only_with_its_passphrase(alone: Deed, passphrase: Callable[..., int]) -> None:
+    alone("agent", "add", "rita", "--role", "human", "--role", "reviewer", "--passphrase-fd", passphrase())
+    alone("agent", "add", "a")
+    alone("agent", "add", "b")
+    alone("handoff", "create", "--id", "h1", "--as", "a", "--to", "b", "--title", "t", "--reviewer", "rita")
+    alone.refuses("KEY_LOCKED", "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"))
+    said = alone.run(
+        "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"), "--passphrase-fd", passphrase("wrong")
+    )
+    assert said.err.startswith("KEY_LOCKED: ")
+    assert "approved" in alone(
+        "handoff", "approve", "h1", "--as", "rita", *alone.as_read("h1"), "--passphrase-fd", passphrase()
+    )
+
+
+def test_unreadable_passphrase_descriptor_is_a_usage_error(alone: Deed) -> None:
+    alone.refuses("USAGE", "agent", "add", "rita", "--role", "human", "--passphrase-fd", "987")
+
+
+@pytest.mark.served
+def test_agent_of_all_day_does_not_register_agents_where_root_can(
+    deed: Deed, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEDBOOK_AGENT", "a")
+    added = deed.data("agent", "add", fresh("dave"))
+    assert deed.data("show", added["index"])["author"] == "root"
+    monkeypatch.setenv("DEEDBOOK_AGENT", "ada")
+    added = deed.data("agent", "add", fresh("dave"))
+    assert deed.data("show", added["index"])["author"] == "ada"
+    assert deed.data("show", deed.data("agent", "remove", added["name"])["index"])["author"] == "ada"
+
+
+def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    alone("agent", "add", "a")
+    monkeypatch.setattr(App, "read_passphrase", asked)
+    alone.refuses("AGENT_EXISTS", "agent", "add", "a", "--role", "human")
+    error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human", "--as", "a")
+    assert "--as root" in error["message"]
+    (alone.home / "keys" / "root.key").unlink()
+    monkeypatch.setenv("DEEDBOOK_AGENT", "a")
+    error = alone.refuses("NOT_AUTHORIZED", "agent", "add", "rita", "--role", "human")
+    assert "--as root" in error["message"]
+
+
+@pytest.mark.served
+def test_agents_are_listed_and_shown(deed: Deed) -> None:
+    listed = {one["name"]: one for one in deed.data("agent", "list")["agents"]}
+    assert listed["rita"]["roles"] == ["human", "reviewer"]
+    shown = deed.data("agent", "show", "a")
+    assert shown["key"] == listed["a"]["key"]
+    assert listed["a"]["key"][:16] in deed("agent", "list")
+    deed.refuses("NOT_FOUND", "agent", "show", "nobody")
+
+
+def test_admin_registers_agents(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("carl")
+    added = deed.data("agent", "add", name, "--role", "agent", "--ai-id", "model-1", "--as", "ada")
+    assert deed.data("show", added["index"])["author"] == "ada"
+    assert deed.data("agent", "show", name)["ai_id"] == "model-1"
+    deed.refuses("NOT_AUTHORIZED", "agent", "add", fresh("eve"), "--as", "a")
+
+
+def test_root_registers_agents_when_nobody_is_named(deed: Deed, fresh: Fresh) -> None:
+    added = deed.data("agent", "add", fresh("dora"))
+    assert deed.data("show", added["index"])["author"] == "root"
+
+
+def test_ledger_is_found_in_a_parent_folder_and_by_the_environment(
+    nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nowhere("init")
+    ledger = nowhere.data("show", 0)["ledger"]
+    home = Path.cwd() / ".deedbook"
+    below = Path.cwd() / "deep" / "down"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert nowhere.data("show", 0)["ledger"] == ledger
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEEDBOOK_HOME", str(home))
+    assert nowhere.data("show", 0)["ledger"] == ledger
+
+
+def test_new_ledger_is_made_where_the_environment_says(
+    nowhere: Deed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DEEDBOOK_HOME", str(tmp_path / "elsewhere"))
+    assert nowhere.data("init")["home"] == str(tmp_path / "elsewhere")
+    assert not (Path.cwd() / ".deedbook").exists()
+    assert nowhere.data("show", 0)["author"] == "root"
+
+
+def test_views_are_rebuilt_to_the_same_digests(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    emit_finding(alone, start_session(alone, "s1"))
+    before = alone.data("project")
+    assert before["position"] == 4
+    assert alone.data("project", "--rebuild") == before
+    assert alone.data("project", "--view", "agents", "--rebuild")["digests"].keys() == {"agents"}
+    alone.refuses("NOT_FOUND", "project", "--view", "nothing")
+
+
+def test_doctor_finds_a_sound_ledger_in_order(alone: Deed, passphrase: Callable[..., int]) -> None:
+    checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
+    assert all(one["ok"] for one in checks.values())
+    assert checks["gate"]["found"].startswith("open")
+    assert "root" in checks["gate"]["found"]
+
+
+def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: Path) -> None:
+    alone("agent", "add", "a")
+    shutil.copytree(alone.home, tmp_path / "copied" / ".deedbook")
+    copied = Deed(alone._capsys, Place(tmp_path / "copied" / ".deedbook"))
+    copied("trust", "--yes")
+    for deedbook in (copied, alone):
+        deed("emit", "session.started", "--stream", f"session/{deed.home.parent.name}", "--as", "a", "--data", "{}")
+    for deed, other in ((alone, copied), (copied, alone)):
+        (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG memory" in line]
+        assert f"{other.home} holds this ledger too, with another past: use one" in line
+
+
+def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = {"mcp", "rs_bpe"}
+    monkeypatch.setattr(
+        "deedbook.consumers.interfaces.cli.commands.ledger.find_spec",
+        lambda name: None if name in extras else find_spec(name),
+    )
+    checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
+    assert "deedbook[mcp]" in checks["mcp"]["found"]
+    assert "deedbook[tokens]" in checks["tokens"]["found"]
+
+
+@pytest.mark.parametrize("package", ["ledger", "projections", "deedbook"])
+def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str, tmp_path: Path) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+    command = [sys.executable, "-m", "deedbook", "doctor"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 7
+    assert f"{tmp_path / package} is imported in the place of ours" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Deed) -> None:
+    (alone.home / "keys" / "node.key").chmod(0o644)
+    said = alone.run("doctor")
+    assert said.code == 7
+    assert "WRONG keys: others can read node.key" in said.out
+    assert "chmod 600" in said.out
+    assert alone.run("doctor", "--json").code == 7
+
+
+def test_session_key_signs_until_it_is_revoked(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    stream = start_session(alone, "s1")
+    delegated = alone.data("key", "delegate", "--as", "a", "--ttl", "1h", "--kind", "finding.*")
+    signed = emit_finding(alone, stream)
+    assert alone.data("show", signed["index"])["key"] == delegated["key"]
+    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["keys"]}
+    assert listed[delegated["key"]] == "valid"
+    alone("key", "revoke", delegated["key"][:16], "--as", "a", "--reason", "lost")
+    listed = {one["key"]: one["state"] for one in alone.data("key", "list", "--agent", "a")["keys"]}
+    assert listed[delegated["key"]] == "revoked"
+    data = ["--stream", stream, "--as", "a", "--data", '{"finding":"x"}']
+    error = alone.refuses("KEY_REVOKED", "emit", "finding.logged", *data)
+    assert error["recoverable"] is False
+
+
+def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    identity = alone.data("agent", "show", "a")["key"]
+    alone("key", "delegate", "--as", "a", "--kind", "reasoning.*")
+    stream = start_session(alone, "s1")
+    assert alone.data("show", emit_finding(alone, stream)["index"])["key"] == identity
+
+
+@pytest.mark.served
+def test_key_verbs_refuse_what_they_cannot_do(deed: Deed) -> None:
+    deed.refuses("USAGE", "key", "delegate", "--as", "a", "--ttl", "soon")
+    deed.refuses("USAGE", "key", "delegate", "--ttl", "1h")
+    deed.refuses("NOT_FOUND", "key", "revoke", "ffffffff", "--as", "a")
+    deed.refuses("REF_AMBIGUOUS", "key", "revoke", "", "--as", "a")

@@ -1,0 +1,181 @@
+"""`deed reasoning`: recording step by step, briefs of every level and budget, and fetching the whole graph."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from graphs import audit_graph
+
+from deedbook.projections.briefs.sentences import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Deed
+
+    Fresh = Callable[[str], str]
+
+
+def record(deed: Deed, name: str) -> str:
+    """Record three steps, an assumption and a conclusion; return the ref."""
+    reasoning = ["--as", "a"]
+    deed("reasoning", "start", "--id", name, "--task", "Why is the disk full?", "--domain", "operations", *reasoning)
+    step = ["reasoning", "step", name, *reasoning, "--content"]
+    deed(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14", "--confidence", 0.9)
+    deed(*step, "Backups start at 03:00", "--type", "observation")
+    deed(*step, "Backups fill the disk", "--rests-on", 1, "--rests-on", 2, "--alternative", "Logs fill it")
+    deed("reasoning", "assume", name, *reasoning, "--content", "No one else writes there", "--check", "run lsof")
+    conclusion = ["--conclusion", "Move the backups", "--confidence", 0.8, "--limitation", "One night was looked at"]
+    ref: str = deed.data("reasoning", "conclude", name, *reasoning, *conclusion)["ref"]
+    return ref
+
+
+def test_recorded_steps_are_shown_with_what_they_rest_on(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("shown")
+    ref = record(deed, name)
+    shown = deed.data("reasoning", "show", name)
+    assert (shown["ref"], shown["status"], shown["steps"], shown["author"]) == (ref, "concluded", 4, "a")
+    assert shown["memory"]["dependencies"] == {"3": [1, 2]}
+    assert shown["memory"]["known_limitations"] == ["One night was looked at"]
+    text = deed("reasoning", "show", name)
+    for wanted in (
+        "Why is the disk full?",
+        "1. observation (0.90)",
+        "logs/disk.log:14",
+        "3. inference (1.00)  ← 1, 2",
+        "to be validated: run lsof",
+        "conclusion: Move the backups (0.80)",
+        "limitation: One night",
+    ):
+        assert wanted in text
+
+
+def test_assumption_is_settled_later(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("settled")
+    before = record(deed, name)
+    deed("reasoning", "assume", name, "--as", "a", "--step", 4, "--settled", "Validated: only backups write there")
+    shown = deed.data("reasoning", "show", name)
+    assert shown["ref"] != before
+    assert shown["memory"]["steps"][3]["needs_validation"] is False
+    assert "→ Validated: only backups write there" in deed("reasoning", "show", name)
+    for wrong in ([], ["--step", 4], ["--settled", "x"], ["--content", "x", "--step", 4, "--settled", "y"]):
+        deed.refuses("USAGE", "reasoning", "assume", name, "--as", "a", *wrong)
+
+
+def test_steps_that_do_not_fit_are_refused(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("fit")
+    record(deed, name)
+    step = ["reasoning", "step", name, "--content", "x"]
+    deed.refuses("STEP_CONFLICT", *step, "--as", "a", "--number", 1)
+    deed.refuses("STEP_CONFLICT", *step, "--as", "a", "--rests-on", 99)
+    deed.refuses("NOT_AUTHORIZED", *step, "--as", "b")
+    deed.refuses("NOT_FOUND", "reasoning", "step", "no-such-reasoning", "--content", "x", "--as", "a")
+    deed.refuses("TRANSITION_NOT_ALLOWED", "reasoning", "start", "--id", name, "--task", "again", "--as", "a")
+
+
+@pytest.mark.parametrize("level", ["minimal", "standard", "full"])
+def test_brief_of_each_level_stays_within_its_budget(deed: Deed, fresh: Fresh, level: str) -> None:
+    name = fresh(level)
+    ref = record(deed, name)
+    answer = deed.data("reasoning", "brief", name, "--level", level)
+    assert (answer["reasoning_ref"], answer["level"]) == (ref, level)
+    assert 0 < answer["tokens"] <= answer["budget"]
+    assert 0 <= answer["fidelity"] <= 1
+    assert "CONCLUSION: Move the backups" in answer["prompt"]
+    assert answer["prompt"] in deed("reasoning", "brief", name, "--level", level)
+
+
+@pytest.mark.served
+def test_brief_by_a_beginning_of_its_ref_is_the_same(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("prefix")
+    ref = record(deed, name)
+    digits = ref.removeprefix("sha256:")
+    prompt = deed.data("reasoning", "brief", name)["prompt"]
+    for given in (ref, digits, digits[:12], f"sha256:{digits[:12]}"):
+        assert deed.data("reasoning", "brief", given)["prompt"] == prompt
+        assert deed.data("reasoning", "show", given)["ref"] == ref
+        assert deed.data("reasoning", "fetch", given)["ref"] == ref
+    deed.refuses("NOT_FOUND", "reasoning", "brief", "0" * 12)
+    deed.refuses("NOT_FOUND", "reasoning", "fetch", "no-such-reasoning")
+
+
+def test_asked_budget_is_kept_and_what_was_dropped_is_named(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("budget")
+    record_audit(deed, name)
+    small = deed.data("reasoning", "brief", name, "--level", "minimal", "--budget", 90)
+    large = deed.data("reasoning", "brief", name, "--level", "standard", "--budget", 400)
+    assert small["tokens"] <= small["budget"] == 90
+    assert large["tokens"] <= large["budget"] == 400
+    assert small["fidelity"] < large["fidelity"]
+    assert small["dropped"]["steps"]
+    assert small["parts"].keys() >= {"R", "A", "E"}
+    assert "REASONING BRIEF: " not in small["prompt"]
+    asked = ("reasoning", "brief", name, "--level", "minimal", "--budget", 90)
+    assert small["prompt"] in deed(*asked)
+    assert small["expanded"] in deed(*asked, "--plain")
+    assert small["expanded"] == expand(small["prompt"])
+    assert "REASONING BRIEF: " in small["expanded"]
+    deed.refuses("USAGE", "reasoning", "brief", name, "--budget", 0)
+    deed.refuses("USAGE", "reasoning", "brief", name, "--level", "huge")
+
+
+def record_audit(deed: Deed, name: str) -> None:
+    """Record the audit in three events."""
+    audit = audit_graph()
+    stream = ["--stream", f"reasoning/{name}", "--as", "a", "--data"]
+    deed("emit", "reasoning.started", *stream, json.dumps({"task": audit.task, "domain": "security"}))
+    extended = {"steps": [one.to_dict() for one in audit.steps], "dependencies": audit.dependencies}
+    deed("emit", "reasoning.extended", *stream, json.dumps(extended))
+    concluded = {"conclusion": audit.conclusion, "known_limitations": audit.known_limitations}
+    deed("emit", "reasoning.concluded", *stream, json.dumps(concluded))
+
+
+def test_brief_of_a_security_audit_says_that_it_is_not_enough(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("audit")
+    record_audit(deed, name)
+    answer = deed.data("reasoning", "brief", name, "--level", "minimal")
+    assert answer["fetch_full"] is True
+    assert answer["rule_fired"]["reason"]
+    said = deed.run("reasoning", "brief", name, "--level", "minimal")
+    assert "fetch the whole graph before acting" in said.err
+    assert "fetch the whole graph" not in said.out
+
+
+@pytest.mark.served
+def test_fetched_graph_hashes_to_its_ref(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("fetch")
+    ref = record(deed, name)
+    fetched: dict[str, Any] = deed.data("reasoning", "fetch", name)
+    assert (fetched["ref"], fetched["verified"]) == (ref, True)
+    printed = deed("reasoning", "fetch", name)
+    assert "sha256:" + sha256(printed.removesuffix("\n").encode()).hexdigest() == ref
+    assert fetched["memory"]["steps"][0]["content"] == "The disk is at 98 %"
+
+
+def test_every_version_keeps_its_ref(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("version")
+    before = record(deed, name)
+    deed("reasoning", "assume", name, "--as", "a", "--step", 4, "--settled", "Refuted: logs do too")
+    assert deed.data("reasoning", "show", name)["ref"] != before
+    assert deed.data("reasoning", "fetch", before)["memory"]["steps"][3]["needs_validation"] is True
+
+
+def test_list_filters_and_goes_on_with_the_command_it_prints(deed: Deed, fresh: Fresh) -> None:
+    author = fresh("carl")
+    deed("agent", "add", author, "--as", "ada")
+    names = [fresh("list") for _ in range(3)]
+    for name in names:
+        deed("reasoning", "start", "--id", name, "--task", "t", "--as", author)
+    deed("reasoning", "step", names[0], "--content", "x", "--as", author)
+    deed("reasoning", "conclude", names[0], "--conclusion", "c", "--as", author)
+    arguments = ["reasoning", "list", "--author", author, "--status", "open", "--limit", "1"]
+    seen: list[str] = []
+    while arguments:
+        document = deed.document(*arguments)
+        seen += [one["id"] for one in document["data"]["reasonings"]]
+        arguments = document.get("next", "").split()[1:]
+    assert seen == [names[2], names[1]]
+    assert "3 in all" in deed("reasoning", "list", "--author", author, "--limit", 1)

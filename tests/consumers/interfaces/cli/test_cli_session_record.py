@@ -1,0 +1,234 @@
+"""A file of what was learned, recorded at once: all of it or nothing, each fault by its line, and once only."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deedbook.consumers.interfaces.cli.commands.session_record import read_entries
+from deedbook.ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from calling import Deed
+
+    Fresh = Callable[[str], str]
+
+ENTRIES = """\
+# what was seen
+finding: check() reads no time: "an entry" is valid for ever
+  evidence: src/auth.py:4
+  impact: 0.9
+unknown: Who fills CACHE?
+- dead-end: Clearing CACHE on a timer
+    why: two workers,
+      two caches
+tool: pytest -q tests
+  purpose: nothing fails today
+reasoning: {reasoning}
+  task: Why do tokens never expire?
+step: check() looks only whether there is an entry
+  type: observation
+  evidence: src/auth.py:4
+step: So TTL has no effect
+  rests-on: 1
+  confidence: 0.9
+assume: Entries hold their time
+  check: look at who fills CACHE
+conclude: Compare the time with TTL
+  confidence: 0.85
+"""
+
+
+@pytest.fixture
+def session(deed: Deed, fresh: Fresh) -> str:
+    deed("session", "start", name := fresh("s"), "--task", "tokens", "--as", "a")
+    return name
+
+
+def record(deed: Deed, tmp_path: Path, session: str, text: str) -> Any:
+    (file := tmp_path / "entries.txt").write_text(text, "utf-8")
+    return deed.data("session", "record", file, "--session", session, "--as", "a")
+
+
+def faults(text: str) -> dict[int, str]:
+    with pytest.raises(Refused) as refused:
+        read_entries(text)
+    assert refused.value.code == "INVALID_FORMAT"
+    return {one["line"]: one["message"] for one in refused.value.details["faults"]}
+
+
+@pytest.mark.served
+def test_a_file_is_recorded_at_once_and_again_adds_nothing(
+    deed: Deed, fresh: Fresh, session: str, tmp_path: Path
+) -> None:
+    text = ENTRIES.format(reasoning=(reasoning := fresh("r")))
+    first = record(deed, tmp_path, session, text)
+    assert first["counts"] == {
+        "finding": 1,
+        "unknown": 1,
+        "dead-end": 1,
+        "tool": 1,
+        "reasoning": 1,
+        "step": 2,
+        "assume": 1,
+        "conclude": 1,
+    }
+    shown = deed.data("session", "show", session)
+    assert shown["findings"][0]["finding"] == 'check() reads no time: "an entry" is valid for ever'
+    assert (shown["findings"][0]["evidence"], shown["findings"][0]["impact"]) == (["src/auth.py:4"], 0.9)
+    assert shown["dead_ends"][0]["why_failed"] == "two workers,\ntwo caches"
+    graph = deed.data("reasoning", "show", reasoning)
+    assert (graph["status"], [one["type"] for one in graph["memory"]["steps"]]) == (
+        "concluded",
+        ["observation", "inference", "assumption"],
+    )
+    assert graph["memory"]["dependencies"] == {"2": [1]}
+    again = record(deed, tmp_path, session, text)
+    assert (again["is_repeat"], again["accepted"][0]["index"]) == (True, first["accepted"][0]["index"])
+    assert deed.data("session", "show", session)["counts"]["findings"] == 1
+
+
+def test_steps_go_on_in_a_reasoning_that_there_is(deed: Deed, fresh: Fresh, session: str, tmp_path: Path) -> None:
+    reasoning = fresh("r")
+    record(deed, tmp_path, session, f"reasoning: {reasoning}\n  task: t\nstep: one\n")
+    more = f"reasoning: {reasoning}\nstep: two\n  rests-on: 1\nconclude: so\n"
+    for _ in range(2):
+        record(deed, tmp_path, session, more)
+    steps = deed.data("reasoning", "show", reasoning)["memory"]["steps"]
+    assert [(one["step_number"], one["content"]) for one in steps] == [(1, "one"), (2, "two")]
+
+
+def test_an_artifact_is_kept_with_its_content(deed: Deed, session: str, tmp_path: Path) -> None:
+    (probe := tmp_path / "probe.py").write_text("print(1)\n", "utf-8")
+    record(deed, tmp_path, session, f"artifact: {probe}\n")
+    (tool,) = deed.data("session", "show", session)["tools"]
+    ref = tool["purpose"].removeprefix("kept: ")
+    deed("blob", "get", ref, "-o", tmp_path / "back.py")
+    assert (tmp_path / "back.py").read_bytes() == probe.read_bytes()
+
+
+def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
+    deed: Deed, session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "way").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (
+        ("link", "is a link: name the file"),
+        ("way/passwd", "is a link"),
+        ("pipe", "is a pipe"),
+        ("none", "is not there"),
+    ):
+        (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
+        error = deed.refuses(
+            "NOT_FOUND" if name == "none" else "INVALID_FORMAT",
+            "session",
+            "record",
+            file,
+            "--session",
+            session,
+            "--as",
+            "a",
+        )
+        assert why in error["message"]
+
+
+def test_nothing_stands_when_the_ledger_refuses_one(deed: Deed, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_text("finding: x\nreasoning: nobodys\n  task: t\nstep: s\n  rests-on: 7\n")
+    error = deed.refuses("STEP_CONFLICT", "session", "record", file, "--session", session, "--as", "a")
+    assert error["message"].startswith("nothing was recorded: line 4: ")
+    assert deed.data("session", "show", session)["counts"]["findings"] == 0
+
+
+def test_what_is_no_utf_8_is_refused_and_not_mended(deed: Deed, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
+    told = deed.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
+    assert told == "the file of entries is not UTF-8 (in line 1)"
+
+
+def test_a_step_of_no_reasoning_is_named_by_its_line_and_one_entry_is_no_range(
+    deed: Deed, session: str, tmp_path: Path
+) -> None:
+    of = ("--session", session, "--as", "a")
+    (file := tmp_path / "e.txt").write_text("reasoning: nobodys-at-all\nstep: s\n")
+    error = deed.refuses("NOT_FOUND", "session", "record", file, *of)
+    assert error["message"].startswith("nothing was recorded: line 2: there is no reasoning nobodys-at-all")
+    assert "`task: TEXT`" in error["message"]
+    file.write_text("finding: one\n")
+    assert re.search(r"1 finding recorded \(entry [0-9]+\)\n", deed("session", "record", file, *of))
+
+
+def test_each_fault_is_named_by_its_line() -> None:
+    text = "finding: x\n  why: y\nfindin: y\ndead-end: z\ntool:\nstep: q\n"
+    text += "reasoning: r\n  task: t\nstep: a\n  rests-on: b\n"
+    found = faults(text)
+    assert list(found) == [2, 3, 4, 5, 6, 9]
+    assert found[2] == "a finding takes no why"
+    assert faults("finding: x\n  evidense: a.py:1\n")[2] == "a finding takes no evidense: did you mean evidence?"
+    assert "'findin: y' begins no entry" in found[3]
+    assert found[4] == "dead-end: add a line below it, indented: why: TEXT"
+    assert found[5] == "tool: its text is empty"
+    assert faults("finding: x\n  impact: 3\n")[1] == "finding: its impact: Expected `float` <= 1.0"
+    assert faults("reasoning: r\nconclude: x\n  confidence: 3\n")[2].startswith("conclude: its confidence: ")
+    assert "write `reasoning: ID` above it" in found[6]
+    assert faults("")[1].startswith("there is no entry")
+    assert faults("reasoning: r\n")[1].startswith("there is no entry")
+
+
+def test_a_word_that_is_none_of_a_few_is_answered_with_them() -> None:
+    step = "reasoning: r\n  task: t\nstep: a\n"
+    assert faults(f"{step}  type: fact\n")[3].startswith("step: its type is one of observation, inference, ")
+    assert faults(f"{step}  reasoning-type: fun\n")[3].startswith("step: its reasoning_type is one of deductive, ")
+
+
+def test_steps_are_named_with_commas_or_blanks() -> None:
+    text = "reasoning: r\n  task: t\nstep: a\nstep: b\nstep: c\n  rests-on: 1 2\n  rests-on: 1, 2\n"
+    assert read_entries(text)[-1].rests_on == (1, 2, 1, 2)
+
+
+def test_what_looks_like_an_option_in_a_text_is_text() -> None:
+    (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n")
+    assert entry.data is not None
+    assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
+
+
+def test_a_step_after_the_conclusion_says_that_it_reopens(deed: Deed, fresh: Fresh, session: str) -> None:
+    deed("reasoning", "start", "--id", name := fresh("r"), "--task", "t", "--session", session, "--as", "a")
+    assert deed("reasoning", "step", name, "--content", "one", "--as", "a").startswith(f"{name}: 1 step, open (entry ")
+    deed("reasoning", "conclude", name, "--conclusion", "so", "--as", "a")
+    (told,) = deed.data("reasoning", "step", name, "--content", "two", "--as", "a")["warnings"]
+    assert f"`deed reasoning conclude {name} --conclusion TEXT` concludes it anew" in told
+    assert f"`deed handoff amend ID --reasoning {name}`" in told
+
+
+def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    (probe := tmp_path / "probe.py").write_text("print(2)\n", "utf-8")
+    options = ["--to", "b", "--reviewer", "rita", "--title", "t", "--as", "a", "--session", "none"]
+    deed("handoff", "create", "--id", name := fresh("h"), *options)
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    deed("handoff", "claim", name, "--as", "b")
+    deed("handoff", "complete", name, "--artifact", probe, "--artifact", "commit 1a2b", "--keep", "--as", "b")
+    artifact, commit = deed.data("handoff", "show", name)["artifacts"]
+    path, _, ref = artifact.rstrip(")").partition(" (kept: ")
+    assert (path, commit) == (str(probe), "commit 1a2b")
+    assert deed("blob", "get", ref) == "print(2)\n"
+
+
+def test_more_than_one_batch_is_refused_with_the_line_to_split_at(deed: Deed, session: str, tmp_path: Path) -> None:
+    (file := tmp_path / "e.txt").write_text("".join(f"finding: {number}\n" for number in range(300)))
+    error = deed.refuses("TOO_LARGE", "session", "record", file, "--session", session, "--as", "a")
+    assert error["message"].endswith("300 entries: one batch holds 256, so split before line 257")
+
+
+def test_a_session_of_a_long_id_is_recorded_in_and_only_once(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    deed("session", "start", name := fresh("s" * 190), "--as", "a")
+    first = record(deed, tmp_path, name, "finding: one\nfinding: two\n")
+    assert record(deed, tmp_path, name, "finding: one\nfinding: two\n")["is_repeat"]
+    assert first["counts"] == {"finding": 2}

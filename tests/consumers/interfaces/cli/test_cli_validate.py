@@ -1,0 +1,78 @@
+"""`deed reasoning validate`: what stands, what is stale, and the exit code by which a script knows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from graphs import audit_json
+
+from deedbook.ledger.events.reasoning import Counts
+
+if TYPE_CHECKING:
+    from calling import Deed
+
+SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
+
+
+def test_validate_passes_then_names_the_stale_evidence(
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone("agent", "add", "a", "--role", "agent")
+    alone("agent", "add", "b", "--role", "reviewer")
+    alone("reasoning", "start", "--id", "r", "--task", "t", "--as", "a")
+    (evidence,) = audit_json()["steps"][9]["evidence"]
+    alone("reasoning", "step", "r", "--as", "a", "--type", "observation", "--content", "scrypt", "--evidence", evidence)
+    alone("reasoning", "step", "r", "--as", "a", "--type", "conclusion", "--content", "Fine", "--rests-on", "1")
+    alone("reasoning", "conclude", "r", "--as", "a", "--conclusion", "Fine")
+    project = shutil.copytree(SAMPLE, tmp_path / "project")
+
+    data = alone.data("reasoning", "validate", "r", "--tree", project)
+    assert (data["passed"], data["published"], data["tree"]["sort"]) == (True, None, "folder")
+    size = alone.size()
+    assert (
+        "needs the role service or reviewer or human"
+        in alone.data("reasoning", "validate", "r", "--tree", project, "--as", "a")["not_published"]
+    )
+    alone.refuses("NOT_AUTHORIZED", "reasoning", "validate", "r", "--tree", project, "--as", "a", "--publish")
+    assert alone.size() == size
+    assert alone.data("reasoning", "validate", "r", "--tree", project, "--as", "b")["published"] == size
+    assert "1 of 1 references stand" in alone("reasoning", "validate", "r", "--tree", project)
+
+    path = project / "api/passwords.py"
+    path.write_text(path.read_text("utf-8").replace("16384", "1024"), "utf-8")
+    said = alone.run("reasoning", "validate", "r", "--tree", project)
+    assert said.code == 6
+    assert f"step 1: EVIDENCE_LINE_CHANGED: Evidence line changed: {evidence}" in said.err
+    monkeypatch.chdir(tmp_path)  # in no work tree
+    assert "r passes: nothing was looked up of 1 reference," in alone("reasoning", "validate", "r")
+    alone.refuses("NOT_FOUND", "reasoning", "validate", "r", "--tree", project / "none")
+    alone.refuses("USAGE", "reasoning", "validate", "r", "--commit", "HEAD")
+
+
+def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
+    for name, role in (("a", "agent"), ("b", "reviewer"), ("c", "reviewer")):
+        alone("agent", "add", name, "--role", role)
+    for author in ("a", "b"):
+        alone("reasoning", "start", "--id", f"of-{author}", "--task", "t", "--as", author)
+        alone("reasoning", "step", f"of-{author}", "--content", "Seen", "--as", author)
+        alone("reasoning", "conclude", f"of-{author}", "--as", author, "--conclusion", "Fine")
+    ref = alone.data("reasoning", "show", "of-a")["ref"]
+    counts = dict.fromkeys((one.name for one in msgspec.structs.fields(Counts)), 1) | {"assumptions": 3}
+    report = {"reasoning_ref": ref, "passed": True, "tree": {"sort": "none"}, "validator_name": "v"}
+    report |= {name: [] for name in ("issues", "evidence", "assumptions", "inferences")} | {"validator_version": "1"}
+    data = json.dumps(report | {"counts": counts})
+    emit = ("emit", "reasoning.validated", "--stream", "reasoning/of-a", "--data", data, "--as")
+    alone(*emit, "b")
+    assert [alone.data("reasoning", "show", name)["verdict"]["latest"] for name in ("of-a", "of-b", ref)] == [None] * 3
+    alone(*emit, "c")
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    assert (verdict["outcome"], verdict["latest"]["counted"]) == ("passed", "1 of 1 stand, 1 settled by its author")
+    assert "and 1 more\n" in alone("reasoning", "validations", "of-a", "--author", "c")
+    alone("key", "compromised", "c", "--since", alone.size() - 1)
+    verdict = alone.data("reasoning", "show", "of-a")["verdict"]
+    assert (verdict["outcome"], "is compromised" in verdict["text"]) == ("unchecked", True)

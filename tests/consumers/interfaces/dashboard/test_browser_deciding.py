@@ -1,0 +1,159 @@
+"""Deciding in a real browser: by keyboard alone, without scripts, and never what was not displayed."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import Browser, Keys, let_in, static_page
+from story_pages import HUMAN, PASSPHRASE, live_copy
+
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.home.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+tabs_max = 60
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """The demo's past, open as its human."""
+    with Ledger(settings=live_copy(tmp_path_factory, "deciding"), passphrase=PASSPHRASE) as ledger:
+        yield ledger
+
+
+@pytest.fixture(scope="module")
+def browser(story: Ledger, chromium: Browser) -> Iterator[Browser]:
+    """A browser that was let in."""
+    with let_in(chromium, story.settings.home):
+        yield chromium
+
+
+def tab_to(browser: Browser, selector: str) -> None:
+    """Press the tabulator until an element has the focus."""
+    for _ in range(tabs_max):
+        if browser.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+            return
+        browser.press(Keys.TAB)
+    raise AssertionError(f"nobody gets to {selector} by keyboard")
+
+
+def walk_to(browser: Browser, title: str) -> None:
+    """Press j until the row with a title has the focus."""
+    for _ in range(tabs_max):
+        if title in browser.evaluate("document.activeElement.textContent")[:200]:
+            return
+        browser.press("j")
+    raise AssertionError(f"j never gets to {title}")
+
+
+def last(story: Ledger, name: str) -> Any:
+    return list(story.events(stream=f"handoff/{name}"))[-1]
+
+
+def test_handoff_is_approved_by_keyboard_alone_and_signed_as_displayed(story: Ledger, browser: Browser) -> None:
+    version = story.ask("handoffs.facts", id="auth-rotate")["version"]
+    browser.open(browser.url)
+    walk_to(browser, "Rotate session keys")
+    browser.press(Keys.ENTER)
+    browser.until_shown(version, "#queue")
+    tab_to(browser, "#decide-auth-rotate [type=password]")
+    browser.press(PASSPHRASE, Keys.ENTER)  # no key decides: Enter in a field sends nothing
+    tab_to(browser, "#decide-auth-rotate button.yes")
+    assert last(story, "auth-rotate").kind == "handoff.amended"
+    browser.press(Keys.SPACE)
+    browser.until_shown("Signed as entry")
+    approved = last(story, "auth-rotate")
+    assert (approved.kind, approved.author, approved.data.version) == ("handoff.approved", HUMAN, version)
+    assert str(approved.index) in browser.text("[role=status]")
+    assert browser.problems() == []
+    assert verify_log(story.client, views=story.settings).problems == []
+
+
+def test_no_single_key_decides_anything_even_while_the_key_is_unlocked(story: Ledger, browser: Browser) -> None:
+    before = story.client.head().size
+    browser.open(f"{browser.url}/?open=search-cjk")
+    browser.driver.find_element("css selector", "details.key summary").click()
+    browser.driver.find_element("css selector", "#unlock").send_keys(PASSPHRASE, Keys.ENTER)
+    browser.until_shown(f"signs as {HUMAN}", "header")
+    for place in ("body", "#q-search-cjk [data-row]"):
+        for key in "abcdefghilmnopqrstuvwxyzAVRY ":
+            browser.evaluate(f"document.querySelector({json.dumps(place)})?.focus()")
+            browser.press(key)
+    browser.open(browser.url)
+    assert story.client.head().size == before
+    hand_over(story, "unlocked", "Read it")
+    browser.open(f"{browser.url}/h/unlocked")
+    browser.driver.find_element("css selector", "#decide-unlocked button.yes").click()
+    browser.until_shown("Signed as entry")
+    browser.driver.find_element("css selector", "form.key button").click()
+    browser.until_shown("key locked", "header")
+
+
+def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) -> None:
+    browser.allow_scripts(are_allowed=False)
+    try:
+        browser.open(f"{browser.url}/?open=search-cjk")
+        assert "not live" in browser.text("header")
+        browser.driver.find_element("css selector", "#decide-search-cjk [type=password]").send_keys(PASSPHRASE)
+        browser.driver.find_element("css selector", "#decide-search-cjk button.yes").click()
+        browser.until_shown("Signed as entry")
+    finally:
+        browser.allow_scripts(are_allowed=True)
+    assert last(story, "search-cjk").kind == "handoff.approved"
+
+
+def hand_over(story: Ledger, name: str, *tasks: str) -> None:
+    """Let claude-code hand work to codex, or amend what it handed over."""
+    is_known = name in {one["id"] for one in story.ask("handoffs.list", limit=50)["handoffs"]}
+    data = {"title": f"Work called {name}", "to": "codex", "reviewer": HUMAN, "tasks": list(tasks)}
+    with Ledger(settings=Settings(home=story.settings.home, agent="claude-code")) as sender:
+        sender.publish(f"handoff/{name}", data, kind="handoff.amended" if is_known else "handoff.created")
+
+
+def press_approve(browser: Browser, name: str) -> None:
+    browser.driver.find_element("css selector", f"#decide-{name} [type=password]").send_keys(PASSPHRASE)
+    browser.driver.find_element("css selector", f"#decide-{name} button.yes").click()
+
+
+def test_what_was_amended_since_it_was_displayed_is_not_approved_and_the_difference_is_shown(
+    story: Ledger, browser: Browser
+) -> None:
+    hand_over(story, "stale", "Read it")
+    browser.open(f"{browser.url}/h/stale")
+    hand_over(story, "stale", "Read it", "Delete everything")
+    press_approve(browser, "stale")
+    browser.until_shown("Not signed")
+    assert "Delete everything" in browser.text("[role=alert]")
+    assert last(story, "stale").kind == "handoff.amended"
+    assert all("409" in problem for problem in browser.problems())
+    press_approve(browser, "stale")  # what is displayed now
+    browser.until_shown("Signed as entry")
+    assert last(story, "stale").data.version == story.ask("handoffs.facts", id="stale")["version"]
+
+
+def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger, browser: Browser) -> None:
+    """Another server on this machine gets our cookie sent along, and may have read the form: it is not our page."""
+    hand_over(story, "forged", "Read it")
+    browser.open(f"{browser.url}/h/forged")
+    whole = browser.evaluate(
+        "JSON.stringify([...new FormData(document.querySelector('#decide-forged'), "
+        "document.querySelector('#decide-forged button.yes'))])"
+    )
+    fields = dict(json.loads(whole)) | {"passphrase": PASSPHRASE}
+    inputs = "".join(f'<input name="{escape(name)}" value="{escape(text)}">' for name, text in fields.items())
+    form = f'<form method="post" action="{browser.url}/h/forged/decide">{inputs}<button>win</button></form>'
+    with static_page(form.encode()) as elsewhere:
+        browser.open(elsewhere)
+        browser.driver.find_element("css selector", "button").click()
+        browser.until_shown("another origin")
+    assert last(story, "forged").kind == "handoff.created"
+    browser.open(f"{browser.url}/h/forged")
+    press_approve(browser, "forged")
+    browser.until_shown("Signed as entry")
+    browser.problems()

@@ -1,0 +1,111 @@
+"""Every page in a real browser: no fault in the console or of the policy, none for people who hear or tab through it.
+
+In `make test` one address of each route is judged, in a width and colour scheme that take turns, and measured in both
+widths; in `make faults` all addresses in all four.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from browser import LOOKS, Browser, Shown, let_in
+from building import MAP_SIZE
+from faults import is_long_run
+from story_pages import live_copy, project_of, shown
+
+from deedbook.consumers.interfaces.dashboard.pages import ROUTES
+from deedbook.ledger.client.creation import create_ledger
+from deedbook.ledger.home.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deedbook.ledger.home.config import Settings
+
+# The first of all installs axe-core, and a page may come slowly; the long run judges 164 of them in one test.
+pytestmark = pytest.mark.timeout(7200 if is_long_run else 300)
+
+# What would not be on the paper: areas that scroll, because nobody scrolls there.
+CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).overflowX !== "visible" &&
+  one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline" && one.tagName !== "PROGRESS" &&
+  getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The demo's past."""
+    return live_copy(tmp_path_factory, "pages")
+
+
+@pytest.fixture(scope="module")
+def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
+    """A browser that was let in, and at what address it is."""
+    with let_in(chromium, story.home, project=project_of(story.home)):
+        yield chromium
+
+
+def test_every_page_is_looked_at(story: Settings) -> None:
+    assert {name for name, _ in shown(story)} == {route.name for route in ROUTES}
+
+
+def test_pages_have_no_fault_in_the_console_for_people_who_hear_them_or_in_width(
+    story: Settings, browser: Browser
+) -> None:
+    faults: list[str] = []
+    for number, (name, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
+        browser.open(browser.url + address)
+        if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (name != "search"):
+            faults.append(f"{address}: the menu does not say where this belongs")
+        turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1)]  # both widths
+        for look in LOOKS if is_long_run else turn:
+            browser.look(look)
+            faults += [f"{address} at {look}: {fault}" for fault in browser.overflow()]
+            if is_long_run or look is turn[0]:
+                faults += [f"{address} at {look}: {fault}" for fault in browser.accessibility_faults()]
+        faults += [f"{address}: {problem}" for problem in browser.problems()]
+    assert faults == []
+
+
+def test_page_prints_whole(story: Settings, browser: Browser) -> None:
+    for address in ("/", "/h/auth-rotate", "/events", "/graph", "/e/291"):
+        browser.open(browser.url + address)
+        assert browser.printed().startswith(b"%PDF")
+        browser.look_at_paper()
+        assert browser.overflow() == []
+        assert browser.evaluate(CUT) == []
+    assert browser.problems() == []
+
+
+def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Settings, browser: Browser) -> None:
+    address = next(one for name, one in shown(story) if name == "thoughts")
+    browser.open(browser.url + address)
+    last = browser.evaluate("document.querySelectorAll('#tree .node').length")
+    for share in (0.25, 0.5):  # the second comes while the first is fetched
+        browser.evaluate(
+            "(() => { const one = document.querySelector('[data-scrub]'); "
+            f"one.value = Math.round(Number(one.min) + {share} * (one.max - one.min)); "
+            "one.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+    value = browser.evaluate("document.querySelector('[data-scrub]').value")
+    browser.until(lambda: browser.text("#steps .mono").replace(",", "") == f"#{value}")
+    assert 0 < browser.evaluate("document.querySelectorAll('#tree .node').length") < last
+    assert browser.evaluate("location.search") == f"?at={value}"
+    browser.open(browser.evaluate("location.href"))
+    assert browser.text("#steps .mono").replace(",", "") == f"#{value}"
+    assert browser.problems() == []
+
+
+def test_pages_of_an_empty_ledger_and_errors_have_no_fault_either(tmp_path: Path, browser: Browser) -> None:
+    create_ledger(Home(tmp_path / ".deedbook"), origin="test/empty", map_size=MAP_SIZE)
+    menu = [route.path for route in ROUTES if route.menu]
+    faults: list[str] = []
+    with Shown(tmp_path / ".deedbook") as dashboard:
+        browser.open(dashboard.link)
+        for number, address in enumerate((*menu, "/h/none", "/?as_of=99", "/?as_of=2020-01-01T00:00:00Z")):
+            browser.look(LOOKS[number % len(LOOKS)])
+            browser.open(dashboard.url + address)
+            faults += [f"{address}: {fault}" for fault in browser.accessibility_faults() + browser.overflow()]
+            faults += [f"{address}: {one}" for one in browser.problems() if "404 (Not Found)" not in one]
+    assert faults == []

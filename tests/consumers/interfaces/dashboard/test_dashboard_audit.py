@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import re
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deedbook.consumers.interfaces.dashboard.audit import Audit
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.proof.checkpoint import parse_checkpoint
+from deedbook.ledger.proof.policy import Witnessed
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+wait_max_s = 60.0
+
+
+def begin(viewer: Viewer, **form: str) -> None:
+    token = viewer.data("/audit")["csrf"]
+    answer = viewer.post("/audit/verify", csrf=token, **form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/audit")
+
+
+def finished(viewer: Viewer) -> dict[str, Any]:
+    """Return the audit's state once it is over."""
+    deadline = time.monotonic() + wait_max_s
+    while (state := viewer.data("/audit")["audit"])["status"] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return dict(state)
+
+
+@pytest.fixture
+def audited(viewer: Viewer) -> Viewer:
+    viewer.ledger.hand_over("h")
+    begin(viewer, views="1")
+    return viewer
+
+
+def test_an_audit_runs_beside_the_pages_and_says_what_it_checked(audited: Viewer) -> None:
+    size = audited.ledger.head()[0]
+    running = audited.page("/audit")
+    state = finished(audited)
+    assert "data-polls" in running or "VALID" in running
+    assert (state["status"], state["views"], state["report"]["outcome"]) == ("done", True, "VALID")
+    assert state["report"]["size"] == state["report"]["signatures"] == size
+    page = audited.page("/audit")
+    assert "and the views against the log" in page
+    assert "data-polls" not in page
+
+
+def test_the_last_result_is_kept_for_the_next_dashboard(audited: Viewer) -> None:
+    state = finished(audited)
+    settings = audited.dashboard.ledger.settings
+    assert Audit(settings).state.report == state["report"]
+    (settings.home / "cache" / "audit.json").write_text("{nonsense")
+    assert Audit(settings).state.status == "none"
+
+
+def test_an_audit_is_ended_with_the_server_and_another_one_can_begin(viewer: Viewer) -> None:
+    audit = Audit(viewer.dashboard.ledger.settings)
+    audit.start(views=False, now_ms=1)
+    process, listener = audit._running or (None, None)
+    audit.start(views=False, now_ms=2)
+    assert audit.state.started_ms == 1  # one at a time
+    audit.close()
+    assert process is not None
+    assert listener is not None
+    assert not process.is_alive()
+    assert not listener.is_alive()
+    assert audit.state.status in {"failed", "done"}  # done: it was quicker
+    audit.start(views=False, now_ms=3)
+    assert audit._running is not None
+    audit._running[1].join(wait_max_s)
+    assert (audit.state.status, audit.state.started_ms) == ("done", 3)
+
+
+def test_nobody_else_starts_an_audit(viewer: Viewer) -> None:
+    assert viewer.post("/audit/verify", csrf="0" * 64).status_code == 403
+    token = viewer.data("/audit")["csrf"]
+    assert viewer.post("/audit/verify", {"origin": "http://evil.example"}, csrf=token).status_code == 403
+    assert viewer.data("/audit")["audit"]["status"] == "none"
+
+
+def test_the_checkpoint_is_that_of_the_log_and_signed(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("h")
+    data = viewer.data("/audit")
+    size, root = viewer.ledger.head()
+    assert data["checkpoint"]["why_not"] == ""
+    note = parse_checkpoint(data["checkpoint"]["note"])
+    assert (note.size, note.root, data["head"]["root"]) == (size, root, root.hex())
+    assert data["witnesses"] == {"is_asked": False, "problem": ""}
+
+
+def test_a_key_that_was_called_compromised_is_named_with_the_entry_that_says_so(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("h")
+    key = viewer.ledger.keys["alice"].public.hex()
+    said = viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=0, reason="stolen"))
+    (suspect,) = viewer.data("/audit")["suspects"]
+    assert (suspect["agent"], suspect["suspect_index"]) == ("alice", said.index)
+    assert "suspect" in viewer.page("/a/alice")
+    assert "suspect" in viewer.page("/agents")
+
+
+def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, signed = viewer.dashboard.ledger.client, []
+    checkpoint = client.checkpoint
+    monkeypatch.setattr(client, "checkpoint", lambda: signed.append(1) or checkpoint())
+    for _ in range(3):
+        assert "✓ checkpoint" in viewer.page("/events")
+    assert len(signed) == 1
+    viewer.ledger.hand_over("h")
+    assert "✓ checkpoint" in viewer.page("/events")
+    assert len(signed) == 2
+
+
+@pytest.mark.parametrize(
+    ("size_seen", "of", "word"),
+    [
+        (0, 1, "quorum met"),
+        (3, 1, "3 entries are newer than what they saw"),
+        (0, 2, "not enough"),
+        (None, 1, "does not fit"),
+    ],
+)
+def test_what_witnesses_say_is_shown_as_it_is(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch, size_seen: int | None, of: int, word: str
+) -> None:
+    def witnessed(_client: object, _settings: object, size: int, _root: bytes) -> Witnessed:
+        if size_seen is None:
+            raise Corrupted("CORRUPTED", "the witness <b>w</b> cosigned another root")
+        is_met = of == 1
+        return Witnessed(
+            size=size - size_seen, by=["<i>w"], of=of, is_met=is_met, time_s=1 if is_met else None, times={"<i>w": 1}
+        )
+
+    monkeypatch.setattr(import_module("deedbook.consumers.interfaces.dashboard.pages.audit"), "witnessed_of", witnessed)
+    page = viewer.page("/audit")
+    assert word in page
+    assert re.findall(r"<[bi]>w", page) == []

@@ -1,0 +1,273 @@
+"""Deciding in the dashboard, form by form: what is signed, what is refused, and that nothing is signed then."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from looking import seal
+
+from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked
+from deedbook.ledger.events.review import ReviewRequested
+from deedbook.ledger.limits import decision_form_max_s
+
+if TYPE_CHECKING:
+    import httpx
+    from looking import Viewer
+
+
+@pytest.fixture
+def rita(viewer: Viewer) -> Viewer:
+    """Let rita look, whose key is sealed and open for this session."""
+    seal(viewer.ledger)
+    signer = session_of(viewer).signer
+    signer._key, signer._until = viewer.ledger.keys["rita"], 1e12
+    return viewer
+
+
+def session_of(viewer: Viewer) -> Any:
+    (session,) = viewer.dashboard.guard._sessions.values()
+    return session
+
+
+def form_of(viewer: Viewer, word: str, path: str = "/h/x", **written: str) -> dict[str, str]:
+    """Return the form of a page as a browser sends it when the button of ``word`` is pressed."""
+    form = viewer.data(path)["form"]
+    (button,) = [one for one in form["choices"] if one["word"] == word]
+    return {**form["fields"], "decision": button["value"], "note": "", **written}
+
+
+def press(viewer: Viewer, word: str, path: str = "/h/x", **written: str) -> httpx.Response:
+    return viewer.post(f"{path}/decide", **form_of(viewer, word, path, **written))
+
+
+def status_of(viewer: Viewer) -> str:
+    return viewer.ledger.handoff("x").status
+
+
+def refused(viewer: Viewer, answer: httpx.Response, status: int, words: str) -> None:
+    """Assert that nothing was signed, with this status and these words on the page."""
+    assert answer.status_code == status, answer.text
+    assert words in answer.text
+    assert status_of(viewer) == "pending"
+
+
+def test_an_approval_is_an_event_of_the_key_of_the_human_and_of_the_version_displayed(rita: Viewer) -> None:
+    data = rita.ledger.hand_over("x", tasks=["one"])
+    page = rita.page("/h/x")
+    assert rita.data("/h/x")["form"]["signs"] in page
+    answer = press(rita, "approve")
+    index = rita.ledger.head()[0] - 1
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/h/x?done={index}")
+    event = rita.ledger.event(index)
+    assert event.key == rita.ledger.keys["rita"].public.hex()
+    assert event.data == kinds.HandoffApproved(version=rita.data("/h/x")["handoff"]["version"])
+    assert data.tasks == ["one"]
+    receipt = rita.data("/h/x", done=index)["done"]
+    assert (receipt["event_index"], receipt["kind"], receipt["size"]) == (index, "handoff.approved", index + 1)
+    assert receipt["root"] in rita.page("/h/x", done=index)
+
+
+def test_the_same_form_sent_twice_at_once_or_later_is_one_event(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    form, before = form_of(rita, "approve"), rita.ledger.head()[0]
+    answers: list[httpx.Response] = []
+    both = [threading.Thread(target=lambda: answers.append(rita.post("/h/x/decide", **form))) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    answers.append(rita.post("/h/x/decide", **form))
+    assert {one.headers["location"] for one in answers} == {f"/h/x?done={before}"}
+    assert rita.ledger.head()[0] == before + 1
+
+
+def test_what_was_amended_between_view_and_decision_is_shown_with_what_changed_and_a_new_form(rita: Viewer) -> None:
+    rita.ledger.hand_over("x", tasks=["rotate"])
+    form = form_of(rita, "approve", note="fine")
+    amended = kinds.HandoffAmended(title="x", to="bob", reviewer="rita", tasks=["rotate", "delete all"])
+    rita.ledger.emit("alice", "handoff/x", amended)
+    answer = rita.post("/h/x/decide", **form)
+    refused(rita, answer, 409, "Not signed: version mismatch")
+    assert re.search(r"<ins>.*delete all", answer.text)
+    assert "Approve v2" in answer.text
+    assert form["decision"] not in answer.text
+    assert ">fine</textarea>" in answer.text
+
+
+def test_a_result_that_was_handed_in_anew_is_not_verified_as_the_earlier_one(rita: Viewer) -> None:
+    rita.ledger.finish("x")
+    form = form_of(rita, "verify")
+    rita.ledger.send_back("rita", "x", "again")
+    rita.ledger.emit("bob", "handoff/x", kinds.HandoffCompleted(summary="anew"))
+    answer = rita.post("/h/x/decide", **form)
+    assert answer.status_code == 409
+    assert status_of(rita) == "completed"
+
+
+def test_a_handoff_to_which_something_was_added_is_not_rejected_unread(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    form = form_of(rita, "reject", note="too risky")
+    rita.ledger.emit("alice", "handoff/x", kinds.HandoffLogged(text="the key is rotated now"))
+    answer = rita.post("/h/x/decide", **form)
+    refused(rita, answer, 409, "the key is rotated now")
+    assert press(rita, "reject", note="too risky").status_code == 303
+    assert status_of(rita) == "rejected"
+
+
+def test_a_handoff_that_was_amended_is_not_rejected_as_what_it_was(rita: Viewer) -> None:
+    rita.ledger.hand_over("x", tasks=["delete all"])
+    form = form_of(rita, "reject", note="deletes all")
+    amended = kinds.HandoffAmended(title="x", to="bob", reviewer="rita", tasks=["delete nothing"])
+    rita.ledger.emit("alice", "handoff/x", amended)
+    answer = rita.post("/h/x/decide", **form)
+    refused(rita, answer, 409, "Not signed: version mismatch")
+    assert re.search(r"<del>.*delete all.*<ins>.*delete nothing", answer.text, re.DOTALL)
+
+
+def test_what_was_decided_already_is_refused_and_says_so(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    approve, reject = form_of(rita, "approve"), form_of(rita, "reject", note="no")
+    rita.post("/h/x/decide", **approve)
+    answer = rita.post("/h/x/decide", **reject)
+    assert answer.status_code == 409
+    assert status_of(rita) == "approved"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {},
+        {"origin": "http://127.0.0.1:4281"},
+        {"origin": "http://127.0.0.1:4280", "sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1:4280", "sec-fetch-site": "same-site"},
+        {"origin": "https://127.0.0.1:4280"},
+        {"referer": "http://127.0.0.1:42800/h/x"},
+        {"origin": "null", "referer": "http://127.0.0.1:4280/h/x"},
+    ],
+)
+def test_a_form_from_elsewhere_is_refused(rita: Viewer, headers: dict[str, str]) -> None:
+    rita.ledger.hand_over("x")
+    answer = rita.post("/h/x/decide", headers=headers, **form_of(rita, "approve"))
+    refused(rita, answer, 403, "another origin")
+
+
+def test_a_browser_of_texts_decides_which_says_no_origin_and_where_its_form_stood(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    answer = rita.post("/h/x/decide", headers={"referer": "http://127.0.0.1:4280/h/x"}, **form_of(rita, "approve"))
+    assert (answer.status_code, status_of(rita)) == (303, "approved")
+
+
+def test_a_foreign_host_is_refused(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    headers = {"host": "rebound.example:4280", "origin": "http://rebound.example:4280"}
+    refused(rita, rita.post("/h/x/decide", headers=headers, **form_of(rita, "approve")), 400, "127.0.0.1")
+
+
+def test_nobody_without_the_cookie_decides(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    form = form_of(rita, "approve")
+    rita.client.cookies.clear()
+    refused(rita, rita.post("/h/x/decide", **form), 401, "deed dashboard")
+
+
+def test_a_decision_is_no_get(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    refused(rita, rita.get("/h/x/decide", **form_of(rita, "approve")), 404, "no such page")
+
+
+def test_a_token_of_another_thing_ref_act_or_session_is_refused(rita: Viewer) -> None:
+    for name in ("x", "y"):
+        rita.ledger.hand_over(name)
+    form, other = form_of(rita, "approve"), form_of(rita, "approve", "/h/y")
+    token = form["decision"].partition(":")[2]
+    forged = [
+        form | {"decision": other["decision"]},
+        form | {"decision": f"reject:{token}", "note": "no"},
+        form | {"decision": f"approve:{'0' * 64}"},
+        form | {"version": other["version"]},
+        form | {"entries": "2"},
+        form | {"shown_ms": str(int(form["shown_ms"]) + 1)},
+    ]
+    answers = [rita.post("/h/x/decide", **one) for one in forged]
+    rita.enter()  # another session of the same browser
+    answers.append(rita.post("/h/x/decide", **form))
+    for answer in answers:
+        refused(rita, answer, 403, "not of a page that this dashboard showed you")
+
+
+def test_a_page_that_was_left_open_for_a_day_is_read_again(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    form = form_of(rita, "approve")
+    rita.ledger.clock.advance(decision_form_max_s + 1)
+    refused(rita, rita.post("/h/x/decide", **form), 409, "loaded long ago")
+
+
+def test_a_form_that_is_too_large_is_refused(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    refused(rita, press(rita, "approve", note="x" * 70_000), 413, "bytes")
+
+
+def test_a_note_that_holds_a_secret_is_not_signed(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    answer = press(rita, "reject", note="AKIAIOSFODNN7EXAMPLQ")
+    assert answer.status_code == 403
+    assert status_of(rita) == "pending"
+
+
+@pytest.mark.parametrize("event", ["revoked", "removed"])
+def test_a_human_whose_key_was_revoked_meanwhile_decides_nothing(rita: Viewer, event: str) -> None:
+    rita.ledger.hand_over("x")
+    form = form_of(rita, "approve")
+    key = rita.ledger.keys["rita"].public.hex()
+    data = KeyRevoked(key=key, reason="left") if event == "revoked" else AgentRemoved(agent="rita", reason="left")
+    rita.ledger.emit("root", "agent/rita", data)
+    answer = rita.post("/h/x/decide", **form)
+    assert answer.status_code == 403, answer.text
+    assert status_of(rita) == "pending"
+
+
+def test_the_past_decides_nothing(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    head = rita.ledger.head()[0] - 1
+    assert rita.data("/h/x", as_of=head)["form"] is None
+    refused(rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "nobody decides here")
+
+
+def test_a_review_is_answered_once(rita: Viewer) -> None:
+    rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
+    form = form_of(rita, "reject", "/reviews/r", note="not yet")
+    answer = rita.post("/reviews/r/decide", **form)
+    index = rita.ledger.head()[0] - 1
+    assert answer.headers["location"] == f"/reviews/r?done={index}"
+    shown = rita.data("/reviews/r", done=index)
+    assert (shown["review"]["verdict"], shown["review"]["comment"], shown["form"]) == ("rejected", "not yet", None)
+    assert shown["done"] == index
+    assert rita.post("/reviews/r/decide", **form).headers["location"] == answer.headers["location"]
+    assert rita.ledger.head()[0] - 1 == index
+
+
+def test_the_opened_row_of_the_queue_has_the_form(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    assert rita.data("/")["form"] is None
+    opened = rita.data("/", open="x")["form"]
+    assert [one["word"] for one in opened["choices"]] == ["approve", "reject", "log", "cancel"]
+    assert opened["signs"] in rita.page("/", open="x")
+    rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
+    assert "Let it act" in rita.page("/", open="r")
+
+
+@pytest.mark.parametrize("name", ["a b", "全文检索", "x.json", "50%", "a&b='<i>", "v1-diff"])
+def test_whatever_a_handoff_is_called_it_is_decided(rita: Viewer, name: str) -> None:
+    rita.ledger.hand_over(name)
+    path = rita.data("/", open=name)["form"]["path"].removesuffix("/decide")
+    assert rita.page(path)
+    answer = press(rita, "approve", path)
+    assert answer.status_code == 303
+    assert "handoff.approved" in rita.client.get(answer.headers["location"]).text
+    assert rita.ledger.handoff(name).status == "approved"

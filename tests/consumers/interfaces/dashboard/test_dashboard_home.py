@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from deedbook.consumers.interfaces.dashboard.pages.home import cards_max, items_max
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.lifecycle.handoff import compute_version
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+
+def test_what_waits_stands_first_the_oldest_above(viewer: Viewer) -> None:
+    for name in ("one", "two"):
+        viewer.ledger.clock.advance(60)
+        data = viewer.ledger.hand_over(name, title="a title")
+    shown = viewer.data("/")
+    assert [(item["id"], item["action"]) for item in shown["items"]] == [("one", "approve"), ("two", "approve")]
+    assert shown["items"][0]["version"] == compute_version("alice", data)
+    page = viewer.page("/")
+    assert page.index('id="q-one"') < page.index('id="q-two"')
+
+
+def test_markup_in_a_title_stays_text(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x", title="<script>alert(1)</script>")
+    page = viewer.page("/")
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    assert not re.search(r"\sstyle=|\son\w+=", page)
+
+
+def test_what_the_board_leaves_out_is_a_link_away(viewer: Viewer) -> None:
+    names = [f"h{number:02}" for number in range(cards_max + 2)]
+    for name in names:
+        viewer.ledger.hand_over(name)
+    assert '<a href="/?status=pending">and 2 more</a>' in viewer.page("/")
+    listed = viewer.data("/", status="pending")
+    assert [one["id"] for one in listed["columns"][0]["handoffs"]] == names[::-1]
+    newest = listed["columns"][0]["handoffs"][0]
+    older = viewer.data("/", status="pending", before=newest["created_index"])
+    assert [one["id"] for one in older["columns"][0]["handoffs"]] == names[-2::-1]
+    assert viewer.get("/", status="' OR 1=1").status_code == 400
+
+
+def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: Viewer) -> None:
+    claim = {"title": "old", "to": "bob", "reviewer": "rita"}
+    record = RecordImported(
+        original=viewer.ledger.put_blob("alice", "# 修復 <b>\n".encode()),
+        source="h.md",
+        format="handoff/v2",
+        mapped_kind="handoff.created",
+        mapped=claim,
+        claimed_author="kuro",
+        claims={"status": "done"},
+    )
+    viewer.ledger.emit("alice", "handoff/old", record)
+    for number in range(items_max):
+        viewer.ledger.hand_over(f"h{number:02}")
+    first = viewer.data("/")
+    assert first["items"][0]["id"] == "h00"
+    assert [one["id"] for one in viewer.data("/", after=first["next"])["items"]] == ["old"]
+    assert "from imported files, to confirm" in viewer.page("/", after=first["next"])
+    assert "# 修復 &lt;b&gt;" in viewer.page("/h/old")  # what is confirmed can be read
+
+
+def test_a_day_in_words_stays_that_day_in_every_link(viewer: Viewer) -> None:
+    assert re.search(r'href="/graph\?as_of=\d{4}-\d\d-\d\dT', viewer.page("/", as_of="1 minute ago"))

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deedbook.ledger.events.session import DeadEndLogged, FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+
+def test_what_is_known_is_drawn_from_what_was_there_to_what_came_of_it(viewer: Viewer) -> None:
+    emit = viewer.ledger.emit
+    emit("bob", "session/s1", SessionStarted(ai_id="bob", task="look"))
+    index = emit("bob", "session/s1", FindingLogged(finding="<i>泄漏</i>", evidence=["a.py:3"])).index
+    emit("bob", "session/s1", DeadEndLogged(approach="Restart", why_failed="It comes back"))
+    shown = viewer.data("/k", sel=f"finding/{index}")
+    places = {node["id"]: node["x"] for node in shown["drawing"]["nodes"]}
+    assert places["agent/bob"] < places["session/s1"] < places[f"finding/{index}"]
+    paths = {node["id"]: node["path"] for node in shown["nodes"]}
+    assert paths["session/s1"] == "/s/s1"
+    assert paths["agent/bob"] == "/a/bob"
+    assert paths[f"finding/{index}"] == f"/e/{index}"
+    assert paths["evidence/a.py:3"] is None
+    page = viewer.page("/k", sel=f"finding/{index}")
+    assert "&lt;i&gt;泄漏" in page
+    assert 'href="/k?sel=session%2Fs1"' in page
+    assert f'href="/k?sel=finding%2F{index}&amp;direction=back"' in page
+    assert "Restart" in viewer.page("/k", q="restart", agent="bob")
+
+
+def test_nothing_known_says_so_and_what_there_is_not_is_not_found(viewer: Viewer) -> None:
+    assert "Nothing known is like that" in viewer.page("/k", q="%")
+    assert "Nothing is known yet" in viewer.page("/k")
+    for nothing in ("finding/0", "evidence/NONSENSE"):
+        assert viewer.get("/k", sel=nothing).status_code == 404
+    assert viewer.get("/k", direction="sideways").status_code == 400

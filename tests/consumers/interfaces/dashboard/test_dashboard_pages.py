@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from deedbook.consumers.interfaces.dashboard import app
+from deedbook.consumers.interfaces.dashboard.page import Route
+from deedbook.ledger.client.stream_reader import Ignored
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.handoff import HandoffAmended
+from deedbook.ledger.events.session import FindingLogged, SessionStarted
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+EVIL = "<img src=x onerror=alert(1)> \u202e' OR 1=1 -- {{ 7*7 }} {% raw %}"
+
+
+def test_the_json_of_a_page_is_what_it_shows(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    assert viewer.get("/events.json").json()["kind"] == "events"
+    assert [row["kind"] for row in viewer.data("/events")["events"]][:1] == ["handoff.created"]
+    assert viewer.data("/e/4")["row"]["stream"] == "handoff/x"
+
+
+def test_a_thing_whose_id_ends_in_json_has_a_page_and_a_twin(viewer: Viewer) -> None:
+    viewer.ledger.emit("alice", "session/x.json", SessionStarted())
+    page = viewer.page("/events")
+    link = re.search(r'href="(/s/x[^"]*)"', page)
+    assert link is not None
+    assert link[1] == "/s/x%2Ejson"
+    assert viewer.data("/e/session%2Fx%2Ejson")["row"]["stream"] == "session/x.json"
+    assert "</html>" in viewer.page("/e/session%2Fx%2Ejson")
+
+
+def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x", title="the title")
+    shown = viewer.data("/e/4")
+    assert shown["event"]["data"]["title"] == "the title"
+    assert shown["event"]["key"] == viewer.ledger.keys["alice"].public.hex()
+    assert (shown["signed"]["counts"], shown["signed"]["key_sort"]) == (True, "identity")
+    assert shown["proof"] == shown["proof"] | {"is_proven": True, "size": 5, "hashes": 1}
+    page = viewer.page("/e/4")
+    assert "the title" in page
+    assert shown["event"]["sig"] in page
+
+
+def test_entries_of_authority_and_the_first_of_all_have_their_proof_too(viewer: Viewer) -> None:
+    for index in range(4):
+        shown = viewer.data(f"/e/{index}")
+        assert (shown["signed"]["counts"], shown["proof"]["is_proven"]) == (True, True), shown
+
+
+def test_an_entry_that_the_rules_do_not_admit_says_so(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    viewer.ledger.hand_over("x")
+    streams = viewer.dashboard.ledger.client.streams
+    real = streams.read
+
+    def read(stream):
+        checked = real(stream)
+        return replace(checked, entries=[], ignored=[Ignored(4, "NOT_AUTHORIZED", "alice may not")])
+
+    monkeypatch.setattr(streams, "read", read)
+    assert viewer.data("/e/4")["signed"] == viewer.data("/e/4")["signed"] | {
+        "counts": False,
+        "problem": "alice may not",
+    }
+    assert "does not count" in viewer.page("/e/4")
+
+
+def test_an_entry_without_a_receipt_says_why(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prove(_):
+        raise Refused("KEY_FILE_MISSING", "the checkpoint key is not here")
+
+    monkeypatch.setattr(viewer.dashboard.ledger.client, "prove", prove)
+    assert viewer.data("/e/1")["proof"]["is_proven"] is False
+    assert "the checkpoint key is not here" in viewer.page("/e/1")
+
+
+def test_what_an_entry_follows_from_and_led_to_is_one_click_away(viewer: Viewer) -> None:
+    data = viewer.ledger.hand_over("x")
+    viewer.ledger.approve("x", data)
+    assert [step["event_index"] for step in viewer.data("/e/5")["causes"]] == [4]
+    assert [step["event_index"] for step in viewer.data("/e/4")["effects"]] == [5]
+    assert 'href="/e/5"' in viewer.page("/e/4")
+
+
+def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    key = viewer.ledger.keys["alice"].public.hex()
+    viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=4))
+    assert viewer.data("/e/4")["row"]["suspect"] == 5
+    assert "suspect" in viewer.page("/e/4")
+    assert "suspect" in viewer.page("/events")
+    assert "suspect" in viewer.page("/")
+
+
+def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
+    for number in range(60):
+        viewer.ledger.hand_over(f"h{number}")
+    first = viewer.data("/events", actor="alice", kind="handoff.created")
+    assert (len(first["events"]), first["total"]) == (50, 60)
+    second = viewer.data("/events", actor="alice", kind="handoff.created", before=first["next"])
+    assert (len(second["events"]), second["next"]) == (10, None)
+    assert viewer.data("/events", stream="handoff/h7")["total"] == 1
+    assert viewer.data("/events", actor="nobody")["events"] == []
+    assert "No event is like that" in viewer.page("/events", actor="nobody")
+
+
+def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x", title="全文检索")
+    assert [hit["stream"] for hit in viewer.data("/search", q="检索")["hits"]] == ["handoff/x"]
+    assert 'lang="zh"' in viewer.page("/search", q="检索")
+    assert viewer.data("/search")["hits"] == []
+    assert viewer.get("/search", q='"').status_code == 400
+
+
+def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("early")
+    viewer.ledger.hand_over("late")
+    page = viewer.page("/", as_of=4)
+    assert 'As of <a href="/?as_of=4">#4</a></strong> of #5, <time datetime="' in page
+    assert "/h/late" not in page
+    assert 'href="/h/early?as_of=4"' in page
+    assert "data-follows" not in page
+    assert viewer.data("/events", as_of=3)["total"] == 4
+    viewer.ledger.clock.advance(7200)
+    assert ">2h</time>" in viewer.page("/")
+    assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
+    assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
+    slid = viewer.page("/events", actor="alice", as_of=4)
+    assert 'name="actor" value="alice"><input type="range" name="as_of"' in slid  # what was asked goes along
+
+
+@pytest.mark.parametrize("as_of", ["9999", "1999-01-01", "' OR 1=1", "-1", "٣", "9" * 40])
+def test_a_moment_that_was_not_is_refused_on_a_page(viewer: Viewer, as_of: str) -> None:
+    answer = viewer.get("/", as_of=as_of)
+    assert answer.status_code in {400, 404}
+    assert "Deedbook" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 404),
+        ("/e/77", 404),
+        ("/e/%00", 404),
+        ("/events?before=x", 400),
+        ("/events?kind=x.y", 400),
+        ("/events?before=99999999999999999999", 400),
+        ("/search?after=x&q=x", 400),
+        ("/e/%27%3BDROP%20TABLE", 404),
+    ],
+)
+def test_what_is_refused_is_a_page_and_a_document(viewer: Viewer, path: str, status: int) -> None:
+    before, _, query = path.partition("?")
+    answer = viewer.client.get(path)
+    assert (answer.status_code, "</html>" in answer.text) == (status, True)
+    document = viewer.client.get(f"{before}.json?{query}")
+    assert document.status_code == status
+    assert document.json()["kind"] == "error"
+
+
+def test_a_page_that_fails_says_so_and_tells_the_terminal(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_):
+        raise ZeroDivisionError("a secret of ours")
+
+    monkeypatch.setattr(app, "ROUTES", (Route("/fails", "fails", fails),))
+    viewer.open()
+    answer = viewer.get("/fails")
+    assert answer.status_code == 500
+    assert "a secret of ours" not in answer.text
+    assert "/fails failed" in caplog.text
+
+
+def test_text_of_others_stays_text_wherever_it_stands(viewer: Viewer) -> None:
+    long = "長" * 10_000
+    viewer.ledger.hand_over("x", title=EVIL.replace("\u202e", ""), task=f"{EVIL}\n{long}", tasks=["<b>"])
+    viewer.ledger.emit("alice", "session/'><script>", SessionStarted())
+    viewer.ledger.emit("alice", "session/'><script>", FindingLogged(finding=EVIL))
+    for path in ("/", "/events", "/e/4", "/e/5", "/e/6", "/search?q=alert"):
+        page = viewer.client.get(path).text
+        assert not re.search(r"<(?:img|b)\b|<script(?! src)|\sstyle=|\son[a-z]+=\"", page), path
+        assert "\u202e" not in page
+        assert "49" not in re.sub(r"[0-9a-f]{12,}", "", page.partition("7*7")[2][:20])
+    assert "all 10," in viewer.page("/e/4")
+    assert "\u202e" not in viewer.get("/e/6.json").text
+
+
+def test_a_new_ledger_says_what_to_do(viewer: Viewer) -> None:
+    page = viewer.page("/")
+    assert "Nothing waits for you" in page
+    assert "deed handoff create" in page
+
+
+def test_who_comes_back_is_told_what_came(viewer: Viewer) -> None:
+    assert viewer.data("/")["since"] is None
+    viewer.ledger.clock.advance(60)
+    viewer.ledger.hand_over("x")
+    assert viewer.data("/")["since"] is None  # who was here is told nothing
+    viewer.page("/")
+    viewer.ledger.clock.advance(3600)
+    viewer.ledger.hand_over("y")
+    viewer.ledger.emit("bob", "session/s", SessionStarted())
+    assert viewer.data("/")["since"] == {"index": 4, "events": 2, "needs_you": 1}
+    assert "Since you left" in viewer.page("/")
+    assert "Since you left" in viewer.page("/")  # not only once
+    left = next(name for name in viewer.client.cookies if "left" in name)
+    viewer.client.cookies.delete(left)
+    viewer.client.cookies.set(left, "x.y.z")
+    assert viewer.data("/")["since"] is None
+
+
+def test_only_who_reads_is_told_why(viewer: Viewer) -> None:
+    viewer.dashboard.human, viewer.dashboard._why_not = None, "no human's key is here"
+    viewer.ledger.hand_over("x")
+    page = viewer.page("/")
+    assert "reading only: no human&#39;s key is here" in page
+    assert viewer.data("/")["items"] == []
+
+
+def test_a_static_file_is_asked_for_by_its_etag_and_others_are_not_there(viewer: Viewer) -> None:
+    first = viewer.get("/static/app.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert first.headers["content-type"].startswith("text/javascript")
+    again = viewer.client.get("/static/app.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.text) == (304, "")
+    for name in ("..%2Fapp.py", "..%2F..%2Fweb/server.py", "nothing.js", ""):
+        assert viewer.client.get(f"/static/{name}").status_code == 404
+
+
+def test_the_board_says_why_a_card_waits(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("first")
+    viewer.ledger.approve("second", viewer.ledger.hand_over("second", depends_on=["first"]))
+    cards = {card["id"]: card["why"] for column in viewer.data("/")["columns"] for card in column["handoffs"]}
+    assert cards["first"] == "it waits for the approval of rita"
+    assert cards["second"].startswith("it waits for first, which is pending")
+
+
+def test_pages_stay_small_and_are_whole_documents(viewer: Viewer) -> None:
+    for number in range(50):
+        viewer.ledger.hand_over(f"handoff-{number}", title="Something that a person has to approve", tasks=["a", "b"])
+    page = viewer.page("/")
+    assert len(page.encode()) <= 60_000
+    assert page.rstrip().endswith("</html>")
+    assert json.dumps(viewer.data("/"))
+
+
+def test_a_handoff_that_an_agent_wrote_thousands_of_entries_to_stays_a_page(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deedbook.consumers.interfaces.dashboard.pages.handoffs.rows_max", 2)
+    viewer.ledger.hand_over("x", tasks=["a"])
+    for text in ("one", "two", "three"):
+        viewer.ledger.emit("alice", "handoff/x", HandoffAmended(title=text, to="bob", reviewer="rita"))
+    data, page = viewer.data("/h/x"), viewer.page("/h/x")
+    assert ([one["number"] for one in data["versions"]], len(data["log"]), data["events"]) == ([3, 4], 2, 4)
+    assert data["log"][0]["event_index"] > data["log"][1]["event_index"]
+    assert ("2 older</a>" in page, "and 2 older" in page, 'events?stream=handoff%2Fx"' in page) == (True, True, True)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from given_session import VECTORS
+
+from deedbook.consumers.sessions.generator import ReportInputs
+from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.events.session import (
+    AssessmentRecorded,
+    DeadEndLogged,
+    FindingLogged,
+    FindingRetracted,
+    SessionEnded,
+    SessionStarted,
+    ToolUsed,
+    UnknownLogged,
+    Vectors,
+)
+
+if TYPE_CHECKING:
+    from looking import Viewer
+
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.events.fields import EventData
+
+EVIL = '<b onclick="x()">evil</b> \u202e **bold** [a](javascript:alert(1))'
+
+
+def log(viewer: Viewer, *events: EventData, name: str = "s1", author: str = "bob") -> list[Accepted]:
+    return [viewer.ledger.emit(author, f"session/{name}", data) for data in events]
+
+
+def assess(viewer: Viewer, *phases: str) -> None:
+    for phase in phases:
+        log(viewer, AssessmentRecorded(phase=phase, vectors=Vectors(**VECTORS[phase]), reasoning=EVIL))
+
+
+def report(viewer: Viewer) -> None:
+    """Publish the report of s1 as bob."""
+    ledger = viewer.dashboard.ledger
+    inputs = ReportInputs(task_summary="found it", key_findings=["one", EVIL])
+    publish_report(ledger.author("bob"), lambda query, asked: ledger.ask(query, **asked), "s1", inputs)
+
+
+def test_vectors_before_and_after_with_what_was_assessed_between(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="Find the leak"))
+    assess(viewer, "PREFLIGHT", "CHECK", "POSTFLIGHT")
+    data = viewer.data("/s/s1")
+    vectors = {one["name"]: one for one in data["vectors"]}
+    assert len(vectors) == 13
+    know = vectors["know"]
+    assert (know["before"], know["between"], know["after"], know["change"]) == (0.7, [0.8], 0.95, 0.25)
+    assert (vectors["impact"]["before"], vectors["impact"]["change"]) == (None, None)
+    assert [name for name, one in vectors.items() if one["is_inverted"]] == ["uncertainty"]
+    page = viewer.page("/s/s1")
+    assert "dk = +0.25, du = +0.45 → |dk − du| = 0.20 ≤ 0.20" in page
+    assert page.count("not assessed") >= 18  # nine vectors, in the picture and in the table
+
+
+def test_a_session_without_a_preflight_or_without_anything_says_so(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="t"))
+    page = viewer.page("/s/s1")
+    assert "Nothing was assessed before or after" in page
+    assert "There is no report of this session yet" in page
+    assess(viewer, "POSTFLIGHT")
+    assert "there is no PREFLIGHT to compare with" in viewer.page("/s/s1")
+
+
+def test_what_was_taken_back_is_struck(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="t"))
+    finding = log(viewer, FindingLogged(finding="the pool leaks", evidence=["src/pool.py:4"]))[0]
+    log(viewer, FindingRetracted(target=finding.id, reason="it was the test's own"))
+    page = viewer.page("/s/s1")
+    assert "the pool leaks</span></del>" in page
+    assert "it was the test&#39;s own" in page
+
+
+def test_markup_stays_text_in_every_field(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task=EVIL, ai_id="x<i>"), FindingLogged(finding=EVIL, subject="a<i>"))
+    log(viewer, UnknownLogged(unknown=EVIL), DeadEndLogged(approach=EVIL, why_failed=EVIL))
+    log(viewer, ToolUsed(tool="t<i>", purpose=EVIL), FindingLogged(finding="长" * 6000))
+    assess(viewer, "PREFLIGHT", "POSTFLIGHT")
+    viewer.ledger.write_keys()
+    report(viewer)
+    for path in ("/s/s1", "/a/bob"):
+        page = viewer.page(path)
+        assert "<b onclick" not in page
+        assert "<i>" not in page
+        assert "\u202e" not in page
+        assert 'href="javascript:' not in page
+    assert viewer.data("/s/s1")["report"]["report"]["key_findings"] == ["one", EVIL]
+
+
+def test_handoffs_that_came_of_a_session_are_those_created_or_completed_while_it_ran(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("before", sender="bob", to="alice")
+    log(viewer, SessionStarted(task="t"))
+    viewer.ledger.hand_over("within", sender="bob", to="alice")
+    viewer.ledger.hand_over("another")
+    viewer.ledger.finish("done")
+    log(viewer, SessionEnded())
+    viewer.ledger.hand_over("after", sender="bob", to="alice")
+    assert {one["id"] for one in viewer.data("/s/s1")["handoffs"]} == {"within", "done"}
+    assert "within" in viewer.page("/s/s1")
+
+
+def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
+    data = viewer.ledger.hand_over("h")
+    viewer.ledger.approve("h", data)
+    viewer.ledger.claim("h", lease_seconds=600)
+    shown = viewer.data("/agents")["agents"]
+    assert [(one["name"], one["is_at_work"]) for one in shown][:1] == [("bob", True)]
+    assert [one["id"] for one in shown[0]["handoffs"]] == ["h"]
+    assert {one["name"] for one in shown if one["is_at_work"]} == {"bob"}
+    viewer.ledger.clock.advance(3600)
+    viewer.ledger.emit("alice", "session/x", SessionStarted())
+    assert {one["name"] for one in viewer.data("/agents")["agents"] if one["is_at_work"]} == {"alice"}
+    assert "lease ran out" in viewer.page("/agents")
+    other = viewer.ledger.hand_over("without")
+    viewer.ledger.approve("without", other)
+    viewer.ledger.claim("without")
+    viewer.ledger.clock.advance(86_400)
+    assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])  # a claim of yesterday is no work
+
+
+def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer) -> None:
+    viewer.ledger.write_keys()
+    log(viewer, SessionStarted(task="t"), FindingLogged(finding="f"))
+    assess(viewer, "PREFLIGHT", "POSTFLIGHT")
+    report(viewer)
+    data = viewer.data("/a/bob")
+    (judged,) = data["calibration"]
+    assert [point["bias"] for point in judged["points"]] == [-0.2]
+    page = viewer.page("/a/bob")
+    assert '<circle class="after"' in page
+    assert ">-0.20<" in page  # the same number, as text
+    assert data["agent"]["keys"][0]["state"] == "valid"
+    assert viewer.data("/a/alice")["calibration"] == []  # another's are not hers
+
+
+def test_an_agent_that_did_nothing_and_one_that_is_not_there(viewer: Viewer) -> None:
+    viewer.ledger.register("carol")
+    assert "No report yet" in viewer.page("/a/carol")
+    assert viewer.data("/a/carol")["events"]["total"] == 0
+    assert viewer.get("/a/nobody").status_code == 404
+
+
+def test_a_session_that_nobody_ended_lasts_until_its_authors_next_one(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="first"), author="alice")
+    viewer.ledger.hand_over("of-first")
+    log(viewer, SessionStarted(task="second"), name="s2", author="alice")
+    viewer.ledger.hand_over("of-second")
+    assert [one["id"] for one in viewer.data("/s/s1")["handoffs"]] == ["of-first"]
+    assert [one["id"] for one in viewer.data("/s/s2")["handoffs"]] == ["of-second"]

@@ -1,0 +1,118 @@
+"""The page for agents is short, stands wherever it is promised, and leads from nothing to a finished handoff."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_place import Place
+
+from deedbook.consumers.interfaces.hooks.prime import agents_page
+
+README = Path(__file__).parents[4] / "consumers" / "doors" / "README.md"
+SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "REVIEWER": "rita", "ID": "expire"}
+HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
+
+
+def inline(part: str) -> list[str]:
+    """Return the commands that stand in the sentences of the page from one that begins so."""
+    lines = [line for line in agents_page().split("\n") if line.startswith(part)]
+    return [one for line in lines for one in re.findall(r"`(deedbook [^`]+)`", line)]
+
+
+def example(number: int, place: Place) -> list[list[str]]:
+    """Return the words of each command of a worked example, as a shell reads them; its entries stand in a file."""
+    block: str = re.findall(r"```sh\n(.*?)```", agents_page(), re.DOTALL)[number]
+    if found := HEREDOC.search(block):
+        (place.project / "entries").write_text(found[1] + "\n")
+        block = HEREDOC.sub("entries\n", block)
+    return [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
+
+
+def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> str:
+    """Run a command of the page as an agent, with what its capital words stand for."""
+    words = shlex.split(command) if isinstance(command, str) else command
+    return place.deedbook(*((SAID | meant).get(word, word) for word in words[1:]), DEEDBOOK_AGENT=agent)
+
+
+def test_the_page_has_at_most_450_tokens() -> None:
+    """A worked example is worth its 150: without it 17 of 70 calls were for help, and half of the verbs unknown."""
+    bpe = pytest.importorskip("rs_bpe.bpe")
+    assert bpe.openai.cl100k_base().count(agents_page()) <= 450
+    assert bpe.openai.o200k_base().count(agents_page()) <= 450
+
+
+def test_the_readme_has_the_page_word_for_word() -> None:
+    found = re.search(r"<!-- agents-page -->\n(.*?)<!-- /?agents-page -->", README.read_text("utf-8"), re.DOTALL)
+    assert found is not None, "README.md has no <!-- agents-page --> … <!-- /agents-page -->"
+    assert found[1].strip() == agents_page().strip()
+
+
+def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.project / "src").mkdir()
+    (place.project / "src" / "auth.py").write_text(
+        "TTL = 3600\nCACHE = {}\n\n\ndef check(token):\n    entry = CACHE\n    return entry\n"
+    )
+    (place.project / "probe.py").write_text("print(1)\n")
+    place.run("git", "init", "-q", ".")
+    init, add_agent, add_reviewer = inline("Set DEEDBOOK_AGENT")
+    follow(place, "", init)
+    for name in ("ann", "ben"):
+        follow(place, "", add_agent, NAME=name)
+    follow(place, "", add_reviewer)
+    for command in inline("Begin"):
+        follow(place, "ann", command)
+    for words in example(0, place):
+        printed = follow(place, "ann", words, NAME="ben")
+        assert "warning" not in printed, printed
+    _let_reviewer_act(place)
+
+    (next_,) = [one for one in inline("Take up") if one == "deed next"]
+    assert "deed handoff claim --as ben expire" in follow(place, "ben", next_)
+    shown = follow(place, "ben", inline("Take up")[1]) + follow(place, "ben", example(1, place)[0])
+    for told in (
+        "tested by: python -m unittest",
+        "touches: src/login.py",
+        "trap: tests stop the clock",
+        "tried: Clearing CACHE on a timer: each worker has its own",
+        "trap: not known: Who fills CACHE?",
+        "CONCLUSION: Compare the age with TTL",
+    ):
+        assert told in shown
+    for words in example(1, place)[1:]:
+        printed = follow(place, "ben", words)
+    assert "criterion 2 is open" in printed
+    (waiver,) = place.data("next", "--as", "rita")["items"]
+    place.deedbook(*shlex.split(waiver["command"])[1:])
+    (complete,) = inline("All met")
+    follow(place, "ben", complete)
+    _let_reviewer_act(place)
+    assert place.data("handoff", "show", "expire")["status"] == "verified"
+
+    (retract,) = inline("Wrong")
+    (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
+    follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
+    assert place.data("report", "query")["total_found"] == 1
+    assert place.deedbook("verify")
+
+
+def test_prime_names_the_page_until_a_harness_has_it_and_never_tells_it_again(tmp_path: Path) -> None:
+    place = Place(tmp_path).with_ledger("ann")
+    told = place.deedbook("prime", "--as", "ann")
+    assert told.startswith("`deed prime --page` prints how to work with Deedbook; `deed setup ")
+    assert place.deedbook("prime", "--page") == agents_page()
+    (place.project / "AGENTS.md").write_text(f"# Ours\n\n{agents_page()}")
+    assert "deed prime --page" not in place.deedbook("prime", "--as", "ann")
+
+
+def _let_reviewer_act(place: Place) -> None:
+    """The reviewer reads what waits and runs what `deed next` says, once for all; a terminal would show it and ask."""
+    items: list[dict[str, Any]] = place.data("next", "--as", "rita")["items"]
+    assert items
+    for item in items:
+        read = place.data("handoff", "show", item["id"])["version"]
+        place.deedbook(*shlex.split(item["command"])[1:], "--version", read)

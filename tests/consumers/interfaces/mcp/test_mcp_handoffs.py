@@ -1,0 +1,153 @@
+"""Handoffs through the tools alone: from creation to verification, every other act, and pages of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp_clients import Caller, call_tools, kinds_in
+
+from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.events.handoff import HandoffApproved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Path) -> None:
+    async def create(call: Caller) -> dict[str, Any]:
+        made = await call(
+            "handoff_act",
+            action="create",
+            id="check-pool",
+            title="Check the pool",
+            to="bob",
+            reviewer="critic",
+            tasks=["run it"],
+            criteria=["memory is flat", "no error is logged"],
+        )
+        assert made.data["status"] == "pending"
+        assert "approval of critic" in made.data["words"]["text"]["why"]
+        return (await call("handoff_act", action="why", id="check-pool")).data
+
+    async def follow(call: Caller) -> list[str]:
+        """Do what waits, as it is told, until nothing does."""
+        done: list[str] = []
+        while items := (await call("handoff_next")).data["items"]:
+            way = items[0]["call"]
+            assert items[0]["command"].startswith("deed handoff ")
+            shown = await call(way["tool"], **way["arguments"])
+            assert not shown.error
+            done.append(way["arguments"]["action"])
+            if done[-1] == "show":  # what is judged is read first, and then judged as it was read
+                done.append(items[0]["action"])
+                judged = {"action": done[-1], "id": items[0]["id"], "version": shown.data["version"]}
+                assert not (await call("handoff_act", **judged)).error
+        return done
+
+    assert call_tools(own_home, create)["is_ready"] is False
+    assert call_tools(own_home, follow, agent="critic") == ["show", "approve"]
+    assert call_tools(own_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
+    assert call_tools(own_home, follow, agent="critic") == ["show", "verify"]
+
+    async def show(call: Caller) -> dict[str, Any]:
+        return (await call("handoff_act", action="show", id="check-pool")).data
+
+    shown = call_tools(own_home, show, agent=None)
+    assert shown["status"] == "verified"
+    assert [one["mark"] for one in shown["words"]["text"]["handoff"]["criteria"]] == ["checked", "checked"]
+
+
+def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
+    async def act(call: Caller, **given: Any) -> str:
+        done = await call("handoff_act", **{"id": "work"} | given)
+        assert not done.error, done.error
+        return str(done.data["status"])
+
+    async def begin(call: Caller) -> None:
+        await act(call, action="create", title="Work", to="bob", reviewer="critic", criteria=["a", "b"], body="Do it.")
+        assert await act(call, action="amend", criteria=["a", "b", "c"], reason="one more") == "pending"
+
+    async def approve(call: Caller) -> None:
+        shown = await call("handoff_act", id="work", action="show")
+        refused = await call("handoff_act", id="work", action="approve")
+        assert (refused.code, "the one that you read" in refused.error["message"]) == ("USAGE", True)
+        version = shown.data["version"]
+        assert await act(call, action="approve", version=version, comment="good") == "approved"
+
+    async def work(call: Caller) -> None:
+        assert await act(call, action="claim", lease_minutes=60) == "in_progress"
+        assert await act(call, action="log", text='{"looks": "like JSON"}') == "in_progress"
+        assert await act(call, action="block", reason="no machine") == "blocked"
+        assert await act(call, action="unblock", comment="found one") == "in_progress"
+        assert await act(call, action="release", reason="another must") == "approved"
+        assert await act(call, action="claim") == "in_progress"
+        assert await act(call, action="check", all_open=True) == "in_progress"
+        assert await act(call, action="check", criterion_numbers=[3], undo=True) == "in_progress"
+
+    async def waive(call: Caller) -> None:
+        assert await act(call, action="waive", criterion_numbers=[3], reason="not today") == "in_progress"
+
+    async def complete(call: Caller) -> None:
+        assert await act(call, action="complete", summary="done", artifacts=["a.txt"]) == "completed"
+
+    async def ask_more(call: Caller) -> None:
+        assert await act(call, action="request_changes", reason="again") == "in_progress"
+        assert await act(call, action="cancel", reason="no more") == "cancelled"
+        await act(call, action="create", id="other", title="Other", to="bob", reviewer="critic")
+
+    async def reject(call: Caller) -> None:
+        assert await act(call, action="reject", id="other", reason="no") == "rejected"
+
+    call_tools(own_home, begin)
+    for agent, doing in (("critic", approve), ("bob", work), ("critic", waive), ("bob", complete)):
+        call_tools(own_home, doing, agent=agent)
+    with_refusal = call_tools(own_home, lambda call: call("handoff_act", action="create", title="x", to="bob"))
+    assert with_refusal.code == "REVIEWER_REQUIRED"
+    assert "handoff.criterion_waived" in kinds_in(own_home)
+    call_tools(
+        own_home, lambda call: call("handoff_act", action="create", id="other", title="O", to="bob", reviewer="critic")
+    )
+    call_tools(own_home, reject, agent="critic")
+    assert "handoff.rejected" in kinds_in(own_home)
+
+
+def test_errors_name_the_arguments_of_the_tool_and_count_from_1(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        given = {"title": "H", "to": "alice", "reviewer": "critic", "tasks": ["a"], "criteria": ["c", "d"]}
+        version = (await call("handoff_act", action="create", id="h", **given)).data["version"]
+        with Ledger("critic", home=own_home) as opened:
+            opened.author().emit(Draft(stream="handoff/h", data=HandoffApproved(version=version)))
+        act = partial(call, "handoff_act", id="h")
+        assert not (await act(action="claim")).error
+        for name, what in (("task_numbers", "task 3"), ("criterion_numbers", "criterion 3")):
+            wrong = await act(action="check", **{name: [3]})
+            assert (wrong.error["details"], what in wrong.error["message"]) == ({"field": name}, True)
+        await act(action="check", criterion_numbers=[1])
+        assert (await act(action="complete")).error["details"] == {"criterion_numbers": [2]}
+        tool = await call("record_reasoning", task="t", entries=[{"type": "tool", "tool": "a\nb"}])
+        assert (tool.error["details"], "$.data" in tool.error["message"]) == ({"path": "tool", "entries": [1]}, False)
+
+    call_tools(own_home, work)
+
+
+def test_every_handoff_is_listed_in_pages_that_say_where_they_are_shorter(own_home: Path) -> None:
+    async def work(call: Caller) -> None:
+        for number in range(12):
+            title = f"The handoff number {number} " + "with many words " * 10
+            await call("handoff_act", action="create", id=f"h{number}", title=title, to="bob", reviewer="critic")
+        mine = await call("handoff_next")
+        assert mine.data["total"] == 0  # they wait for the reviewer
+        listed, cursor = [], ""
+        while cursor is not None:
+            page = (await call("handoff_next", scope="all", limit=8, cursor=cursor)).data
+            assert page["total"] == 12
+            assert len(page["items"]) == 8 or "shorter" in page or page["next"] is None
+            listed += page["items"]
+            cursor = page["next"]
+        assert [one["id"] for one in listed] == [f"h{number}" for number in reversed(range(12))]
+        shown = listed[0]["call"]
+        assert (await call(shown["tool"], **shown["arguments"])).data["id"] == "h11"
+
+    call_tools(own_home, work)

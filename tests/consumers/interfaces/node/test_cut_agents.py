@@ -1,0 +1,72 @@
+"""An agent whose key was revoked, or who was removed, while it is connected: the server cuts it off, and refuses it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from building import Ledger
+from served import connect, failure_of, register_on_bus, until, write_bus_key
+from serving import CAROL, ServeProcess, remote
+
+from deedbook.ledger.bus.subjects import read_subject
+from deedbook.ledger.lifecycle.authority import NODE
+from deedbook.ledger.limits import poll_wait_max_s
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deedbook.ledger.home.config import Settings
+
+ACTS = {"revoked": ["key", "revoke"], "removed": ["agent", "remove"]}
+
+
+def deed(settings: Settings, *arguments: str) -> None:
+    """Run a verb as root in a process of its own."""
+    command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "--as", "root", *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_agent_that_lost_its_key_is_cut_off_while_it_waits_and_refused_after(home: Path, act: list[str]) -> None:
+    with Ledger(home) as ledger:
+        for name in (CAROL, "dave"):
+            register_on_bus(ledger, name)
+            write_bus_key(ledger.home, name)
+        write_bus_key(ledger.home, NODE)
+        ledger.write_keys()
+        settings, ledger_id, size, key = ledger.settings(), ledger.id, ledger.head()[0], ledger.keys[CAROL].public.hex()
+    node = ServeProcess(settings)
+
+    async def wait_and_be_cut() -> Any:
+        cut = asyncio.Event()
+
+        async def disconnected() -> None:
+            cut.set()
+
+        client = await connect(node.url, CAROL, allow_reconnect=False, disconnected_cb=disconnected)
+        subject = read_subject(ledger_id, CAROL, "range")
+        head = msgspec.json.decode((await client.request(read_subject(ledger_id, CAROL, "head"), b"")).data)
+        assert head["size"] >= size
+        wait = msgspec.json.encode({"start": 10**6, "wait_s": poll_wait_max_s})
+        waiting = asyncio.create_task(client.request(subject, wait, timeout=60))
+        await asyncio.to_thread(deed, settings, *act, CAROL if act[0] == "agent" else key)
+        async with asyncio.timeout(20):  # far less than the read would have waited
+            await cut.wait()
+        await until(lambda: client.is_closed or not client.is_connected)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await client.close()
+
+    try:
+        asyncio.run(wait_and_be_cut())
+        refused = failure_of(lambda: remote(settings, node.url))
+        assert (refused.code, refused.details["agent"]) == ("BUS_DENIED", CAROL)
+        with remote(settings, node.url, "dave") as client:
+            assert client.head().size > size
+    finally:
+        assert node.stop() == 0

@@ -1,0 +1,240 @@
+"""Three nodes with their servers: whatever befalls them, what was acknowledged is in each log and the stream, once.
+
+The scene is shared by the tests of this module, one after the other: what one of them leaves is what the next begins
+with, and each makes all its faults while the agents go on writing. All of it is made by ``make faults`` alone: in
+``make test`` one leader is killed by the script of ``deploy/``, and the simulator does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import faults
+import pytest
+from faults import is_long_run, times
+from partition import Relays, cut_each
+from three_nodes import Nodes, eventually
+
+from deedbook.ledger import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not is_long_run, reason="three nodes and their servers: made by `make faults`"),
+]
+
+HERE: Final = Path(__file__).parent
+DAMAGES: Final = ("flipped", "truncated", "deleted")
+each: Final = 1.2
+"""In the long run 30 of each fault."""
+
+chance = random.Random("three nodes")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Three nodes that serve."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("nodes")
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            patch.setenv(name, str(folder / name))
+        nodes = Nodes(folder)
+        try:
+            nodes.start()
+            yield nodes
+        finally:
+            nodes.end()
+
+
+@pytest.fixture
+def nodes(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    """The nodes, and where this user keeps what he trusts and remembers of them."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(made.folder / name))
+    return made
+
+
+def test_leader_that_is_stopped_past_its_lease_is_fenced_and_acknowledges_nothing(nodes: Nodes) -> None:
+    with nodes.work():
+        for _ in range(count := times(1, each)):
+            leader, until = nodes.leader(), time.monotonic() + limits.lease_s
+            nodes.signal(leader, signal.SIGSTOP)
+            try:
+                nodes.other_leader(leader)
+                nodes.progress(5)
+                time.sleep(max(0.0, until - time.monotonic()))
+            finally:
+                nodes.signal(leader, signal.SIGCONT)
+            nodes.progress(2)
+            nodes.whole()
+    nodes.settle("SIGSTOP of a leader past its lease", count)
+
+
+# Kills
+
+
+def kill_leader(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    nodes.kill(leader)
+    nodes.other_leader(leader)
+    nodes.start(leader)
+
+
+def kill_all(nodes: Nodes) -> None:
+    nodes.kill(*nodes.names)
+    nodes.start()
+
+
+def kill_server(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    os.kill(killed := nodes.server_pid(leader), signal.SIGKILL)
+    eventually(lambda: nodes.server_pid(leader) not in {0, killed}, "its server was started again")
+
+
+def kill_node(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    nodes.scene.served[leader].kill()
+    nodes.ended(leader)
+    nodes.other_leader(leader)
+    nodes.start(leader)
+
+
+KILLS: Final = {
+    "kill -9 of the leader and its server": kill_leader,
+    "kill -9 of all three nodes and their servers": kill_all,
+    "kill -9 of the leader's server": kill_server,
+    "kill -9 of the leader, whose server stays": kill_node,
+}
+
+
+def repeat(nodes: Nodes, fault: str, make: Callable[[], None]) -> None:
+    """Make a fault as often as is asked for, each at some moment of a whole ledger's work; then count."""
+    with nodes.work():
+        for _ in range(count := times(1, each)):
+            time.sleep(chance.uniform(0, 0.5))
+            make()
+            nodes.progress(3)
+            nodes.whole()
+    nodes.settle(fault, count)
+
+
+@pytest.mark.parametrize("fault", KILLS)
+def test_kills_among_three_nodes_lose_nothing_that_was_acknowledged(nodes: Nodes, fault: str) -> None:
+    repeat(nodes, fault, lambda: KILLS[fault](nodes))
+
+
+# Damage
+
+
+def damage(home: Path, how: str) -> None:
+    """Damage what a server keeps of the log's stream."""
+    streams = home.glob("bus/jetstream-cluster/jetstream/*/streams/DEEDBOOK_*_[0-9]*")
+    stream = max(streams, key=lambda path: int(path.name.rpartition("_")[2]))
+    if how == "deleted":
+        shutil.rmtree(stream)
+        return
+    block = max(stream.glob("msgs/*.blk"), key=lambda path: path.stat().st_size)
+    content = bytearray(block.read_bytes())
+    if how == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        content[chance.randrange(len(content) // 4, len(content) - 1)] ^= 1
+    block.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, how: str) -> None:
+    def make() -> None:
+        victim = chance.choice(nodes.names)
+        nodes.kill(victim)
+        damage(nodes.scene.home[victim], how)
+        nodes.progress(2)
+        before = nodes.copies()
+        nodes.start(victim)
+        nodes.copied(before)
+
+    repeat(nodes, f"stream files of one replica {how}", make)
+
+
+@pytest.mark.parametrize("how", ["flipped", "truncated", "store deleted"])
+def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_log(nodes: Nodes, how: str) -> None:
+    """Not: the stream's folder alone. Then servers may elect nobody, and nodes name what the runbook says of it."""
+
+    def make() -> None:
+        nodes.kill(*nodes.names)
+        for name in nodes.names:
+            if how == "store deleted":
+                shutil.rmtree(nodes.scene.home[name] / "bus" / "jetstream-cluster")
+            else:
+                damage(nodes.scene.home[name], how)
+        nodes.start()
+
+    repeat(nodes, f"stream files of all replicas {how}", make)
+
+
+# Without what keeps nodes from leading at once, and cut off
+
+
+def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> None:
+    """Then only the compare-and-set of the stream stands between two who both believe that they lead."""
+
+    def make() -> None:
+        leader = nodes.leader()
+        nodes.scene.served[leader].send_signal(signal.SIGSTOP)
+        try:
+            nodes.other_leader(leader)
+        finally:
+            nodes.scene.served[leader].send_signal(signal.SIGCONT)
+
+    nodes.kill(*nodes.names)
+    for name in nodes.names:
+        home, port = str(nodes.scene.home[name]), str(nodes.ports[name])
+        nodes.command[name] = [sys.executable, str(HERE / "leaseless_program.py"), home, port]
+    nodes.start()
+    try:
+        repeat(nodes, "two leaders without a lease", make)
+    finally:
+        nodes.kill(*nodes.names)
+        nodes.command.clear()
+        nodes.start()
+
+
+def test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    nodes = Nodes(tmp_path)
+    relays = Relays(nodes)
+    try:
+        nodes.start()
+        cut_each(nodes, relays, times(1, each / 2))
+    finally:
+        nodes.end()
+        relays.end()
+
+
+def test_nodes_that_are_cut_off_in_namespaces_take_nothing_for_lost_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
+    if not shutil.which("ip") or subprocess.run([*apart, "ip", "link"], check=False, capture_output=True).returncode:
+        test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(tmp_path, monkeypatch)
+        return
+    paths = [HERE.parents[3], HERE.parents[2], HERE, HERE.parents[3] / "consumers" / "doors" / "python"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [*apart, sys.executable, str(HERE / "partitioned_program.py"), str(tmp_path), str(times(1, each / 2))]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    faults.add(json.loads(ended.stdout))

@@ -1,0 +1,255 @@
+"""The ledger as Python agents meet it, from the first event to the audit, in a folder and behind a server."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from calling import Place
+from deedbook_use import awaited, fresh, opened, refusal
+
+import deedbook
+from deedbook import AsyncLedger, DeedbookError, Event, Unavailable
+from deedbook.consumers.handoffs.operations import ACTS
+from deedbook.ledger.events.session import SessionStarted
+
+
+def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> None:
+    name = fresh("work")
+    with opened(place) as kuro, opened(place, "claude-code") as claude, opened(place, "alex") as alex:
+        kuro.handoff(name).create(to="claude-code", reviewer="alex", title="It", tasks=["do"], criteria=["done"])
+        assert "waits for the approval of alex" in kuro.handoff(name).why()["sentence"]
+        alex.handoff(name).approve(alex.handoff(name).show()["version"])
+        work = claude.handoff(name)
+        work.claim()
+        work.log("on it")
+        assert len(work.check(all_open=True)) == 2
+        work.complete("all of it", artifacts=["a.py"])
+        done = alex.handoff(name).show()
+        alex.handoff(name).verify(done["version"], done["completion"], comment="good")
+        shown = kuro.handoff(name).show()
+        assert (shown["status"], shown["summary"]) == ("verified", "all of it")
+        kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]
+        kinds = [kind for kind in kinds if kind != "handoff.ready"]  # a server's router tells, when it comes to it
+    assert kinds == [
+        "handoff.created",
+        "handoff.approved",
+        "handoff.claimed",
+        "handoff.logged",
+        "handoff.task_checked",
+        "handoff.criterion_checked",
+        "handoff.completed",
+        "handoff.verified",
+    ]
+
+
+def test_the_same_verbs_are_awaited_on_an_event_loop(place: Place) -> None:
+    name = fresh("work")
+
+    async def create(ledger: AsyncLedger) -> str:
+        await ledger.handoff(name).create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
+        version: str = (await ledger.handoff(name).show())["version"]
+        return version
+
+    async def work(ledger: AsyncLedger) -> list[str]:
+        await ledger.handoff(name).claim()
+        await ledger.handoff(name).check(criteria=[1])
+        await ledger.handoff(name).complete("done")
+        return [event.kind async for event in ledger.events(stream=f"handoff/{name}")]
+
+    async def approve(ledger: AsyncLedger) -> None:
+        await ledger.handoff(name).approve(version)
+
+    version = awaited(place, create)
+    awaited(place, approve, "alex")
+    assert awaited(place, work, "claude-code")[-1] == "handoff.completed"
+
+
+def test_what_was_so_then_is_asked_of_either_ledger(place: Place) -> None:
+    name = fresh("work")
+    with opened(place) as kuro:
+        kuro.handoff(name).create(to="claude-code", reviewer="alex", title="first")
+        (made,) = kuro.events("handoff.created", stream=f"handoff/{name}")
+        kuro.handoff(name).amend(title="second", reason="more")
+        then = kuro.ask("handoffs.show", id=name, as_of=made.index)
+        assert (then["title"], kuro.ask("handoffs.show", id=name)["title"]) == ("first", "second")
+        before = kuro.ask("handoffs.list", as_of=made.index - 1)
+        assert name not in [row["id"] for row in before["handoffs"]]
+        assert refusal(lambda: kuro.ask("handoffs.list", as_of="1999-01-01")).code == "NOT_FOUND"
+        assert refusal(lambda: kuro.ask("handoffs.list", as_of="soon")).code == "INVALID_FIELD"
+
+    async def ask(ledger: AsyncLedger) -> tuple[Any, Any]:
+        shown = await ledger.ask("handoffs.show", id=name, as_of=made.index)
+        return shown, await ledger.ask("handoffs.list", as_of=made.index - 1)
+
+    shown, listed = awaited(place, ask)
+    assert (shown["title"], shown["as_of"]["root"]) == ("first", then["as_of"]["root"])
+    assert listed == before
+
+
+def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -> None:
+    def status() -> str:
+        return str(kuro.ask("handoffs.facts", id=name)["status"])
+
+    def approved() -> None:
+        alex.handoff(name).approve(kuro.handoff(name).show()["version"])
+
+    name, other = fresh("work"), fresh("work")
+    with opened(place) as kuro, opened(place, "claude-code") as claude, opened(place, "alex") as alex:
+        work, review = claude.handoff(name), alex.handoff(name)
+        assert repr(work) == f"Handoff('{name}')"
+        for one in (name, other):
+            kuro.handoff(one).create(to="claude-code", reviewer="alex", title="It", criteria=["done", "shown"])
+        alex.handoff(other).reject("not now")
+        kuro.handoff(name).amend(title="That", reason="clearer")
+        approved()
+        work.claim(lease_seconds=600)
+        work.block("no key")
+        assert status() == "blocked"
+        review.unblock("here it is")
+        work.release("too much")
+        assert status() == "approved"
+        work.claim()
+        work.check(criteria=[1])
+        review.waive(2, "nobody looks at it")
+        work.complete("done")
+        review.request_changes("the name", "the date")
+        assert status() == "in_progress"
+        kuro.handoff(name).supersede(other, reason="that one says it all")
+        assert status() == "superseded"
+        third = fresh("work")
+        kuro.handoff(third).create(to="claude-code", reviewer="alex", title="Third")
+        kuro.handoff(third).cancel("not needed")
+        assert kuro.handoff(third).show()["status"] == "cancelled"
+
+
+def test_reasoning_is_recorded_and_its_brief_is_checked_against_the_graph(place: Place) -> None:
+    name = fresh("why")
+
+    async def brief(ledger: AsyncLedger) -> dict[str, Any]:
+        return await ledger.reasoning(name).brief(200)
+
+    with opened(place) as ledger:
+        reasoning = ledger.reasoning(name)
+        reasoning.start("Which emitter?")
+        reasoning.step("node:events has no dependency", type="observation", evidence=["package.json:1"])
+        reasoning.step("An own emitter would only repeat it", rests_on=[1])
+        reasoning.assume("Nobody needs wildcards", check="grep for '*'")
+        reasoning.settle(3, "Validated: none in the tree")
+        reasoning.conclude("Use node:events", limitations=["Node only"])
+        assert len(reasoning.show()["memory"]["steps"]) == 3
+        made = reasoning.brief(200)
+    assert made["tokens"] <= 200
+    assert "node:events" in made["prompt"]
+    assert awaited(place, brief)["prompt"] == made["prompt"]
+
+
+def test_a_session_keeps_what_was_learned(place: Place) -> None:
+    with opened(place) as ledger:
+        session = ledger.session(fresh("session"))
+        session.start("Find the leak")
+        session.assess("PREFLIGHT", {"know": 0.5, "uncertainty": 0.6})
+        session.finding("It is in the cache", evidence=["cache.py:7"], impact=0.9)
+        session.unknown("Since when?")
+        session.dead_end("raise the limit", "it only takes longer")
+        session.tool("pytest", "to see it fail")
+        session.end("found")
+        shown = session.show()
+    assert [finding["finding"] for finding in shown["findings"]] == ["It is in the cache"]
+    assert shown["status"] == "ended"
+
+
+def test_the_audit_passes_and_says_that_nobody_vouched_for_the_root(place: Place) -> None:
+    async def verify(ledger: AsyncLedger) -> bool:
+        return (await ledger.verify()).ok
+
+    with opened(place) as ledger:
+        done: list[int] = []
+        report = ledger.verify(progress=lambda step, _: done.append(step))
+        assert report.ok
+        assert done[-1] == ledger.client.head().size
+        wrong = ledger.verify(root="0" * 64)
+    assert not wrong.ok
+    assert awaited(place, verify)
+
+
+def test_an_event_is_found_again_by_index_and_id_and_its_receipt_verifies(place: Place) -> None:
+    async def find(ledger: AsyncLedger) -> tuple[Event, int]:
+        return await ledger.get(accepted.id), (await ledger.receipt(accepted.index)).index
+
+    with opened(place) as ledger:
+        (accepted,) = ledger.publish(f"session/{fresh()}", SessionStarted(task="it"))
+        event = ledger.get(accepted.index)
+        assert ledger.get(accepted.id) == ledger.get(accepted.id[: len("blake3:") + 12]) == event
+        assert ledger.receipt(accepted.id).index == accepted.index
+        assert refusal(lambda: ledger.get("f" * 64)).code == "NOT_FOUND"
+    assert awaited(place, find) == (event, accepted.index)
+
+
+def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    async def step(ledger: AsyncLedger) -> str:
+        with pytest.raises(DeedbookError) as refused:
+            await ledger.reasoning(name).step("x", evidence=["just words"])
+        return refused.value.code
+
+    with opened(place) as ledger:
+        reasoning = ledger.reasoning(name := fresh())
+        reasoning.start("it")
+        assert refusal(lambda: reasoning.step("x", evidence=["/etc/passwd:1"])).code == "INVALID_FIELD"
+        reasoning.step("x", evidence=["no/such/file.py:1"])
+        assert len(reasoning.show()["memory"]["steps"]) == 1
+    assert "evidence 'no/such/file.py:1' of step 1: gone" in caplog.text
+    assert awaited(place, step) == "INVALID_FIELD"
+
+
+@pytest.mark.parametrize("changes", [{"status": "approved"}, {"skeleton": f"blake3:{'0' * 64}"}, {"created": "x"}])
+def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, changes: dict[str, str]) -> None:
+    with opened(place) as ledger:
+        handoff = ledger.handoff(fresh())
+        handoff.create(to="claude-code", reviewer="alex", title="It")
+        assert refusal(lambda: handoff.amend(**changes)).code == "UNKNOWN_FIELD"
+        handoff.amend(title="Another")
+        assert handoff.show()["title"] == "Another"
+
+
+def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
+    from deedbook.consumers.interfaces.python.nouns import Handoff
+
+    assert {verb for verb in ACTS if not callable(getattr(Handoff, verb, None))} == set()
+
+
+def test_every_argument_of_creating_is_one_of_the_noun() -> None:
+    from deedbook.consumers.interfaces.python.nouns import Handoff
+
+    taken = set(inspect.signature(Handoff.create).parameters) - {"self"}
+    assert taken == {argument.name for argument in ACTS["create"].arguments}
+
+
+def test_the_package_offers_what_it_names_and_nothing_else() -> None:
+    names = [name for name in dir(deed) if not name.startswith("_") and name[0].isupper()]
+    assert {"Ledger", "AsyncLedger", "Event", "Receipt", "Refused", "Unavailable"} <= set(names)
+    assert all(getattr(deed, name) for name in names)
+    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deed))
+    assert issubclass(Unavailable, DeedbookError)
+    with pytest.raises(AttributeError):
+        _ = deedbook.Nothing
+
+
+def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(place: Place) -> None:
+    name = fresh("belief")
+    with opened(place) as ledger:
+        work = ledger.session(name)
+        work.start("t")
+        (finding,) = work.finding("The pool leaks")
+        (unknown,) = work.unknown("Who opens it?")
+        (dead_end,) = work.dead_end("Restart", "it comes back", basis="tried")
+        work.end()
+        work.retract(finding.index, "it does not")
+        work.resolve(unknown.id, "the janitor")
+        shown = work.show()
+        elsewhere = refusal(lambda: ledger.session(fresh("other")).retract(dead_end.index, "x"))
+    assert shown["findings"][0]["correction"]["words"] == "it does not"
+    assert shown["unknowns"][0]["correction"]["words"] == "the janitor"
+    assert shown["dead_ends"][0]["basis"] == "tried"
+    assert (elsewhere.code, "name that session" in elsewhere.message) == ("USAGE", True)
