@@ -4,8 +4,9 @@
     python deploy/scaling.py                                  the table of scaling.md
     python deploy/scaling.py --events-per-day 2e6 --ledgers 40 --nodes 3 --replicas 3 --json
 
-It needs Python alone, and nothing of Deedbook, so that one plans with it before anything is installed. What a submission
-costs comes from ``measured.json`` beside it, which `python -m tests.bench scaling --json` writes on your machine.
+It needs Python alone, and nothing of Deedbook, so that one plans with it before anything is installed. What a
+submission costs comes from ``measured.json`` beside it, which `python -m tests.bench scaling --json` writes on your
+machine.
 
 The simulation is of one processor: submissions arrive at random with bursts (a Poisson process whose rate switches,
 seeded), are checked one after the other (a ledger has one sequencer, and Python one interpreter lock), and then wait

@@ -1,7 +1,7 @@
 """A small witness for transparency logs (C2SP tlog-witness): it cosigns a log's checkpoint if the log has only grown.
 
-One file that needs Python 3.11 and PyNaCl, and nothing of Deedbook: a witness is worth something where neither the log's
-operator nor the log's code decides what it signs. Run it on another machine, as another user, by other people.
+One file that needs Python 3.11 and PyNaCl, and nothing of Deedbook: a witness is worth something where neither the
+log's operator nor the log's code decides what it signs. Run it on another machine, as another user, by other people.
 
     python witness.py init STATE --name witness.example/one   make key and database; prints the vkey for policies
     python witness.py add STATE VKEY…                         cosign these logs from now on

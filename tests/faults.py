@@ -1,8 +1,8 @@
 """How often tests kill, flip and race: a few times in ``make test``, as often as promised in ``make faults``.
 
 ``make test`` proves that each program survives a real kill at all, and crashes at each step in process; ``make faults``
-sets ``DEEDBOOK_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is a
-table of its own (``settle``).
+sets ``DEEDBOOK_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is
+a table of its own (``settle``).
 """
 
 from __future__ import annotations

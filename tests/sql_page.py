@@ -19,10 +19,10 @@ again from it (`deed project --rebuild`), so read, and change nothing.
   trust`), or `deed project --follow --store URL`, in a schema of the ledger's own. `SELECT * FROM deedbook` names
   its ledger; `\\\\dn deedbook_*` lists the schemas.
 
-Tables and columns listed here are stable within a view's version (`deedbook_views`): a column may be added, and a change
-of meaning raises the version. Names that begin with `deedbook_` are books: of them `deedbook_views` (how far each view is;
-`is_live` is 0 while it is built) is for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double precision`,
-`TEXT` is `text COLLATE "C"`.
+Tables and columns listed here are stable within a view's version (`deedbook_views`): a column may be added, and a
+change of meaning raises the version. Names that begin with `deedbook_` are books: of them `deedbook_views` (how far
+each view is; `is_live` is 0 while it is built) is for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double
+precision`, `TEXT` is `text COLLATE "C"`.
 
 A role that reads, made by whoever owns the schema (SCHEMA is its name):
 

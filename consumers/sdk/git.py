@@ -2,7 +2,8 @@
 
 In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). Taken
 away are variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and ``GIT_INDEX_FILE``),
-prompts, hooks, signing, garbage collection. The author is Deedbook, so a machine without a git identity can write notes.
+prompts, hooks, signing, garbage collection. The author is Deedbook, so a machine without a git identity can write
+notes.
 
 A repository that is only read may be a stranger's, and its configuration may name programs. So ``is_own=False`` hands
 on no variable and no configuration but the repository's, and gives git no transport. Its user calls only commands that

@@ -1,8 +1,8 @@
 """The ledger as a program meets it: one object that opens, publishes, asks and reacts.
 
 A ledger is opened as the command line opens it: ``home`` (or ``DEEDBOOK_HOME``, or ``.deedbook`` of the nearest parent
-folder), ``server`` (or ``DEEDBOOK_SERVER``) and ``agent`` (or ``DEEDBOOK_AGENT``), whose key signs. ``AsyncLedger`` has the
-same names for programs with an event loop. ``deedbook.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
+folder), ``server`` (or ``DEEDBOOK_SERVER``) and ``agent`` (or ``DEEDBOOK_AGENT``), whose key signs. ``AsyncLedger`` has
+the same names for programs with an event loop. ``deedbook.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class LedgerBase:
 
         ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``, or of
         several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and that is
-        raised as ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; opening: ``STORE_UNAVAILABLE``,
-        ``BUS_UNAVAILABLE``. Refused: a setting is wrong; opening: ``USAGE`` for a server without an agent,
-        ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        raised as ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; opening:
+        ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``. Refused: a setting is wrong; opening: ``USAGE`` for a server without
+        an agent, ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
         if settings is None:
             folder = None if home is None else Path(home)

@@ -2,8 +2,8 @@
 
     from deedbook.consumers.sessions.api import bootstrap_session, generate_handoff_report, resume_previous_session
 
-    session_id = bootstrap_session("Find the leak", ai_id="minimax")        # signed by DEEDBOOK_AGENT, into DEEDBOOK_HOME
-    submit_preflight_assessment(session_id, {"know": 0.6, "uncertainty": 0.5})
+    session_id = bootstrap_session("Find the leak", ai_id="minimax")        # signed by DEEDBOOK_AGENT, into
+    DEEDBOOK_HOME submit_preflight_assessment(session_id, {"know": 0.6, "uncertainty": 0.5})
     submit_postflight_assessment(session_id, {"know": 0.9, "uncertainty": 0.2}, "Found it")
     generate_handoff_report(session_id, "Found the leak", key_findings=["The pool is never closed"])
     print(resume_previous_session(ai_id="minimax", detail_level="detailed")["sessions"][0]["next_steps"])

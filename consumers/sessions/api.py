@@ -41,8 +41,8 @@ from deedbook.projections.reports.report import Report, plain, read_report, repo
 class Where(TypedDict, total=False):
     """Which ledger is opened, and who acts in it.
 
-    Without ``home`` it is that of ``DEEDBOOK_HOME`` or the nearest ``.deedbook``, without ``agent`` ``DEEDBOOK_AGENT`` signs;
-    ``server`` asks a ledger on the bus.
+    Without ``home`` it is that of ``DEEDBOOK_HOME`` or the nearest ``.deedbook``, without ``agent`` ``DEEDBOOK_AGENT``
+    signs; ``server`` asks a ledger on the bus.
     """
 
     home: Path | str | None

@@ -5,9 +5,9 @@ JSON is read by ``git notes --ref empirica/handoff/ID show HEAD`` at the commit 
 repository without commits it is on the empty tree). Deedbook reads the latest note of the ref, wherever HEAD is.
 
 The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
-the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Deedbook name their report
-(``Deedbook-Report``: event and index; the author date is the report's time); all others are another tool's, whose notes
-are kept, and read only where there is none of ours. Rules:
+the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Deedbook name their
+report (``Deedbook-Report``: event and index; the author date is the report's time); all others are another tool's,
+whose notes are kept, and read only where there is none of ours. Rules:
 
 - A new commit takes the ref's place only if the ref is where it was read, else it is tried again: ``git notes add``
   does not look, so of two writers at once one may be lost.

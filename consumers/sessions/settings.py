@@ -4,9 +4,9 @@ r"""Where a project's reports go beside the log: the table ``[reports]`` of ``co
     git = "auto"      # or the path of a repository, or false
     files = "docs/sessions/handoffs"   # or another path, or false; without it, as below
 
-Paths are relative to the project: the folder that holds ``.deedbook``, else the current one. Without a word in the table
-git notes are written when the project lies in a git repository, and files when it has the folder ``docs/``: files of
-the work tree are somebody's next commit, so a project that has no place for documents is given none.
+Paths are relative to the project: the folder that holds ``.deedbook``, else the current one. Without a word in the
+table git notes are written when the project lies in a git repository, and files when it has the folder ``docs/``: files
+of the work tree are somebody's next commit, so a project that has no place for documents is given none.
 
 The name of a session or agent is one component of a git ref and of a path, where its id may be any text: what
 ``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids have one

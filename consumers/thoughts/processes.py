@@ -1,9 +1,9 @@
 """The processes of a task: one for each role that is ours, and what each of them runs.
 
-The ledger is all that they share. Each is ``python -m deedbook.consumers.thoughts.processes ROLE``, told in one line on standard
-input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here: the
-agents see their standard input end and stop; ``resume_task`` starts others, which go on from the log. Exit code 0: the
-task is over or paused. What goes wrong is one JSON line on standard output.
+The ledger is all that they share. Each is ``python -m deedbook.consumers.thoughts.processes ROLE``, told in one line on
+standard input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here:
+the agents see their standard input end and stop; ``resume_task`` starts others, which go on from the log. Exit code 0:
+the task is over or paused. What goes wrong is one JSON line on standard output.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``.
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
-# A moment of the past: the index of an entry, the last one then, or a time in ISO 8601 (``projections.answers.instants``).
+# A moment of the past: the index of an entry, the last one then, or a time in ISO 8601
+# (``projections.answers.instants``).
 When: TypeAlias = int | str
 # The same of one moment, or, with None, of now.
 AnswerView: TypeAlias = "Callable[[str, dict[str, Any], When | None], dict[str, Any]]"
@@ -169,7 +170,8 @@ class Client(Protocol):
         """
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size`` (see ``ledger.proof.checkpoint``).
+        """Return the signed note on how many entries streams have in the log of ``size`` (see
+        ``ledger.proof.checkpoint``).
 
         Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
         """

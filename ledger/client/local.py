@@ -63,8 +63,8 @@ class LocalClient(Resource):
         """Open the log (or share an open one, which then stays open when the client is closed).
 
         ``views`` opens what answers view queries, when the first one is asked. Raises Unavailable: ``NO_LEDGER``,
-        ``STORE_UNAVAILABLE``. Corrupted: ``HISTORY_CHANGED`` (see ``ledger.trust.store``), unless the settings say that it
-        only looks.
+        ``STORE_UNAVAILABLE``. Corrupted: ``HISTORY_CHANGED`` (see ``ledger.trust.store``), unless the settings say that
+        it only looks.
         """
         self.settings = settings
         self._owns_log = log is None

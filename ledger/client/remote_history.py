@@ -1,9 +1,9 @@
 """What a remote client demands of a node before it asks it anything: the history it knows, under the ledger's own key.
 
 The node's head comes with a checkpoint. It must be signed by a key that the ledger's root named, or by that of a node
-which root let in; the head must go on from the one remembered of this ledger (``ledger.trust.store``, whatever the node's
-address), and an epoch counts only if root signed it. A ledger's id is the hash of its first root key, so all of that
-hangs on what the agent's key file says.
+which root let in; the head must go on from the one remembered of this ledger (``ledger.trust.store``, whatever the
+node's address), and an epoch counts only if root signed it. A ledger's id is the hash of its first root key, so all of
+that hangs on what the agent's key file says.
 """
 
 from __future__ import annotations

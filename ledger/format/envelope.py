@@ -1,8 +1,8 @@
 """What is signed, how it is named, and what is stored: PAE, event ids, entries, submissions.
 
-The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Deedbook's event type, or, for a batch, the
-PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. An *entry* is what
-the log stores, hashes into the tree, serves and replicates; one that does not encode to the same bytes is refused.
+The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Deedbook's event type, or, for a batch,
+the PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. An *entry* is
+what the log stores, hashes into the tree, serves and replicates; one that does not encode to the same bytes is refused.
 
 Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``proto/README.md``.
 """

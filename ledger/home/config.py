@@ -1,7 +1,7 @@
 """What ``config.toml`` may say, in two types, and the settings that are passed down.
 
-A ledger's folder that was found by walking up is data, often a stranger's. So the file falls in two types: ``Config`` is
-harmless and counts at once; ``Actions`` runs a program or sends something somewhere, and is reached through
+A ledger's folder that was found by walking up is data, often a stranger's. So the file falls in two types: ``Config``
+is harmless and counts at once; ``Actions`` runs a program or sends something somewhere, and is reached through
 ``trust.actions_of`` alone. A new setting belongs to one of them, and a test asks which.
 """
 
@@ -64,7 +64,8 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ``nats_server`` is the path of the server program, relative to the project; ``llm`` a model that may write prose
     (``consumers.sdk.llm``); ``validator_tree`` the folder of the evidence by which reasoning is validated; ``notify``
     says whom to tell how (``consumers.handoffs.notifier``); ``reports`` and ``views`` where they are kept beside the
-    log (``consumers.sessions.copies``, ``projections.answers.reader``); ``witness`` who cosigns; ``cluster``: one of several.
+    log (``consumers.sessions.copies``, ``projections.answers.reader``); ``witness`` who cosigns; ``cluster``: one of
+    several.
     """
 
     nats_server: str | None = None

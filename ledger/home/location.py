@@ -50,14 +50,14 @@ def present_folder() -> Path:
 
 
 def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ledger's folder: ``DEEDBOOK_HOME`` itself, else that of ``start`` or its nearest parent (``home_in``)."""
+    """Return the ledger's folder: ``DEEDBOOK_HOME``, else that of ``start`` or of its nearest parent that has one."""
     if (named := named_home(environment)) is not None:
         return named
     return next((home for folder in (start, *start.parents) if (home := home_in(folder)) is not None), None)
 
 
 def home_in(folder: Path) -> Path | None:
-    """Return the ledger's folder that a folder has: its ``.deedbook``, or for a work tree of git that of the main one."""
+    """Return the ``.deedbook`` of a folder; a linked work tree of git has that of its main tree."""
     if (folder / FOLDER).is_dir():
         return folder / FOLDER
     main = main_tree(folder)

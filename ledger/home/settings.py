@@ -1,4 +1,4 @@
-"""Reading the settings, once: from arguments, the environment and ``config.toml``; nothing else reads the environment."""
+"""Reading the settings once, from arguments, the environment and ``config.toml``. Nothing else reads the environment."""
 
 from __future__ import annotations
 

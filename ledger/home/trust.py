@@ -37,7 +37,7 @@ from deedbook.ledger.system.files import as_unavailable, held, read_regular, wri
 TRUST_FILE: Final = "trust.toml"
 # What an agent is told of such a folder: no path and no text of it, for both may be a stranger's.
 UNTRUSTED: Final = (
-    "The folder of this project's Deedbook ledger is not trusted by this user, so nothing of it is read, run or signed. "
+    "This user does not trust the folder of this project's ledger, so nothing of it is read, run or signed. "
     "Only a person should decide that: in a terminal, `deed trust` shows what the folder would do, and asks."
 )
 _HEADING: Final = "[[home]]"

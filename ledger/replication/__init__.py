@@ -16,7 +16,8 @@ entry: it is taken as a follower takes it. Only what is no entry of this ledger 
 A leader publishes before it appends, so its log is never ahead of the stream, and no tail is ever taken back: a log
 that is ahead proves that the stream has lost something.
 
-The driver with real servers is ``consumers.interfaces.node``; ``tests/simulation`` drives the same functions with a seed.
+The driver with real servers is ``consumers.interfaces.node``; ``tests/simulation`` drives the same functions with a
+seed.
 
     >>> from deedbook.ledger.replication.role import Follower, Own, step
     >>> from deedbook.ledger.replication.signals import Tick

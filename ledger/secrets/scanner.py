@@ -111,7 +111,7 @@ def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]
 
 
 def _is_key_file(fields: dict[Any, Any]) -> bool:
-    """Tell whether these are the fields of ``ledger.format.identity.KeyFile``, which no string of them shows by itself."""
+    """Return whether these are the fields of a key file, which no single string of it shows."""
     hidden = fields.get("seed") or fields.get("sealed")
     return "public" in fields and isinstance(hidden, str) and len(hidden) >= _seed_digits
 

@@ -1,8 +1,8 @@
 """A node tells NATS tools that it is there: `$SRV.PING`, `INFO` and `STATS` of the service `deed` (NATS ADR-32).
 
 So `nats micro ls` finds the nodes of a ledger, with their version and role. The forms are those of nats-py's ``micro``;
-its endpoints are not used, because ours have queues for each agent (``ledger.service.intake``). Agents may ask: each can
-read the whole log, which says more than these counts. Answers are few a second, whoever asks: beyond that this
+its endpoints are not used, because ours have queues for each agent (``ledger.service.intake``). Agents may ask: each
+can read the whole log, which says more than these counts. Answers are few a second, whoever asks: beyond that this
 subscribes no more for a second, so that the server drops what a flood sends, and no queue of ours holds it.
 """
 

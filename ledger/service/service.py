@@ -5,10 +5,10 @@
 - ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
 A request never blocks the others. What each agent sends waits in queues of its own, one for submissions and one for
-reads, which are served in turn and shed when they are full (``ledger.service.intake``). Nothing an agent sent is parsed on
-the event loop: submissions are decoded and verified in the committer's threads, reads in a few threads of their own, of
-which one agent has at most half. (A hop to a thread and back costs a read 0.1 to 0.2 ms, a submission none, measured;
-64 KiB of hostile JSON cost more than that.) Waiting reads hold no thread, and have limits of their own.
+reads, which are served in turn and shed when they are full (``ledger.service.intake``). Nothing an agent sent is parsed
+on the event loop: submissions are decoded and verified in the committer's threads, reads in a few threads of their own,
+of which one agent has at most half. (A hop to a thread and back costs a read 0.1 to 0.2 ms, a submission none,
+measured; 64 KiB of hostile JSON cost more than that.) Waiting reads hold no thread, and have limits of their own.
 
 Stopping: no new requests, waiting reads end, everything else is finished and answered. What happens if we crash here:
 nobody was answered who was not served, and a submission that is sent again is told from the first.

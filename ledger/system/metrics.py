@@ -1,7 +1,8 @@
 """What a node counts while it works, for whoever watches it: totals, levels, and how long or how large things were.
 
 Any thread may count, at a microsecond each; ``read`` returns it all at one moment. Nothing here knows who shows it
-(`/metrics` of ``consumers.interfaces.web``). Every name stands in ``METERS``, in the form of Prometheus and with its unit.
+(`/metrics` of ``consumers.interfaces.web``). Every name stands in ``METERS``, in the form of Prometheus and with its
+unit.
 """
 
 from __future__ import annotations

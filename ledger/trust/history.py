@@ -70,7 +70,8 @@ class StreamPage(msgspec.Struct, frozen=True):
 
     ``growth`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last entry of
     the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end. Over the
-    bus ``ends`` is the signed note on how many entries of the stream there are under that head (``ledger.proof.checkpoint``).
+    bus ``ends`` is the signed note on how many entries of the stream there are under that head
+    (``ledger.proof.checkpoint``).
     """
 
     growth: Growth

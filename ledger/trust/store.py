@@ -1,8 +1,8 @@
 """Whoever reads, remembers: the last head that a reader trusted, kept where no restored folder takes it back.
 
 ``Memory`` is the file of one reader of one ledger at one *place* (a folder's real path, or the server), under
-``ledger.home.location.state_folder()/LEDGER/``; why by place, and who is refused, ``ledger/README.md`` says. Subscribers keep
-the same ``Trusted`` beside their position, in their own stores.
+``ledger.home.location.state_folder()/LEDGER/``; why by place, and who is refused, ``ledger/README.md`` says.
+Subscribers keep the same ``Trusted`` beside their position, in their own stores.
 
 It is not synced: a power failure may leave an older head, a weaker promise and never a wrong one, or an empty file,
 which counts as not there. Each process replaces it only under a lock, after comparing what stands there with its log.

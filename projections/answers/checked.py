@@ -1,11 +1,11 @@
 """Answers about one thing, from its signed entries: the folds and queries of the views, over what this reader checked.
 
 A view's row serves lists and search. What somebody is shown to act on it is folded anew, from streams that were read by
-``ledger.client.stream_reader``, into a store in memory that lasts for the question; then the view's own query answers. So an edited
-view, here or behind a server, changes nothing that anybody approves, claims or verifies. Of other things only names
-come from the views: which id an abbreviation means, who depends on a handoff, what answers it, and of a queue, which
-handoffs and reviews to look at: one that waits for nobody by its entries is left out, one that a view withholds is
-missed, as in any list.
+``ledger.client.stream_reader``, into a store in memory that lasts for the question; then the view's own query answers.
+So an edited view, here or behind a server, changes nothing that anybody approves, claims or verifies. Of other things
+only names come from the views: which id an abbreviation means, who depends on a handoff, what answers it, and of a
+queue, which handoffs and reviews to look at: one that waits for nobody by its entries is left out, one that a view
+withholds is missed, as in any list.
 
 A stream is folded once: what the views made of it is kept beside it (``StreamReader.folds``), and goes on with what it
 has since. A graph recorded in 2,000 events, which has as many refs, takes 1 s then (measured).

@@ -1,9 +1,9 @@
 """What two stores do not say alike: a fragment of SQL is stated once for each, and stands in queries as SQLite's.
 
 Most SQL is common. Of SQLite's words that PostgreSQL lacks (``json_each``, ``instr`` …) the PostgreSQL store makes
-functions of the same name, so a query needs no second text for them (``projections.stores.postgres_schema``). What is left is
-a handful of fragments whose grammar differs. Refused: a query builder, which would hide both; and a second text of each
-query, of which one would be wrong some day. Both are held equal by a test that puts every query to both stores.
+functions of the same name, so a query needs no second text for them (``projections.stores.postgres_schema``). What is
+left is a handful of fragments whose grammar differs. Refused: a query builder, which would hide both; and a second text
+of each query, of which one would be wrong some day. Both are held equal by a test that puts every query to both stores.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 - A write transaction takes the schema's advisory lock before it reads the positions, so of any number of workers, on
   any machine, one folds at a time. The lock goes with the connection: where a worker dies, or stands still in the
   middle for ``idle_max_s``, another goes on from the last commit.
-- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``deedbook_views`` in
+- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``deedbook_views``
+in
   share mode before its snapshot is taken (LOCK takes none), and who exchanges tables holds it alone: a name never
   leads to tables that are newer than the snapshot.
 - Connections are pooled: one that was given back is taken again, last first. It is a list and a semaphore: the driver's

@@ -19,7 +19,8 @@ from deedbook.projections.views.projection import NoState, Projection, Row, Tabl
 
 Value: TypeAlias = str | int | float | bytes | None
 stretch_events: Final = 1_024
-"""The log's boundaries are so far apart: at each, states that are about to change are kept (``projections.answers.past``).
+"""The log's boundaries are so far apart: at each, states that are about to change are kept
+(``projections.answers.past``).
 
 No batch reaches over one, so what is kept is the same whatever batches the log was folded in. 1,024 instead of 4,096
 cost no time of a fold (measured), and a past folds a quarter.

@@ -202,8 +202,8 @@ def kind_of(query: str) -> str:
 def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
     """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
 
-    With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query, and
-    ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
+    With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query,
+    and ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
     """
     if query not in CHECKED:
         return client.view(query, arguments, as_of)

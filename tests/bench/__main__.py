@@ -5,10 +5,10 @@
     python -m tests.bench --json --rounds 7
     python -m tests.bench --smoke             one small round of every group: only whether it comes to its end
 
-``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres`` ask
-views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress goes to stderr, the
-table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test. Files are made in the folder
-for temporary files (``TMPDIR``), which should be on a disk: in memory a sync is free.
+``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres``
+ask views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress goes to stderr,
+the table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test. Files are made in the
+folder for temporary files (``TMPDIR``), which should be on a disk: in memory a sync is free.
 """
 
 from __future__ import annotations

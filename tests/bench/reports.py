@@ -1,9 +1,9 @@
 """Rows of sessions and reports: whole runs of their verbs against ``python -c pass``, and beside `empirica`'s.
 
 The ledger holds 100 sessions of one agent, each with assessments, findings and a report, and 20 handoffs. `empirica`
-is what the seed describes, measured only where it is installed: ``DEEDBOOK_EMPIRICA`` names its virtual environment (its
-``bin/empirica`` is run with a home and a repository of the benchmark's own). It has no handoffs between agents; its
-list of goals is what comes nearest. It holds one session and one report, ours a hundred.
+is what the seed describes, measured only where it is installed: ``DEEDBOOK_EMPIRICA`` names its virtual environment
+(its ``bin/empirica`` is run with a home and a repository of the benchmark's own). It has no handoffs between agents;
+its list of goals is what comes nearest. It holds one session and one report, ours a hundred.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ collected_every: Final = 20_000
 
 
 class Lazy(msgspec.Struct, frozen=True):
-    """Where a command is: ``module:attribute`` under ``consumers.interfaces.cli.commands``, and its one line of help."""
+    """A command: ``module:attribute`` under ``cli.commands``, and its one line of help."""
 
     target: str
     help: str
@@ -110,8 +110,8 @@ class ListOption(click.Option):
 class Command(_WithCommon):
     """A verb, with the common options; its function gets the ``App`` first.
 
-    One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.trust.store``). One that
-    ``looks_back`` shows nothing but answers of views, which ``--as-of`` makes those of then.
+    One that ``only_looks``, as an auditor, is told of a history that changed, and goes on (``ledger.trust.store``). One
+    that ``looks_back`` shows nothing but answers of views, which ``--as-of`` makes those of then.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Which session a verb is about, and how its events are appended so that a refusal says what to do.
 
-The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A verb
-that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
+The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A
+verb that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
 refuses is the session looked up, for the beginning of an id that fits one session, or for the right words.
 """
 
@@ -34,7 +34,7 @@ def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
 
 
 def chosen_session(app: App, given: str | None) -> str:
-    """Return the session that is meant: the one given, that of ``DEEDBOOK_SESSION``, or the one meant of the open ones."""
+    """Return the session to use: the given one, that of ``DEEDBOOK_SESSION``, or the agent's open one."""
     named = given if given is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")

@@ -1,7 +1,8 @@
 """The history of a handoff: who signed each event with which key, and whether it counts (`handoff show --history`).
 
-It is read and checked as everything is that is shown to act on it (``ledger.client.stream_reader``): from the signed entries and the
-chain of keys from the root on. What stands in the log and no rule admits is shown, and why it counts for nothing.
+It is read and checked as everything is that is shown to act on it (``ledger.client.stream_reader``): from the signed
+entries and the chain of keys from the root on. What stands in the log and no rule admits is shown, and why it counts
+for nothing.
 """
 
 from __future__ import annotations

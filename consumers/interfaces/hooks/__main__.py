@@ -1,4 +1,5 @@
-"""``python -P -m deedbook.consumers.interfaces.hooks HARNESS [--as NAME] [--home DIR] [--server URL]``: what harnesses call.
+"""``python -P -m deedbook.consumers.interfaces.hooks HARNESS [--as NAME] [--home DIR] [--server URL]``: what harnesses
+call.
 
 Exits with 0 whatever it is called with: 2, which argument parsers exit with, would block the host.
 """

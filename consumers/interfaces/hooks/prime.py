@@ -6,9 +6,10 @@ what waits, the last session. A section has only whole items, and no item is cut
 is named with the command that prints it, and not told: the page for agents stands in the harness's file, the last
 session in `report resume`, a handoff with its reasoning in `handoff show`. Who reads all of them reads nothing twice.
 
-What waits is to be acted on, so it was checked against its signed entries (``projections.answers.checked``); the rest is what
-somebody remembers, as the views have it. What others wrote stands in a marked block (``consumers.sdk.quotation``), each
-line with its author and age; what to do about it, in our own words, stands before the block.
+What waits is to be acted on, so it was checked against its signed entries (``projections.answers.checked``); the rest
+is what somebody remembers, as the views have it. What others wrote stands in a marked block
+(``consumers.sdk.quotation``), each line with its author and age; what to do about it, in our own words, stands before
+the block.
 """
 
 from __future__ import annotations

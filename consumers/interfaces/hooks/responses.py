@@ -9,9 +9,9 @@ session's events say, when something was recorded since the last one; nothing wh
 session ends ours: else each would stay open, and which one is meant be ambiguous. A report that it lacks is its own
 POSTFLIGHT's, or made by `deed session sweep`.
 
-The id of the Deedbook session that stands for a harness's is the harness's name and its session's id, so that every hook
-of that session finds it without remembering anything. A session of a harness that goes on after its Deedbook session was
-ended gets the next one (``ID.2``), which resumes the earlier.
+The id of the Deedbook session that stands for a harness's is the harness's name and its session's id, so that every
+hook of that session finds it without remembering anything. A session of a harness that goes on after its Deedbook
+session was ended gets the next one (``ID.2``), which resumes the earlier.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The tool that records: sessions and reasoning in one signed submission, all of it or nothing.
 
 With a task, a session or reasoning that does not exist is started in the same submission; without one an unknown
-session is refused, as everywhere. A session that is left out is that of ``DEEDBOOK_SESSION``, else that of this process's
-call before while it is open, else the one that is meant (``meant_session``); with a task, or when none is open, a new
-one. A reasoning that is left out is named by day and task. What begins another's name is not taken for it.
+session is refused, as everywhere. A session that is left out is that of ``DEEDBOOK_SESSION``, else that of this
+process's call before while it is open, else the one that is meant (``meant_session``); with a task, or when none is
+open, a new one. A reasoning that is left out is named by day and task. What begins another's name is not taken for it.
 
 A call that is repeated under its idempotency key adds nothing: what it recorded is found by the correlation that its
 events carry, because step numbers would otherwise make the second call another one; new names are made from the call's

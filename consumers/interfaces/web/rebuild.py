@@ -1,7 +1,7 @@
 """Views that are far behind are folded in the background, and whoever asks is told how far they are.
 
-That is so once for a large log that was imported or met a new version of Deedbook, and when it is searched for the first
-time. What is behind by less is folded by the question itself, as everywhere; behind a server, that one folds.
+That is so once for a large log that was imported or met a new version of Deedbook, and when it is searched for the
+first time. What is behind by less is folded by the question itself, as everywhere; behind a server, that one folds.
 """
 
 from __future__ import annotations

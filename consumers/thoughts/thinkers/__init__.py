@@ -13,8 +13,8 @@
 A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
 a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
 
-Programs are registered by installed packages as entry points of the group ``deedbook.thinkers``, ours among them: a name,
-and what makes the thinker when it is called without arguments. Nothing of the working folder is loaded. A program
+Programs are registered by installed packages as entry points of the group ``deedbook.thinkers``, ours among them: a
+name, and what makes the thinker when it is called without arguments. Nothing of the working folder is loaded. A program
 thinks about a problem only if it ``reads`` it; the others are the configured model's (``llm``).
 """
 

@@ -18,8 +18,8 @@ The verdict is the last line, the exit code beside it:
 
 Without --root a verdict is self-asserted: whoever makes a ledger can make a whole one. Compare the fingerprint of the
 root key with one that you have from elsewhere; and take this program from elsewhere, too, if the bundle's maker is
-whom you doubt: each release of Deedbook makes the same one. It believes no table of the kinds of events but the one whose
-hash stands in it (KINDS_SHA256).
+whom you doubt: each release of Deedbook makes the same one. It believes no table of the kinds of events but the one
+whose hash stands in it (KINDS_SHA256).
 
 It is written to be read: it shares no code with Deedbook, so that a mistake there is not repeated here. Its parts are
 joined in the order in which they follow.

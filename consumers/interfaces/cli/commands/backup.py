@@ -83,7 +83,8 @@ def _is_sealed(path: Path) -> bool:
 @click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
-    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home DIR.
+    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home
+    DIR.
 
     Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
     """

@@ -1,7 +1,6 @@
 """`deed setup`, `prime`, `hook`: hooks, MCP server and page of a harness; what an agent reads first; a hook by name.
 
-What harnesses call is ``python -P -m deedbook.consumers.interfaces.hooks``, which loads less than `deed hook`; both answer the same
-and exit with 0.
+Harnesses call `deed hook`, which always exits with 0.
 """
 
 from __future__ import annotations
@@ -31,7 +30,10 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home, home_in, present_folder
 from deedbook.ledger.home.settings import environment_variable, present_session
 
-_TEAM_ADVICE: Final = "Commit these files. They work where `deed` is installed and a ledger is found, as who DEEDBOOK_AGENT names, else as"
+_TEAM_ADVICE: Final = (
+    "Commit these files. They work where `deed` is installed and a ledger is found. DEEDBOOK_AGENT names the agent; "
+    "without it, the agent is"
+)
 _MIXED_ADVICE: Final = " The commands name paths of this machine: for files that are committed, use --team."
 
 

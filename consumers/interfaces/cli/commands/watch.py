@@ -66,8 +66,9 @@ def watch(
 ) -> None:
     """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
 
-    CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may run
-    again with the same id. When it fails five times, the event is kept as a dead letter and the next one is handled;
+    CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may
+    run again with the same id. When it fails five times, the event is kept as a dead letter and the next one is
+    handled;
     --dead and --retry, with the same kinds and CMD, show such events and try them again; --once ends with 1 after one.
     --post does the same with a URL in place of CMD: each event until it is answered with 2xx, with the same id.
     Standard error says where it begins, and when the server goes and is back.

@@ -109,7 +109,7 @@ def test_exported_bundle_verifies_and_a_changed_one_does_not(deed: Deed, fresh: 
     content = file.read_bytes()
     changed = tmp_path / "changed.tar"
     changed.write_bytes(content.replace(b"a finding to be changed", b"a finding to be chanGed"))
-    assert deedbook.refuses_verification("verify", "--bundle", changed)["problems_total"] >= 1
+    assert deed.refuses_verification("verify", "--bundle", changed)["problems_total"] >= 1
     deed.refuses("USAGE", "verify", "--bundle", file, "--views")
 
 

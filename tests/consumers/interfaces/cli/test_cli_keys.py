@@ -203,7 +203,7 @@ def test_removed_agent_leaves_the_lists_and_its_work_goes_back_to_its_sender(min
 def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh) -> None:
     deed("key", "rotate", "--as", "b")
     deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
-    if deedbook.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
+    if deed.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
         keys = deed.home / "keys"
         old = {name: (keys / name).read_bytes() for name in ("b.key", "b.nkey")}
         deed("key", "rotate", "--as", "b")

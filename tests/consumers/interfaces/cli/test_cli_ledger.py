@@ -229,7 +229,7 @@ def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: 
     shutil.copytree(alone.home, tmp_path / "copied" / ".deedbook")
     copied = Deed(alone._capsys, Place(tmp_path / "copied" / ".deedbook"))
     copied("trust", "--yes")
-    for deedbook in (copied, alone):
+    for deed in (copied, alone):
         deed("emit", "session.started", "--stream", f"session/{deed.home.parent.name}", "--as", "a", "--data", "{}")
     for deed, other in ((alone, copied), (copied, alone)):
         (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG memory" in line]

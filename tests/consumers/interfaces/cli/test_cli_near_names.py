@@ -54,7 +54,7 @@ def alone_named(deed: Deed) -> Deed:
         create(deed, "near-event-bus")
         deed("session", "start", "--as", "a", "--task", "t", "near-session")
         deed("reasoning", "start", "--id", "near-reasoning", "--as", "a", "--task", "t")
-    return deedbook
+    return deed
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, 
 @pytest.mark.served
 def test_wrong_agents_and_cursors_are_refused(deed: Deed) -> None:
     # Who has no key cannot even ask a server.
-    deed.refuses("KEY_FILE_MISSING" if deedbook.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
+    deed.refuses("KEY_FILE_MISSING" if deed.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
     deed.refuses("INVALID_FIELD", "next", "--as", "Not A Name")
     deed.refuses("INVALID_FIELD", "next", "--cursor", "17")
     deed.refuses("USAGE", "next", "--limit", 0)

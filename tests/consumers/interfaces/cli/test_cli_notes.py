@@ -32,7 +32,7 @@ def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
     """A ledger with one session's report, in a folder that is no repository yet."""
     deed = Deed(capsys, Place(populated("notes")))
     report(deed, "s1", "It is learned: 知识")
-    return deedbook
+    return deed
 
 
 def report(deed: Deed, session: str, finding: str, *, is_first: bool = True) -> None:

@@ -52,7 +52,7 @@ def test_recorded_file_is_the_graph_it_held_and_recording_again_adds_nothing(
 
 
 def test_json_lines_are_recorded_each_and_what_has_no_place_is_reported(deed: Deed, tmp_path: Path) -> None:
-    path = tmp_path / f"chains-{'server' if deedbook.is_remote else 'local'}.jsonl"
+    path = tmp_path / f"chains-{'server' if deed.is_remote else 'local'}.jsonl"
     path.write_text(lines(3), "utf-8")
     recorded = deed.data("--as", "a", "reasoning", "record", path)["recorded"]
     assert [one["id"] for one in recorded] == ["chain-0", "chain-1", "chain-2"]

@@ -184,7 +184,7 @@ def test_run_goes_on_until_it_is_told_to_stop(alone: Deed, file: Path) -> None:
 def test_router_needs_the_role_of_a_service(deed: Deed, file: Path) -> None:
     error = deed.refuses("NOT_AUTHORIZED", "router", "run", file, "--once", "--as", "a")
     assert error["details"] == {"role": "service"}
-    if deedbook.is_remote:
+    if deed.is_remote:
         deed.refuses("USAGE", "router", "run", file, "--once")
 
 

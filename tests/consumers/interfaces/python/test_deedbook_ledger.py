@@ -227,10 +227,10 @@ def test_every_argument_of_creating_is_one_of_the_noun() -> None:
 
 
 def test_the_package_offers_what_it_names_and_nothing_else() -> None:
-    names = [name for name in dir(deed) if not name.startswith("_") and name[0].isupper()]
+    names = [name for name in dir(deedbook) if not name.startswith("_") and name[0].isupper()]
     assert {"Ledger", "AsyncLedger", "Event", "Receipt", "Refused", "Unavailable"} <= set(names)
-    assert all(getattr(deed, name) for name in names)
-    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deed))
+    assert all(getattr(deedbook, name) for name in names)
+    assert not {"Path", "sys", "find_spec", "annotations"} & set(dir(deedbook))
     assert issubclass(Unavailable, DeedbookError)
     with pytest.raises(AttributeError):
         _ = deedbook.Nothing

@@ -1,0 +1,1 @@
+"""The Python interface: the ledger with its nouns."""
