@@ -20,6 +20,7 @@ So a traceback shows the code; texts that show it elsewhere, or not at all, use 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, Self, TypeVar, assert_never
 
@@ -201,8 +202,6 @@ class Corrupted(DeedbookError):
 
 def near(asked: str, names: Iterable[str]) -> list[str]:
     """Return the names, at most three, that are written much like the one that does not exist, the nearest first."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for what does not exist
-
     return get_close_matches(asked, {*names}, n=3, cutoff=0.65)
 
 

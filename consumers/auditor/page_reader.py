@@ -58,7 +58,7 @@ class PageReader:
         # -P: a folder called `ledger` in the working directory is not what is imported.
         command = [sys.executable, "-P", "-m", "deedbook.consumers.auditor.pages"]
         command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 yield from _frames(process)
             finally:
@@ -135,7 +135,7 @@ class PageReader:
         while (high := first + step) < size and not self._is_readable(high):
             low, step = high, step * 2
         between = range(low + 1, min(high, size))
-        return between.start + bisect_left(between, True, key=self._is_readable)  # noqa: FBT003 - a key
+        return between.start + bisect_left(between, True, key=self._is_readable)
 
     def _is_readable(self, index: int) -> bool:
         found = self.first("entries", index_key(index))
@@ -159,8 +159,8 @@ def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None
 
 
 def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
-    assert process.stdout is not None  # noqa: S101 - asked for as pipes
-    assert process.stderr is not None  # noqa: S101 - asked for as pipes
+    assert process.stdout is not None
+    assert process.stderr is not None
     descriptor = process.stdout.fileno()
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

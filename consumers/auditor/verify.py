@@ -20,6 +20,9 @@ from deedbook.ledger.errors import Corrupted, DeedbookError
 from deedbook.ledger.events.authority import EpochStarted
 from deedbook.ledger.limits import range_events_max
 from deedbook.ledger.trust.history import Epoch, Trusted
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views.comparison import compare_beside, verify_views
+from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -91,8 +94,6 @@ def verify_log(
 
 def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
     """Have the views compared in a process of its own, beside the replay; return where the answer comes."""
-    from deedbook.projections.views.comparison import compare_beside  # noqa: PLC0415 - the view store, which most audits do not need
-
     answers, answering = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=compare_beside, args=(settings, answering), daemon=True)
     with apart():
@@ -110,10 +111,6 @@ def _check_views(
     findings: Findings,
     progress: Callable[[int, int], None],
 ) -> None:
-    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - as above
-    from deedbook.projections.views.comparison import verify_views  # noqa: PLC0415 - as above
-    from deedbook.projections.views.registry import VIEWS  # noqa: PLC0415 - as above
-
     answer: list[Difference] | DeedbookError | None = None
     with suppress(EOFError):  # it was killed, as by a lack of memory: they are compared here
         while beside is not None and isinstance(answer := beside.recv(), tuple):

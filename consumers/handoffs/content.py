@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict, replace
 
+from deedbook.consumers.handoffs.files.mapping import fitting
+from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from deedbook.consumers.handoffs.receiver import notes_of
 from deedbook.consumers.sdk.text import cut, default_id
@@ -25,6 +28,7 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.projections.handoffs.versions import changes_of
 from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
@@ -43,8 +47,6 @@ def creation(
     Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
     hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
-    from deedbook.consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415 - a markdown parser that ticks need not
-
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     default = settings.config.default_reviewer  # unless it is party to the handoff
     reviewer = given.get("reviewer") or (None if default in (sender, given["to"]) else default)
@@ -98,8 +100,6 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
     """Return what differs between two contents, as ``handoffs.versions`` tells it."""
-    from deedbook.projections.handoffs.versions import changes_of  # noqa: PLC0415 - only who amends needs it
-
     before, after = ({**asdict(one), "notes": asdict(one.notes)} for one in contents)
     return changes_of(before, after)
 
@@ -144,7 +144,7 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
     if verb == "verify":
         return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | given)]
     # Every other act signs its arguments as they are, so a new one needs its row in the table and nothing here.
-    assert verb != "create"  # noqa: S101 - what is created has no state yet: that is ``creation``
+    assert verb != "create"
     (data,) = ACTS[verb].signs
     return [data(**{name: value for name, value in given.items() if name != "version"})]
 
@@ -198,9 +198,6 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
     if unknown := changes.keys() - known:
         raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
-    from deedbook.consumers.handoffs.files.mapping import fitting  # noqa: PLC0415 - a markdown parser
-    from deedbook.consumers.handoffs.files.syntax.parser import parse  # noqa: PLC0415
-    from deedbook.consumers.handoffs.files.syntax.writer import write  # noqa: PLC0415
 
     content = content_from(handoff)
     if "notes" in changes:

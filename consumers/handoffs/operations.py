@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from shlex import join
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -299,8 +300,6 @@ def spelled(verb: str) -> str:
 
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
     """Return an item's act as a command line for a shell; who is not asked there fills in the version he read."""
-    from shlex import join  # noqa: PLC0415 - every program of handoffs loads this table, few print a command
-
     words, id_ = ["handoff", spelled(item["act"])], item["id"]
     if item["kind"] == "review":
         words = ["review", "answer", "--approve"]

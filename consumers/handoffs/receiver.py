@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
+from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.text import dead_end_text, on_a_line, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError
@@ -69,8 +70,6 @@ def uncommitted(shown: Mapping[str, Any]) -> list[str]:
 
     Compared as bytes, by commands that read objects alone: `git status` would run filters that a repository names.
     """
-    from deedbook.consumers.sdk.git import Git  # noqa: PLC0415 - no list or board asks git
-
     named = {text.partition(":")[0] for text in shown["notes"]["touches"]}
     files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
     try:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from deedbook.consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
 from deedbook.consumers.sdk.ledger import LedgerBase, asking, given, index_in
+from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
+from deedbook.consumers.sdk.receipts import take
 from deedbook.ledger.client.client import Client, When, poll_wait_s
+from deedbook.ledger.client.remote import AsyncRemoteClient
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.projections.views.registry import CHECKED, ask
@@ -75,8 +78,6 @@ class AsyncLedger(LedgerBase):
             if settings.server is None:
                 self._client = _Threaded(await self._in_thread(self._client_beside), self._in_thread)
             else:
-                from deedbook.ledger.client.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
-
                 self._client = AsyncRemoteClient(settings)
                 await self._client.open()
         except BaseException:
@@ -168,8 +169,6 @@ class AsyncLedger(LedgerBase):
         self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
     ) -> None:
         """Call the functions of ``on``, which may be coroutines, for each event, as ``Ledger.run`` does."""
-        from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor  # noqa: PLC0415 - opens sqlite
-
         self._open_client()
         stop, handlers = threading.Event(), LoopHandlers(self._handlers or Handlers())
 
@@ -216,8 +215,6 @@ class AsyncLedger(LedgerBase):
         return read_event(index, await self._open_client().entry(index))
 
     async def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
-        from deedbook.consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
-
         index = await self.index_of(ref)
         return await self.compute(lambda client: take(client, index, policy=policy))
 

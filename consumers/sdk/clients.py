@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Unavailable
+from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,8 +67,6 @@ or start processes anew (multiprocessing calls that `spawn`)"
 
 
 def _open_views(client: Client, settings: Settings) -> Views:
-    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite, which remote work does not need
-
     return Reader(client, settings, notice=_say)
 
 

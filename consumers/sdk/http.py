@@ -21,6 +21,9 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+import httpx
+import stamina
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Mapping
@@ -84,8 +87,6 @@ def request(
     failures only the first ``failure_max_bytes``. Raises NoAnswer: the last attempt had none, or ``limit_s`` passed
     (its reason is ``late``).
     """
-    import httpx  # noqa: PLC0415 - slow to load, and most commands send nothing
-
     requests = 0
 
     async def call() -> Answer:
@@ -123,16 +124,12 @@ def request(
 @cache
 def _tls() -> ssl.SSLContext:
     """Return whose certificates are trusted: read once, because that takes longer (150 ms) than most questions."""
-    import httpx  # noqa: PLC0415 - loaded by whoever calls this
-
     return httpx.create_ssl_context(trust_env=False)
 
 
 async def _try_until_answered(
     attempt: Callable[[], Awaitable[Answer]], attempts_max: int, deadline: asyncio.Timeout
 ) -> Answer:
-    import stamina  # noqa: PLC0415 - only a call needs it
-
     # It would log each retry by itself, to standard output unless somebody has set that up.
     stamina.instrumentation.set_on_retry_hooks([])
 
@@ -165,8 +162,6 @@ async def _try_once(
     answer_max_bytes: int | None,
     read: frozenset[int] | None,
 ) -> Answer:
-    import httpx  # noqa: PLC0415 - loaded by whoever calls this
-
     try:
         response = await http.send(request, stream=True)
         try:
@@ -188,8 +183,6 @@ async def _try_once(
 
 async def _beginning(response: httpx.Response) -> bytes:
     """Return the beginning of what is said of a failure: as much as is worth it, whatever becomes of the rest."""
-    import httpx  # noqa: PLC0415 - loaded by whoever calls this
-
     body = bytearray()
     with contextlib.suppress(httpx.TransportError):
         async for chunk in response.aiter_raw():

@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from deedbook.consumers.sdk.batch import check_kinds, collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.reactor import Handlers, Reactor
+from deedbook.consumers.sdk.receipts import take
+from deedbook.consumers.sdk.rotation import settle
+from deedbook.consumers.sdk.subscriptions import open_subscriptions
+from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client, When, follow
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home import trust as trust
 from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.system.resource import Resource
@@ -88,8 +97,6 @@ class LedgerBase:
     @cached_property
     def home(self) -> Home:
         """The ledger's folder, with its keys."""
-        from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys, which reading does not need
-
         return Home(self.settings.home)
 
     @property
@@ -105,17 +112,12 @@ class LedgerBase:
         whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
         Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
         """
-        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - who only asks publishes and follows nothing
-        from deedbook.consumers.sdk.reactor import Handlers  # noqa: PLC0415 - opens sqlite, which publishing does not need
-
         check_kinds(kinds)
         if self._handlers is None:
             self._handlers = Handlers(awaits=self._awaits)
         return self._handlers.on(*kinds, where=where)
 
     def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
-        from deedbook.consumers.sdk.subscriptions import open_subscriptions  # noqa: PLC0415 - opens sqlite
-
         if self._handlers is None:
             raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
@@ -136,16 +138,12 @@ class LedgerBase:
 
     def _author(self, client: Client, name: str | None) -> Author:
         who = name or self._acting()
-        from deedbook.ledger.client.author import Author  # noqa: PLC0415 - as above
-        from deedbook.ledger.home import trust as trust  # noqa: PLC0415 - who only asks signs nothing
 
         trust.demand(self.settings.home, ledger=client.ledger)
         return Author(client, who, partial(self._key, who))
 
     def _key(self, name: str, signed: list[tuple[str, str, Any]]) -> Key:
         if self.home.is_rotating(name):
-            from deedbook.consumers.sdk.rotation import settle  # noqa: PLC0415 - only after a rotation that was cut short
-
             settle(self._client_beside(), self.home, name)
         return self.home.signing_key(name, signed, self._ask_passphrase)
 
@@ -203,8 +201,6 @@ class Ledger(LedgerBase, Resource):
         ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end. Raises Refused: it was not
         admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened. Unavailable: see ``Client.submit``.
         """
-        from deedbook.consumers.sdk.batch import drafts_of, present_batch  # noqa: PLC0415 - as above
-
         client = self.client
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
         batch = present_batch(self)
@@ -221,8 +217,6 @@ class Ledger(LedgerBase, Resource):
         ``yield`` of your own generator: what its caller publishes meanwhile would be part of it. Raises Refused: as
         ``publish``, with ``details`` that name each event that was refused.
         """
-        from deedbook.consumers.sdk.batch import collected  # noqa: PLC0415 - as above
-
         with collected(self) as batch:
             yield batch
         if drafts := batch.close():
@@ -241,17 +235,12 @@ class Ledger(LedgerBase, Resource):
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
         """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
-        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
-        from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - who asks views decodes no event
-
         check_kinds(kinds)
         for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
             yield read_event(index, data)
 
     def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
         """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
-        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - as above
-
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
@@ -275,8 +264,6 @@ class Ledger(LedgerBase, Resource):
         ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
         ledger cannot be read: run it again.
         """
-        from deedbook.consumers.sdk.reactor import Reactor  # noqa: PLC0415 - opens sqlite
-
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
             if after is not None:
@@ -299,7 +286,6 @@ class Ledger(LedgerBase, Resource):
     def get(self, ref: int | str) -> Event:
         """Return one event, by what ``index_of`` takes. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
-        from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
 
         return read_event(index, self.client.entry(index))
 
@@ -309,8 +295,6 @@ class Ledger(LedgerBase, Resource):
         It is checked before it is returned; the witnesses that a ``policy`` demands are waited for. Raises Refused:
         ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: as ``receipts.take``.
         """
-        from deedbook.consumers.sdk.receipts import take  # noqa: PLC0415 - loads keys, which few calls need
-
         return take(self.client, self.index_of(ref), policy=policy)
 
     def compute(self, work: Callable[[Client], T]) -> T:
@@ -349,7 +333,6 @@ def asking(settings: Settings) -> Settings:
     """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
     if settings.server is None or settings.agent is not None:
         return settings
-    from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys
 
     # What is signed still needs a name.
     is_here = Home(settings.home).nkey_file("root").exists()

@@ -21,6 +21,8 @@ from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.format.codec import encode_sorted
 from deedbook.ledger.format.forms import ROOT
+from deedbook.ledger.format.identity import read_key_file
+from deedbook.projections.answers.query import age_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client
@@ -51,8 +53,6 @@ def origin_of(client: Client, home: Home) -> Origin:
 
 def gate(home: Home, client: Client) -> tuple[str, list[str]]:
     """Return ``bound`` when root and every reviewer's key is sealed or elsewhere, else ``open`` and whose is not."""
-    from deedbook.ledger.format.identity import read_key_file  # noqa: PLC0415 - loads keys, which a list of words does not need
-
     reviewers = [one.name for one in client.agents() if one.roles & {"reviewer", "human"}]
     files = [(name, home.key_file(name)) for name in (ROOT, *reviewers)]
     unsealed = [name for name, path in files if path.exists() and read_key_file(path).sealed is None]
@@ -106,7 +106,6 @@ def age(at: str | int, now: datetime) -> str:
         moment = datetime.fromtimestamp(at // 1000, UTC) if isinstance(at, int) else datetime.fromisoformat(at)
     except ValueError:  # what was imported claims a time in its own words
         return "when is not known"
-    from deedbook.projections.answers.query import age_of  # noqa: PLC0415 - whoever is told that ``projections`` is another's has none
 
     whole = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return age_of(int(whole.timestamp() * 1000), int(now.timestamp() * 1000))

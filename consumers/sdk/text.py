@@ -10,7 +10,9 @@ compressed form (``projections.reports.compressed``).
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -48,8 +50,6 @@ def visible(text: str) -> str:
 
 
 def _is_misleading(sign: str) -> bool:
-    import unicodedata  # noqa: PLC0415 - as below: nearly all texts are printable
-
     return unicodedata.category(sign) in _MISLEADING
 
 
@@ -85,7 +85,6 @@ def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:
     # JSON escapes what lies below the space: of ASCII only DEL is left to look for, a tenth of the time (measured).
     if (encoded.isascii() and b"\x7f" not in encoded) or text.isprintable():
         return text
-    import json  # noqa: PLC0415 - seldom needed, and slow to load
 
     # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
@@ -145,8 +144,6 @@ def cut(text: str, chars_max: int) -> str:
 
 def default_id(title: str) -> str:
     """Return ``YYYY-MM-DD-`` and the title in lower-case words of any script. Raises Refused: ``USAGE`` without one."""
-    import unicodedata  # noqa: PLC0415 - seldom needed, and slow to load
-
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
     if not slug:

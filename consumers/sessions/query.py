@@ -11,6 +11,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
+import dateparser
+
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import converted
@@ -25,7 +27,7 @@ _DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def query_reports(  # noqa: PLR0917 - in the order that the API gives them
+def query_reports(
     ask: Ask,
     now: datetime,
     ai_id: str | None = None,
@@ -109,8 +111,6 @@ def _day(given: str, now: datetime) -> datetime | None:
 
 
 def _relative(given: str, now: datetime) -> datetime | None:
-    import dateparser  # noqa: PLC0415 - loads its languages, which few commands need
-
     settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}
     try:
         moment: datetime | None = dateparser.parse(given, languages=_LANGUAGES, settings=settings)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.sdk.ledger import entries_now
+from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.thoughts.phrases import language_of
 from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
 from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
@@ -26,6 +27,7 @@ from deedbook.consumers.thoughts.task import AGENTS, Task
 from deedbook.consumers.thoughts.thinkers import choose_thinker, thinker_named
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.events import tot as kinds
@@ -286,10 +288,7 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
     """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered."""
     home = Home(settings.home)
     if settings.server is None:
-        from deedbook.consumers.sdk.service import service_author  # noqa: PLC0415 - loads lmdb, as its client does
-        from deedbook.ledger.client.local import LocalClient  # noqa: PLC0415 - loads lmdb
-
-        assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other
+        assert isinstance(client, LocalClient)
         for name in AGENTS.values():
             service_author(client, name)
     return {role: home.open(name).public.hex() for role, name in AGENTS.items()}

@@ -16,6 +16,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, event_id, pae
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.secrets.scanner import scan_bodies
 
 if TYPE_CHECKING:
     from deedbook.ledger.secrets.scanner import Secret
@@ -60,7 +61,6 @@ def check(submission: Submission) -> Checked:
         refusals = _bad_signatures(submission, signed)
     if refusals:
         raise refusal_of(refusals, len(submission.bodies))
-    from deedbook.ledger.secrets.scanner import scan_bodies  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
 
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)

@@ -24,6 +24,7 @@ from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_m
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
 from deedbook.ledger.log.tables import idempotency_key, key_key, stream_key
+from deedbook.ledger.secrets.scanner import refusal
 
 if TYPE_CHECKING:
     from deedbook.ledger.secrets.scanner import Secret
@@ -161,8 +162,6 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
 
 
 def _secret_refusal(secret: Secret) -> Refused:
-    from deedbook.ledger.secrets.scanner import refusal  # noqa: PLC0415 - patterns, which whoever replays a log does not ask
-
     return refusal(secret)
 
 

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from blake3 import blake3
 
+from deedbook.ledger.admission.check import refusal_of
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF
+from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import Submission, batch_pae, check_shape, pae
 from deedbook.ledger.limits import blob_size_max_bytes
+from deedbook.ledger.secrets.scanner import refusal, scan_bodies
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -112,7 +115,6 @@ class Author:
         if size > blob_size_max_bytes:
             raise Refused("TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {size}", size=size)
         digest = blake3(content).hexdigest()
-        from deedbook.ledger.events.blob import BlobStored  # noqa: PLC0415 - it knows the kinds that name blobs
 
         data = BlobStored(ref=f"blake3:{digest}", size=size)
         return self.client.put_blob(content, self.sign(Draft(stream=f"blob/{digest}", data=data)), progress)
@@ -122,11 +124,7 @@ class Author:
 
         Raises Refused: ``SECRET_DETECTED``; the key cannot be used.
         """
-        from deedbook.ledger.secrets.scanner import refusal, scan_bodies  # noqa: PLC0415 - only who writes needs patterns
-
         bodies = _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())
         if secrets := scan_bodies(bodies):
-            from deedbook.ledger.admission.check import refusal_of  # noqa: PLC0415 - loads what verifies signatures
-
             raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
         return sign(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))

@@ -15,8 +15,11 @@ import msgspec
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, pae
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
+from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.trust.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
 
 if TYPE_CHECKING:
@@ -72,10 +75,9 @@ class Page(msgspec.Struct, frozen=True):
 class EntryReads(Protocol):
     """What whoever checks single entries asks (see ``Client``)."""
 
-    def entry(self, index: int) -> bytes:  # noqa: D102 - as ``Client.entry``
-        ...
+    def entry(self, index: int) -> bytes: ...
 
-    def entries(  # noqa: D102 - as ``Client.entries``
+    def entries(
         self, start: int, *, limit: int = ..., kinds: Collection[str] = ..., stream: str | None = None
     ) -> Page: ...
 
@@ -83,8 +85,7 @@ class EntryReads(Protocol):
 class Reads(EntryReads, Protocol):
     """What whoever checks a history asks of it (see ``Client``)."""
 
-    def consistency(self, old_size: int) -> Growth:  # noqa: D102 - as ``Client.consistency``
-        ...
+    def consistency(self, old_size: int) -> Growth: ...
 
 
 class Client(Protocol):
@@ -244,10 +245,6 @@ def read_epoch(client: Client, event: str) -> Epoch:
 
     Raises Corrupted: the log holds no such event by root.
     """
-    from deedbook.ledger.events.authority import EpochStarted  # noqa: PLC0415 - hardly a log has epochs
-    from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
-    from deedbook.ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - as above
-
     index = client.index_of("ledger", event)
     if index is not None:
         epoch = read_event(index, client.entry(index))
@@ -272,8 +269,6 @@ def follow(
     goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is what the follower has trusted before (see
     ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
     """
-    from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - who reads rows of views decodes no event
-
     position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():
         page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)

@@ -13,13 +13,32 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from deedbook.ledger import limits
+from deedbook.ledger.admission.gate import Gate
+from deedbook.ledger.admission.intent import check_intent
 from deedbook.ledger.client.client import HeadView, Page, Progress, When, read_epoch
+from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import Submission, decode_entry, head_of
 from deedbook.ledger.format.forms import NODE
 from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import WITNESSED_FILE
+from deedbook.ledger.log.blobs import no_blob
+from deedbook.ledger.log.expiry import read_references
 from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.uploads import Uploads
+from deedbook.ledger.proof.checkpoint import (
+    Checkpoint,
+    Ends,
+    note_size_max_bytes,
+    sign_checkpoint,
+    sign_ends,
+    verify_checkpoint,
+)
+from deedbook.ledger.proof.receipt import Receipt
+from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.files import read_regular
 from deedbook.ledger.system.resource import Resource
 from deedbook.ledger.trust.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
@@ -130,8 +149,6 @@ class LocalClient(Resource):
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:
             if self._gate is None:
-                from deedbook.ledger.admission.gate import Gate  # noqa: PLC0415 - loads keys, which reading does not need
-
                 for notice in self.memory.rivals(self.consistency):  # before it parts from them
                     tell(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
@@ -213,8 +230,6 @@ class LocalClient(Resource):
 
     @cached_property
     def streams(self) -> StreamReader:
-        from deedbook.ledger.client.stream_reader import StreamReader, pinned_root  # noqa: PLC0415 - loads the rules, which few reads need
-
         file = None if self.settings.only_looks else self.memory.authority_file
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
@@ -227,8 +242,6 @@ class LocalClient(Resource):
 
         Raises Corrupted: ``NOT_WITNESSED``: it does not, and this node hands out no other.
         """
-        from deedbook.ledger.proof.receipt import Receipt  # noqa: PLC0415 - loads keys
-
         with self.log.snapshot() as snapshot:
             note, size = self._witnessed(snapshot)
             if index >= size:
@@ -257,8 +270,6 @@ class LocalClient(Resource):
 
     def _witnessed(self, snapshot: Snapshot) -> tuple[str, int]:
         """Return the last checkpoint that was witnessed, and its size; 0 when there is none of this log."""
-        from deedbook.ledger.proof.checkpoint import note_size_max_bytes, verify_checkpoint  # noqa: PLC0415 - loads keys
-
         with suppress(DeedbookError, UnicodeDecodeError):
             content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
             if content is None:
@@ -274,8 +285,6 @@ class LocalClient(Resource):
             return self._ends(snapshot, size, streams)
 
     def _ends(self, snapshot: Snapshot, size: int, streams: Collection[str]) -> str:
-        from deedbook.ledger.proof.checkpoint import Ends, sign_ends  # noqa: PLC0415 - loads keys
-
         root = snapshot.frontier(size).root().hex()
         authority = decode_entry(snapshot.entry(size - 1)).authority_version
         versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
@@ -289,15 +298,10 @@ class LocalClient(Resource):
     @cached_property
     def uploads(self) -> Uploads:
         """What writes blobs, within the quota of each author."""
-        from deedbook.ledger.log.uploads import Uploads  # noqa: PLC0415 - reading needs neither it nor patterns
-        from deedbook.ledger.secrets.scanner import check_text  # noqa: PLC0415 - as above
-
         return Uploads(self.log.blobs, self.settings.config.quota, check_text)
 
     def check_intent(self, intent: Submission) -> Intent:
         """Return the intent of an upload, checked as an event of its author would be now."""
-        from deedbook.ledger.admission.intent import check_intent  # noqa: PLC0415 - loads keys, which reading does not need
-
         with self.log.snapshot() as snapshot:
             return check_intent(intent, snapshot, now_ms())
 
@@ -309,8 +313,6 @@ class LocalClient(Resource):
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
         record = self.log.blobs.find(ref)
         if record is None:
-            from deedbook.ledger.log.blobs import no_blob  # noqa: PLC0415 - few verbs ask of blobs
-
             raise no_blob(ref)
         if not 0 <= number < max(record.chunk_count, 1):
             raise Refused("NOT_FOUND", f"blob {ref} has no chunk {number}", size=record.size)
@@ -327,8 +329,6 @@ class LocalClient(Resource):
         return self.log.blobs.page(after, limit=limit, author=author, unreferenced=unreferenced)
 
     def _read_references(self) -> None:
-        from deedbook.ledger.log.expiry import read_references  # noqa: PLC0415 - few verbs ask of blobs
-
         # What cannot be written (read-only media, a full map) can still be read, as it was when it could.
         with suppress(Unavailable):
             read_references(self.log)
@@ -360,12 +360,8 @@ class LocalClient(Resource):
         return start
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
-        from deedbook.ledger.events.authority import LedgerCreated  # noqa: PLC0415 - who only reads signs no head
-        from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
-        from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys
-
         created = read_event(0, snapshot.entry(0)).data
-        assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
+        assert isinstance(created, LedgerCreated)
         return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_keys())
 
 
@@ -375,8 +371,6 @@ def now_ms() -> int:
 
 
 def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:
-    from deedbook.ledger.proof.checkpoint import Checkpoint, sign_checkpoint  # noqa: PLC0415 - loads keys
-
     return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)
 
 

@@ -275,8 +275,8 @@ class _Run:
     def on(self, growth: Growth) -> _Run:
         """Return the reading that goes on with what the log has since; this one stays as it is."""
         run = copy(self)
-        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own
-        run.head, run._size = growth.head, growth.size  # noqa: SLF001 - as above
+        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}
+        run.head, run._size = growth.head, growth.size
         return run
 
     def take(self, proven: Proven) -> None:

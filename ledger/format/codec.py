@@ -6,12 +6,14 @@ form: only when that differs from the bytes does the slower standard parser, wit
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
+import rfc8785
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import WORDS
@@ -39,8 +41,6 @@ def encode_canonical(value: Any) -> bytes:
 
     Raises Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
     """
-    import rfc8785  # noqa: PLC0415 - only authors need it
-
     try:
         return rfc8785.dumps(msgspec.to_builtins(value, str_keys=True))
     except rfc8785.IntegerDomainError as error:
@@ -112,8 +112,6 @@ def check_strict(text: bytes) -> Any:
 
     Raises Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
     """
-    import json  # noqa: PLC0415 - slow to load, and only what is in another form needs it
-
     check_depth(text)
     try:
         return strict_json().decode(text.decode("utf-8", "strict"))
@@ -125,8 +123,6 @@ def check_strict(text: bytes) -> Any:
 
 def strict_json(*, controls: bool = False) -> json.JSONDecoder:
     """Return a decoder that looks at every key and number; ``controls``: strings may hold line breaks as they are."""
-    import json  # noqa: PLC0415 - as above
-
     return json.JSONDecoder(
         object_pairs_hook=_unique_keys,
         parse_int=_bounded_integer,

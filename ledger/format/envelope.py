@@ -18,6 +18,7 @@ from blake3 import blake3
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.format.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
+from deedbook.ledger.format.identity import verify
 from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
@@ -125,8 +126,6 @@ def decode_entry(data: bytes) -> Entry:
 
 def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:
     """Return whether the signature of a stored entry fits; that of a batch by the path to the batch's root."""
-    from deedbook.ledger.format.identity import verify  # noqa: PLC0415 - loads keys, which reading does not need
-
     signed = pae(entry.body)
     if entry.batch_size == 1:
         return not batch_path and verify(entry.key, signed, entry.sig)
@@ -136,8 +135,6 @@ def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:
 
 @lru_cache(batches_known_max)  # entries of one batch are mostly read together
 def _is_batch_signed(key: bytes, size: int, root: bytes, sig: bytes) -> bool:
-    from deedbook.ledger.format.identity import verify  # noqa: PLC0415 - as above
-
     return verify(key, batch_root_pae(size, root), sig)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from blake3 import blake3
-from nacl import bindings, exceptions
+from nacl import bindings, exceptions, pwhash, secret
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import UNREADABLE, decode_strict
@@ -240,8 +240,6 @@ def read_private(path: Path) -> bytes:
 
 
 def _box(passphrase: str, salt: bytes) -> SecretBox:
-    from nacl import pwhash, secret  # noqa: PLC0415 - whoever only verifies opens nothing
-
     try:
         given = passphrase.encode()
     except UnicodeEncodeError:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import nkeys
 from nacl import bindings
 
 from deedbook.ledger.client.author import now
@@ -167,15 +168,11 @@ def new_bus_key(path: Path) -> str:
 
 def bus_seed(raw: bytes) -> str:
     """Return 32 bytes as the nkey seed of a user."""
-    import nkeys  # noqa: PLC0415 - only the bus needs it
-
     seed: bytes = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
     return seed.decode()
 
 
 def public_bus_key(seed: str) -> str:
     """Return the public half of an nkey seed."""
-    import nkeys  # noqa: PLC0415 - only the bus needs it
-
     public: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
     return public.decode()

@@ -27,6 +27,8 @@ from blake3 import blake3
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.events.authority import LedgerCreated
+from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.config import Actions, Settings, declared
@@ -236,9 +238,6 @@ def record_of(folder: Folder, root: str, at: str) -> Record:
 
 def root_in(entry: bytes) -> str:
     """Return the fingerprint of the root key that entry 0 names, and was signed with."""
-    from deedbook.ledger.events.authority import LedgerCreated  # noqa: PLC0415 - few verbs ask who made the ledger
-    from deedbook.ledger.events.body import decode_body  # noqa: PLC0415 - as above
-
     _, data = decode_body(decode_entry(entry).body)
     return fingerprint(bytes.fromhex(data.root)) if isinstance(data, LedgerCreated) else ""
 

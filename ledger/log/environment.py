@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -209,8 +210,6 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     except UNREADABLE as error:
         raise Corrupted("CORRUPTED", f"the store in {path} holds a record that is none ({error}): {RESTORE}") from error
     except (lmdb.Error, OSError) as error:
-        import shutil  # noqa: PLC0415 - loads the archivers, which nothing that goes well needs
-
         if "Input/output error" in str(error) and shutil.disk_usage(path).free < _free_min_bytes:
             # What LMDB says of a write that was cut short, as a disk does on which some of it still found room.
             raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error

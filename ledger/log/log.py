@@ -18,6 +18,7 @@ import msgspec
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
+from deedbook.ledger.log.blobs import Blobs
 from deedbook.ledger.log.read import Snapshot
 from deedbook.ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
@@ -67,8 +68,6 @@ class Log(Resource):
         """What is too large for entries."""
         with self._opening:
             if self._blobs is None:
-                from deedbook.ledger.log.blobs import Blobs  # noqa: PLC0415 - few verbs ask of them
-
                 self._blobs = Blobs(self._folder, map_size=self._blobs_map_size)
             return self._blobs
 

@@ -25,6 +25,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.merkle import SubtreeReader
 from deedbook.ledger.log.environment import Environment
+from deedbook.ledger.log.records import TYPES
 
 if TYPE_CHECKING:
     import lmdb
@@ -146,8 +147,6 @@ head_decoder: Final = msgspec.msgpack.Decoder(Head)
 
 @cache
 def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
-    from deedbook.ledger.log.records import TYPES  # noqa: PLC0415 - the lives of all streams, of which views do without
-
     return msgspec.msgpack.Decoder(TYPES[letter]).decode
 
 

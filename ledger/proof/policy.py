@@ -216,6 +216,6 @@ class _Reader:
         return name
 
 
-def _need(is_so: bool, message: str) -> None:  # noqa: FBT001 - it reads as a sentence
+def _need(is_so: bool, message: str) -> None:
     if not is_so:
         raise Refused("INVALID_FORMAT", message)

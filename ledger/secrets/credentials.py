@@ -20,6 +20,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import re2
 
 _masked_tail_bytes: Final = 12
 _password_min_chars: Final = 4
@@ -304,8 +305,6 @@ def unseen() -> re.Pattern[bytes]:
 
 
 def _compiled(pattern: str) -> Any:
-    import re2  # noqa: PLC0415 - reading needs no patterns
-
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # a character is a byte: a tenth of the states
     options.max_mem = pattern_memory_max_bytes

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -195,13 +196,11 @@ def held(path: Path, taken: Unavailable, *, wait_max_s: float = 0.0) -> Iterator
 
 
 def _temporary(folder: Path, label: str) -> IO[bytes]:
-    import tempfile  # noqa: PLC0415 - loads the archivers: only who writes needs it
-
     prefix = TEMPORARY + label
     if label:
         _sweep(folder, prefix)
     while True:
-        file = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, delete=False)  # noqa: SIM115 - closed by the caller
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, delete=False)
         if label:
             with suppress(OSError):  # where files cannot be locked, who sweeps cannot do it either
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -225,8 +224,6 @@ def created(path: Path) -> Iterator[IO[bytes]]:
     If we crash within, there is at most a hidden file beside it, as with ``replacing``. Raises FileExistsError:
     something has this name. OSError: it cannot be written.
     """
-    import tempfile  # noqa: PLC0415 - as above
-
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY) as file:
         yield file
         file.flush()

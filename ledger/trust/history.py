@@ -7,6 +7,7 @@ an epoch, new to the reader, that abandons what the reader trusted. Where what w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -230,6 +231,4 @@ def answered(questions: Generator[Question, Any, int], growth_since: GrowthSince
 
 def tell(notice: str) -> None:
     """Say, once, what a reader has to know: on standard error, unless the program logs elsewhere."""
-    import logging  # noqa: PLC0415 - hardly ever needed, and every command starts here
-
     logging.getLogger("deedbook.memory").warning("%s", notice)

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,8 +196,6 @@ class Memory:
 
     def probe(self) -> None:
         """Find out whether anything can be remembered now, and leave nothing behind; ``problem`` says why not."""
-        import tempfile  # noqa: PLC0415 - loads the archivers: only who asks beforehand needs it
-
         try:
             folder = next(one for one in self.path.parents if one.is_dir())
             with tempfile.TemporaryFile(dir=folder) as file:

@@ -41,7 +41,7 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
 
 def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
     """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
-    named = f"SELECT * FROM agents{'' if asked.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
+    named = f"SELECT * FROM agents{'' if asked.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
     agents, invited = moment.together((named, ()), (unused, ()))
     invitations = [_invitation(row, moment.now_ms) for row in invited]

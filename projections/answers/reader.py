@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,16 +20,21 @@ from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.format.forms import STORE_PATTERN
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import CONFIG_FILE, VIEWS_FILE
+from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.suspects import marked
+from deedbook.projections.answers.instants import asked_of, instant_of
+from deedbook.projections.answers.past import Pasts, Stale
 from deedbook.projections.answers.query import Answer, Moment, allowed
+from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
 from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, Slot
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
+from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     import tempfile
@@ -79,7 +85,6 @@ class Reader(Resource):
     def _named_store(self) -> str | None:
         if self.settings.actions is None and b"views" not in self.settings.text:
             return None  # which is nearly always so, and saves reading whom this user trusts
-        from deedbook.ledger.home.trust import actions_of  # noqa: PLC0415 - as above
 
         try:
             return msgspec.convert(actions_of(self.settings, self.client).views, ViewsSettings).store
@@ -91,7 +96,7 @@ class Reader(Resource):
 
     def _open_shared(self, url: str) -> Local:
         try:
-            from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - few use it
+            from deedbook.projections.stores.postgres import PostgresStore
         except ModuleNotFoundError as error:
             message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
@@ -99,8 +104,6 @@ class Reader(Resource):
 
     def _open_file(self, path: Path) -> Local:
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
-            import tempfile  # noqa: PLC0415 - only a folder that cannot be written needs another
-
             self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
             path = Path(self._outside.name) / VIEWS_FILE
         try:
@@ -120,14 +123,10 @@ class Reader(Resource):
         return self._runner_of(KEPT_VIEWS)
 
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
-        from deedbook.projections.views.runner import Runner  # noqa: PLC0415 - with all folds: half of a short command's start
-
         return Runner(self.client, self.store, views)
 
     @cached_property
     def _pasts(self) -> Pasts:
-        from deedbook.projections.answers.past import Pasts  # noqa: PLC0415 - with all folds
-
         return Pasts(self.client)
 
     def close(self) -> None:
@@ -185,14 +184,9 @@ class Reader(Resource):
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
-        from deedbook.projections.reasoning.queries import get_full_reasoning  # noqa: PLC0415 - few questions need a graph
-
         return self._ask(lambda moment: get_full_reasoning(moment, ref))
 
     def _ask_past(self, question: Callable[[Moment], T], as_of: When, *, on_demand: bool) -> T:
-        from deedbook.projections.answers.instants import asked_of, instant_of  # noqa: PLC0415 - few questions look back
-        from deedbook.projections.answers.past import Stale  # noqa: PLC0415 - with all folds
-
         def ask(at: Instant | int) -> T:
             return self._on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
@@ -211,7 +205,6 @@ class Reader(Resource):
             if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._outside is not None:
                 raise
         # Whoever only looks is answered from this log nevertheless, and leaves the views of the other past as they are.
-        import tempfile  # noqa: PLC0415 - hardly ever needed
 
         self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()

@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -73,7 +74,7 @@ class Embedder(NamedTuple):
 HASH_V1: Final = Embedder("hash-v1", "1", 384, 0.30)
 
 
-class Embedding(tuple[float, ...]):  # noqa: SLOT001 - a tuple's subclass can have no slots of its own
+class Embedding(tuple[float, ...]):
     """A vector as plain floats, and the ``embedder`` that made it."""
 
     embedder: Embedder
@@ -92,7 +93,6 @@ def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | N
         module = import_module("wordllama")
     except ImportError:
         return None
-    from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
 
     # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
     model = module.WordLlama.load(cache_dir=Path(str(module.__file__)).parent, disable_download=True)

@@ -20,6 +20,8 @@ from deedbook.projections.handoffs.facts import (
     links_of,
     stage_of,
 )
+from deedbook.projections.handoffs.next import acts_awaited
+from deedbook.projections.handoffs.why import chain_links_max, explain
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
@@ -29,7 +31,7 @@ SUMMARY: Final = f"""
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
         h.updated_index, h.updated_ms, h.importer,
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
-    FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
+    FROM handoffs h"""
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
 # What a whole one is read from; what else is known of it stands in its facts.
 _PARTS: Final = (
@@ -119,7 +121,7 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
     A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
     """
     every = _where(asked, None)
-    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
+    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"
     totals: dict[Status, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
     filled = [status for status in totals if asked.is_all or stage_of(status) != "over"]
     wheres = [_where(asked, status) for status in filled]
@@ -137,7 +139,6 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
         moment.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
     )
     known = _known(moment, facts_in(moment, facts))
-    from deedbook.projections.handoffs.why import explain  # noqa: PLC0415 - a list says no sentence
 
     cards: dict[str, list[query.Answer]] = {}
     for card in _summaries(shown, depended):
@@ -186,16 +187,11 @@ def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 
 
 def _why(moment: query.Moment, handoff: HandoffFacts) -> query.Answer:
-    from deedbook.projections.handoffs.next import acts_awaited  # noqa: PLC0415 - a list says not whom it waits for
-    from deedbook.projections.handoffs.why import explain  # noqa: PLC0415 - as above
-
     return explain(handoff, _known(moment, {handoff.id: handoff})) | {"waits": acts_awaited(moment, handoff)}
 
 
 def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
-    from deedbook.projections.handoffs.why import chain_links_max  # noqa: PLC0415 - as above
-
     frontier = list(known.values())
     for depth in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
@@ -215,7 +211,7 @@ def facts_of_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
 
 def existing_handoffs(moment: query.Moment, asked: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
-    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
+    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"
     rows = moment.rows(sql, (query.json_list(asked.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
@@ -242,7 +238,7 @@ def unannounced_handoffs(moment: query.Moment, asked: Unannounced) -> query.Answ
             asked.about,
         )
     # Fixed texts; what is asked for is bound.
-    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'  # noqa: S608
+    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'
     return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
+import re2
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
@@ -41,7 +42,7 @@ LISTING: Final = query.Listing(
 # A session that names no agent is its author's.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = query.Listing(
-    f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
+    f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "
     "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
     "LEFT JOIN handoff_reports r ON r.session_id = s.id "
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
@@ -170,7 +171,7 @@ def decoded(row: dict[str, Any]) -> dict[str, Any]:
     return plain(read_report(msgspec.json.decode(row["report"])))
 
 
-def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
+def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:
     if imported is not None:
         where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
@@ -178,7 +179,7 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  
 def _keep_matching(moment: query.Moment, where: query.Where, pattern: str) -> None:
     """Keep the reports in whose task, or in what came of it, a pattern occurs."""
     matches = matcher(pattern)
-    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
+    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in moment.rows(sql, where.values)}
     found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
     where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))
@@ -205,8 +206,6 @@ def _is_named(report_id: str, wanted: str) -> bool:
 
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Return what tells whether a pattern occurs, in any case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
-    import re2  # noqa: PLC0415 - only a search by pattern loads it
-
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False

@@ -85,7 +85,7 @@ def nearest(moment: Moment, question: str, where: Where, *, count_max: int = can
     first = sorted(ranks, key=lambda index: (-ranks[index], -index))[:count_max]
     marks = ", ".join("?" * len(first))
     sql = (
-        "SELECT t.event_index, t.text, e.stream FROM search_texts t JOIN events e USING (event_index) "  # noqa: S608
+        "SELECT t.event_index, t.text, e.stream FROM search_texts t JOIN events e USING (event_index) "
         f"WHERE t.event_index IN ({marks})"
     )
     rows = {row["event_index"]: row for row in moment.rows(sql, first)}
@@ -113,7 +113,7 @@ def weight(count: int, total: int) -> float:
 def _weights(moment: Moment, forms: Sequence[Form]) -> dict[str, float]:
     # The words of a past stand beside those of later, which do not count for how rare one was.
     last = moment.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
-    counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"  # noqa: S608 - fixed texts
+    counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"
     total = max(last, events_weighed_min)
     return {form.key: weight(moment.count(counting, (form.sql, last, counted_max)), total) for form in forms}
 
@@ -122,7 +122,7 @@ def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:
     """Return the events that hold any of the words, best first by BM25, the newest among equals."""
     wanted = Expression(" OR ".join(form.sql for form in forms))
     sql = (
-        f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "  # noqa: S608 - fixed texts
+        f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
     indexes: list[int] = []
@@ -141,7 +141,7 @@ def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool)
     if not count:
         return {}
     sql = (
-        "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "  # noqa: S608 - fixed texts
+        "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "
         f"JOIN events e USING (event_index) WHERE TRUE{where.more} ORDER BY e.event_index DESC LIMIT ?"
     )
     rows = moment.rows(sql, (text_compared_max_chars, *where.values, count))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -153,7 +154,7 @@ class SqliteStore:
             self._db.execute(begin)
             try:
                 if expected is not None and slots_of(self._db.execute(SLOTS).fetchall()) != expected:
-                    raise Moved  # noqa: TRY301 - which ends the transaction
+                    raise Moved
                 yield Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -195,8 +196,6 @@ def _make(path: Path, ledger: str) -> None:
     It is made under another name and linked into place: while SQLite changes a new file to WAL mode it refuses every
     other process at once, without waiting. If another process made the file first, theirs stands.
     """
-    import tempfile  # noqa: PLC0415 - loads the archivers, which only a new file needs
-
     with (
         as_unavailable(path, "cannot be made"),
         tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder,
@@ -255,7 +254,7 @@ class Transaction:
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
         name = self._physical(slot, states_table(slot.view))
-        sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
+        sql = f'SELECT data FROM "{name}" WHERE key = ?'
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
@@ -263,12 +262,12 @@ class Transaction:
         if changes.replaced and (boundary := boundary_before(slot.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
             kept, now = (self._physical(slot, of(view.name)) for of in (kept_table, states_table))
-            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
+            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
+                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
                 self._insert(self._physical(slot, table), table, rows)
@@ -307,7 +306,7 @@ class Transaction:
 
     def cut(self, table: Table, size: int) -> None:
         """Let the first entries' rows stand in the place of a table's, for this connection alone."""
-        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'  # noqa: S608 - fixed names
+        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
 
     def index(self, table: Table, schema: str = "main") -> None:
@@ -322,7 +321,7 @@ class Transaction:
         self._insert(table.name, table, rows)
         if states:
             self._db.execute(
-                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
+                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '
                 f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
                 (boundary,),
             )
@@ -334,7 +333,7 @@ class Transaction:
         for (physical,) in held.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
         for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
+            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))
 
     def _physical(self, slot: Slot, table: Table) -> str:
         """Return the name that a table of a slot has here."""
@@ -355,7 +354,7 @@ class Transaction:
             return self._full_text_digest(table.name)
         order = ", ".join(f'"{column}"' for column in table.primary_key)
         hasher = blake3()
-        cursor = self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}')  # noqa: S608
+        cursor = self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}')
         while rows := cursor.fetchmany(rows_hashed):
             hasher.update(b"".join(map(_pack, rows)))
         return hasher.hexdigest()
@@ -371,7 +370,7 @@ class Transaction:
         for detail, columns in (("row", "term, doc, cnt"), ("instance", f'doc * {word_places_max} + "offset"')):
             self._db.execute(f"CREATE VIRTUAL TABLE {_VOCABULARY} USING fts5vocab('main', '{name}', '{detail}')")
             try:
-                cursor = self._db.execute(f"SELECT {columns} FROM {_VOCABULARY}")  # noqa: S608 - fixed names
+                cursor = self._db.execute(f"SELECT {columns} FROM {_VOCABULARY}")
                 while rows := cursor.fetchmany(rows_hashed):
                     hasher.update(_pack(rows))
                 cursor.close()

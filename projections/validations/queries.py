@@ -117,10 +117,10 @@ def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
 
 
 def _voices(moment: Moment, ref: str) -> list[Voice]:
-    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
+    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
     suspect = suspect_by(key, "v.event_index")
-    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
+    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"
     rows = sorted(moment.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, moment.now_ms) for row in rows]
 

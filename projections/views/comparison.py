@@ -97,7 +97,7 @@ def _rebuild(
             Slot(view.name, view.version, True, 0, ""),
             view,
             Work(view),
-            {  # noqa: FBT003 - live
+            {
                 table: blake3()
                 for table in tables_of(view)
                 if table.primary_key[0] == "event_index" and not table.is_full_text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from deedbook.ledger.events import KINDS
 from deedbook.ledger.format.codec import encode_sorted
 
 if TYPE_CHECKING:
@@ -111,8 +112,6 @@ def event_rows(
 
 def kinds_of(stream: str) -> frozenset[str]:
     """Return the kinds that stand on streams ``stream/NAME``."""
-    from deedbook.ledger.events import KINDS  # noqa: PLC0415 - for folds, and not for what reads their rows
-
     return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
+from deedbook.projections.answers.checked import answer_checked
 from deedbook.projections.answers.query import Query
 from deedbook.projections.views.projection import Projection
 
@@ -207,6 +208,5 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     """
     if query not in CHECKED:
         return client.view(query, arguments, as_of)
-    from deedbook.projections.answers.checked import answer_checked  # noqa: PLC0415 - loads the rules and the folds
 
     return answer_checked(client, query, arguments, as_of)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from watchfiles import watch
+
 from deedbook.consumers.handoffs.files.folder import CONFLICT, Folder
 from deedbook.consumers.handoffs.files.mapping import file_name
 from deedbook.consumers.handoffs.files.sync import FILES, Notice, SyncContext
@@ -162,8 +164,6 @@ class Watcher:
             self._position = item if isinstance(item, int) else item.index + 1
 
     def _follow_files(self, stop: threading.Event) -> None:
-        from watchfiles import watch  # noqa: PLC0415 - only watching needs it
-
         watched = self._folder_identity()
         is_told = False
         changed = watch(

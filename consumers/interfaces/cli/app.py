@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import msgspec
 
+from deedbook.consumers.interfaces.node.witnesses import witnessed_of
+from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.text import document, json_text
+from deedbook.consumers.sessions.query import parse_moment
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.format.codec import check_strict
+from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.home.trust import ignored, shown
 from deedbook.ledger.system.files import read_regular
+from deedbook.projections.agents.suspects import suspect_places, suspect_words
+from deedbook.projections.views.registry import ask, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,14 +70,10 @@ class App:
         """
         asked = self.home, self.server, self.agent, self.spool, self.only_looks
         if self._settings is None or self._settings[0] != asked:
-            from deedbook.ledger.home.settings import read_settings  # noqa: PLC0415 - help needs no settings
-
             settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
             self._settings = asked, settings
             if settings.text:
-                from deedbook.ledger.home.trust import ignored, shown  # noqa: PLC0415 - most ledgers have no settings
-
                 if names := ", ".join(ignored(settings)):
                     where = shown(settings.home)
                     way = f"`deed trust --home {where}` shows why"
@@ -77,21 +82,15 @@ class App:
 
     def here(self, command: str) -> str:
         """Return the command that goes on with the folder of this run, when --home named it."""
-        from deedbook.ledger.home.trust import shown  # noqa: PLC0415 - few verbs name a folder in what comes next
-
         return command if self.home is None else f"{command} --home {shown(self.home)}"
 
     def ledger_home(self) -> Home:
         """Return the ledger's folder."""
-        from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys, which reading verbs do not need
-
         return Home(self.settings().home)
 
     def ledger(self) -> Ledger:
         """Return the ledger of this run, opened once."""
         if self._ledger is None:
-            from deedbook.consumers.sdk.ledger import Ledger  # noqa: PLC0415 - opens lmdb or nats
-
             self._ledger = Ledger(settings=self.settings(), passphrase=self.ask_passphrase)
         return self._ledger
 
@@ -113,7 +112,6 @@ class App:
         """
         if self.as_of is None or self.as_of.isdecimal():
             return self.as_of
-        from deedbook.consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
 
         return parse_moment(self.as_of)
 
@@ -125,10 +123,8 @@ class App:
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
-        from deedbook.projections.views.registry import ask  # noqa: PLC0415 - help asks nothing
 
         answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
-        from deedbook.projections.agents.suspects import suspect_places  # noqa: PLC0415 - loaded by what asks views
 
         self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
         return answer
@@ -137,8 +133,6 @@ class App:
         """Say in an answer from signed entries what the witnesses that this folder names cosigned of its log."""
         settings, as_of = self.settings(), answer.get("as_of")
         if as_of is not None and b"witness" in settings.text:
-            from deedbook.consumers.interfaces.node.witnesses import witnessed_of  # noqa: PLC0415 - few ledgers have witnesses
-
             as_of["witnessed"] = witnessed_of(self.client(), settings, as_of["size"], as_of["root"])
         return answer
 
@@ -188,8 +182,6 @@ class App:
         """
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
-                from deedbook.projections.agents.suspects import suspect_words  # noqa: PLC0415 - loaded by what asked views
-
                 for words in suspect_words(data, self._doubts):
                     click.secho(words, fg="red")
             if self.moment is not None:
@@ -204,8 +196,6 @@ class App:
         if self._doubts and isinstance(data, dict) and "suspect" not in data:
             data |= {"suspect": max(self._doubts.values())}
         if "." in kind:
-            from deedbook.projections.views.registry import kind_of  # noqa: PLC0415 - loaded by what asks views
-
             kind = kind_of(kind)
         self.line(document(kind, data, following))
 
@@ -247,8 +237,6 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 
     Raises Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
     """
-    from deedbook.ledger.format.codec import check_strict  # noqa: PLC0415 - only verbs that take JSON need it
-
     given = check_strict(read_argument(text, what))
     if not isinstance(given, dict):
         raise Refused("INVALID_FIELD", f"{what} must be a JSON object")

@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import re
+import shutil
+import signal
 import sys
+import threading
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
+from shlex import join
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+import structlog
 from msgspec.structs import asdict
+from rich.console import Console
+from rich.progress import Progress
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.sdk.text import clean, one_line, told
+from deedbook.consumers.sessions.query import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
 
 if TYPE_CHECKING:
@@ -115,7 +125,6 @@ def terminal_cells() -> int | None:
     """Return how wide the terminal is that this prints to; None where it prints to none."""
     if not sys.stdout.isatty():
         return None
-    import shutil  # noqa: PLC0415 - loads the archivers, which programs that read us need not wait for
 
     return shutil.get_terminal_size().columns
 
@@ -206,7 +215,6 @@ def width(text: str) -> int:
 def _cells(sign: str) -> int:
     if sign < "\N{COMBINING GRAVE ACCENT}" or sign == "→":
         return 1
-    import unicodedata  # noqa: PLC0415 - only what is no Latin needs it
 
     # The selector of an emoji widens what stands before it; any other mark is drawn over that.
     if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
@@ -284,7 +292,6 @@ def next_page(value: object, cursor: str = "cursor") -> str | None:
     """Return the command line of this run with another cursor, ready to be pasted into a shell; None for no cursor."""
     if value is None:
         return None
-    from shlex import join  # noqa: PLC0415 - only lists with a further page need it
 
     context = click.get_current_context()
     asked, agent = context.params | {cursor: value}, context.ensure_object(App).agent
@@ -310,8 +317,6 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], 
     if not shown or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
-    from rich.progress import Progress  # noqa: PLC0415 - see above
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
@@ -327,7 +332,6 @@ def since_option(what: str) -> Callable[[VerbT], VerbT]:
 def _since_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    from deedbook.consumers.sessions.query import parse_since  # noqa: PLC0415 - relative times load dateparser
 
     return parse_since(text, datetime.now(UTC))
 
@@ -341,7 +345,7 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             if not web:
                 verb(app, **given)
                 return
-            from deedbook.consumers.interfaces.dashboard.address import path_to, running  # noqa: PLC0415 - few ask for it
+            from deedbook.consumers.interfaces.dashboard.address import path_to, running
 
             if (here := running(app.settings().home)) is None:
                 message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
@@ -368,9 +372,6 @@ def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], Ve
 
 def configure_logging(*, verbose: bool) -> None:
     """Log to stderr: lines for a terminal, JSON otherwise."""
-    import logging  # noqa: PLC0415 - only verbs that run for long log
-
-    import structlog  # noqa: PLC0415 - as above
 
     renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     structlog.configure(
@@ -402,9 +403,6 @@ def stopped_by_signals() -> threading.Event:
     A terminal that is closed sends SIGHUP to us alone: a command that we run is in a session of its own, and would go
     on without anybody who ends it. Under ``nohup`` we go on, too.
     """
-    import signal  # noqa: PLC0415 - it makes tables of names
-    import threading  # noqa: PLC0415 - few verbs go on until somebody ends them
-
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -22,6 +22,8 @@ import msgspec
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.sdk.text import clean, error_document
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable, did_you_mean, near
+from deedbook.ledger.home.settings import wants_colour, wants_traceback
+from deedbook.ledger.secrets.scanner import scan
 
 help_width_max: Final = 150
 collected_every: Final = 20_000
@@ -183,7 +185,7 @@ class Group(_WithCommon, click.Group):
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
         return [
-            f"{one} {group._aliases.get(name, name)}"  # noqa: SLF001 - of this very class
+            f"{one} {group._aliases.get(name, name)}"
             for one in self.list_commands(ctx)
             if isinstance(group := self.get_command(ctx, one), Group) and group.get_command(ctx, name) is not None
         ]
@@ -300,8 +302,6 @@ def deed(context: click.Context) -> None:
     """Deedbook: a signed, append-only ledger for AI agents that hand work to each other."""
     context.ensure_object(App)
     if sys.stdout.isatty():
-        from deedbook.ledger.home.settings import wants_colour  # noqa: PLC0415 - a pipe has no colour anyway
-
         context.color = None if wants_colour() else False
 
 
@@ -344,8 +344,6 @@ def run(arguments: list[str], app: App) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        from deedbook.ledger.home.settings import wants_traceback  # noqa: PLC0415 - only when something went wrong
-
         if wants_traceback():
             raise
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
@@ -392,8 +390,6 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
 
     A terminal, a log of a build and a transcript keep what is printed.
     """
-    from deedbook.ledger.secrets.scanner import scan  # noqa: PLC0415 - patterns are compiled for a wrong call only
-
     for word in sorted({part for one in given for part in (one, one.partition("=")[2]) if part}, key=len, reverse=True):
         shown = word if len(word) <= argument_shown_max else f"{word[:argument_shown_max]}…"
         if scan(word) is not None:

@@ -8,6 +8,7 @@ refuses is the session looked up, for the beginning of an id that fits one sessi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.interfaces.cli.app import App
@@ -84,8 +85,6 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
 
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
-    from shlex import quote  # noqa: PLC0415 - only advice needs it
-
     command = f"`deed session start --resumes {quote(name)} --as {agent}`"
     if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
         advice = f"only its owner writes to it; {command} goes on from it"

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, stems, when
@@ -186,10 +189,6 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         return "\n".join(drawn(app.query("tot.tree", id=task_id)))
 
     if not app.as_json and sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 - rich costs several bare Python starts
-        from rich.live import Live  # noqa: PLC0415 - see above
-        from rich.text import Text  # noqa: PLC0415 - see above
-
         # What is taller than the terminal is cut while it grows, and stands whole when it ends.
         with Live(console=Console(), auto_refresh=False) as live:
             for events in _new_events(app, task_id):

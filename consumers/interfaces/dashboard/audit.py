@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from deedbook.consumers.auditor.signatures import PROCESSES, apart
+from deedbook.consumers.auditor.verify import verify_log
+from deedbook.consumers.sdk.ledger import asking
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError
@@ -59,8 +62,6 @@ class Audit:
 
     def start(self, *, views: bool, now_ms: int) -> None:
         """Begin an audit, with the views compared if asked, unless one is running."""
-        from deedbook.consumers.auditor.signatures import PROCESSES, apart  # noqa: PLC0415 - few who look start one
-
         with self._lock:
             if self._running is not None:
                 return
@@ -100,11 +101,8 @@ class Audit:
         self.state, self._running = state, None
 
 
-def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - a process is given them so
+def _verify(settings: Settings, views: bool, answers: Connection) -> None:
     """Audit the ledger and send what changes of its state: the process's whole life."""
-    from deedbook.consumers.auditor.verify import verify_log  # noqa: PLC0415 - only this process audits
-    from deedbook.consumers.sdk.ledger import asking  # noqa: PLC0415 - as above
-
     # Ended so, its own workers are ended with it; killed, they would wait for ever. When the server was killed, what
     # is sent next finds nobody, and ends it likewise.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

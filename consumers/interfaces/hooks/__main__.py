@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from deedbook.consumers.interfaces.hooks.responses import respond_to
 from deedbook.consumers.interfaces.hooks.supervisor import Call, Work, supervise
 
 
@@ -29,8 +30,6 @@ def call_of(words: Sequence[str]) -> Call | None:
 
 def respond(work: Work) -> bytes:
     """Do what the event asks for, with what that needs loaded only now: this process may have little to do."""
-    from deedbook.consumers.interfaces.hooks.responses import respond_to  # noqa: PLC0415
-
     return respond_to(work)
 
 

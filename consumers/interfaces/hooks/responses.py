@@ -26,7 +26,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, brief_sources
+from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
+from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sessions.open_sessions import meant_session
@@ -38,6 +40,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.home.settings import check_place, environment_variable, present_session
+from deedbook.projections.views.registry import ask
 
 brief_max_chars: Final = 9_800
 """Claude Code cuts what a hook prints at 10,000 characters."""
@@ -67,7 +70,6 @@ def respond_to(work: Work) -> bytes:
     except DeedbookError as error:
         if error.code == "NOT_TRUSTED":
             return _answer(work, lambda: trust.UNTRUSTED) if does == "start" else b""
-        from deedbook.consumers.interfaces.hooks.prime import page_alone  # noqa: PLC0415 - only a start needs it
 
         _log(work, error)
         return _answer(work, partial(page_alone, error)) if does == "start" else b""
@@ -103,7 +105,7 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
 
 def _author(ledger: Ledger, agent: str) -> Author:
     """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
-    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - most turns sign nothing
+    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 
     check_may_sign(agent, roles_of(ledger.client, agent))
     return ledger.author()
@@ -126,9 +128,6 @@ def _export(work: Work, session: str) -> None:
 
 
 def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
-    from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime  # noqa: PLC0415 - only a start needs it
-    from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
-
     budget = budget_tokens
     try:
         while True:
@@ -156,8 +155,6 @@ def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
             return b""
         found = to_save(ledger.client.view, agent, name, present_session())
         if found is not None:
-            from deedbook.consumers.reasoning.snapshots.take import take_snapshot  # noqa: PLC0415 - most turns have nothing to save
-
             take_snapshot(_author(ledger, agent), ledger.client.view, session=found["id"])
         # If we are killed here, within the little time that a harness gives, the sweep ends the session.
         if its is not None and its["author"] == agent:

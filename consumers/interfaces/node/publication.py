@@ -135,7 +135,7 @@ class Publishing:
 
     async def _open_next(self, reason: Unavailable) -> None:
         """Retire the stream and build the next one, unless it holds what nobody else has: then nothing is touched."""
-        assert self._nats is not None  # noqa: S101 - start comes first
+        assert self._nats is not None
         retiring = self._incarnation
         self._tally.count("stream_faults")
         for _ in range(incarnations_tried_max):
@@ -154,7 +154,7 @@ class Publishing:
         raise reason
 
     async def _open(self, incarnation: Incarnation) -> None:
-        assert self._nats is not None  # noqa: S101 - start comes first
+        assert self._nats is not None
         self._incarnation = await open_stream(self._nats, incarnation)
         write_record(self._record, self._incarnation)
         self._tally.put("stream_incarnation", self._incarnation.number)
@@ -163,7 +163,7 @@ class Publishing:
         self._publisher = publisher
 
     def _started(self) -> StreamPublisher:
-        assert self._publisher is not None  # noqa: S101 - start comes first
+        assert self._publisher is not None
         return self._publisher
 
 

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import msgspec
+import nkeys
 from nacl import utils
 from nats.aio.client import Client as NatsClient
 
@@ -175,7 +176,7 @@ class Recovery(AsyncResource):
     def start_epoch(self, abandoned: Head, reason: str, root: Key) -> None:
         """Append the event by which root gives up what is missing."""
         with self.log.snapshot() as snapshot:
-            assert snapshot.head is not None  # noqa: S101 - what is abandoned was abandoned by a log
+            assert snapshot.head is not None
             ledger = snapshot.head.ledger
         data = EpochStarted(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]
@@ -233,8 +234,6 @@ def _ledger_of_bus(home: Home) -> str:
 
 
 def _new_seed() -> str:
-    import nkeys  # noqa: PLC0415 - only the bus needs it
-
     seed: bytes = nkeys.encode_seed(utils.random(32), nkeys.PREFIX_BYTE_USER)
     return seed.decode()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
 from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
 from deedbook.consumers.sdk.ledger import Ledger as SdkLedger
@@ -22,15 +23,15 @@ V = TypeVar("V")
 class _Nouns(Generic[R, A, V]):
     """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
 
-    def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
+    def handoff(self, id: str) -> Handoff[R, A]:
         """Return a handoff by its id, whether it is there or about to be created."""
         return Handoff(self, id)
 
-    def reasoning(self, id: str) -> Reasoning[R, A]:  # noqa: A002
+    def reasoning(self, id: str) -> Reasoning[R, A]:
         """Return a reasoning by its id; what reads it takes the ref of any version too."""
         return Reasoning(self, id)
 
-    def session(self, id: str) -> Session[R, A]:  # noqa: A002
+    def session(self, id: str) -> Session[R, A]:
         """Return a session by its id."""
         return Session(self, id)
 
@@ -57,8 +58,6 @@ class _Nouns(Generic[R, A, V]):
         ledger: Any = self
 
         def audit(client: Client) -> AuditReport:
-            from deedbook.consumers.auditor.verify import verify_log  # noqa: PLC0415 - loads the auditor
-
             if views and ledger.settings.server is not None:
                 raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
             settings = ledger.settings if views else None

@@ -12,12 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
+from deedbook.consumers.handoffs.content import creation, events_of, query_for
+from deedbook.consumers.reasoning.compressor import transfer
+from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.batch import present_batch
+from deedbook.consumers.sessions.report import correction
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as handoffs
 from deedbook.ledger.events import reasoning as reasonings
 from deedbook.ledger.events import session as sessions
 from deedbook.ledger.events.fields import EventData
+from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.handoffs.operations import Verb
@@ -68,7 +74,7 @@ class _Publisher(Protocol[R_co, A_co]):
 class _Noun(Generic[R, A]):
     _family: str
 
-    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
+    def __init__(self, ledger: Any, id: str) -> None:
         self._ledger: _Publisher[R, A] = ledger
         self.id = id.removeprefix(f"{self._family}/")
         self.stream = f"{self._family}/{self.id}"
@@ -90,7 +96,7 @@ class Handoff(_Noun[R, A]):
 
     _family = "handoff"
 
-    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002
+    def __init__(self, ledger: Any, id: str) -> None:
         super().__init__(ledger, id.removesuffix(".md"))
 
     def show(self) -> A:
@@ -134,9 +140,6 @@ class Handoff(_Noun[R, A]):
         ledger: Any = self._ledger
 
         def make(author: Author) -> list[EventData]:
-            from deedbook.consumers.handoffs.content import creation  # noqa: PLC0415 - a markdown parser
-            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
-
             view = partial(ask, author.client)
             return [creation(view, ledger.settings.agent or "", ledger.settings, self.id, set_fields)[1]]
 
@@ -227,9 +230,6 @@ class Handoff(_Noun[R, A]):
             raise Refused("USAGE", message)
 
         def make(author: Author) -> list[EventData]:
-            from deedbook.consumers.handoffs.content import events_of, query_for  # noqa: PLC0415 - a markdown parser
-            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
-
             return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), given, author)
 
         return self._ledger.publish_from(self.stream, make)
@@ -255,7 +255,7 @@ class Reasoning(_Noun[R, A]):
         self,
         content: str,
         *,
-        type: reasonings.StepType = "inference",  # noqa: A002 - the field's name
+        type: reasonings.StepType = "inference",
         rests_on: Sequence[int] = (),
         evidence: Sequence[str] = (),
         confidence: float = 1.0,
@@ -276,8 +276,6 @@ class Reasoning(_Noun[R, A]):
                 step_number=number, type=type, content=content, evidence=list(evidence), confidence=confidence, **fields
             )
             dependencies = {number: list(rests_on)} if rests_on else {}
-            from deedbook.consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
-            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - as above
 
             extended = reasonings.ReasoningExtended(steps=[step], dependencies=dependencies)
             cited, warned = cite([extended], partial(ask, author.client))
@@ -310,10 +308,6 @@ class Reasoning(_Noun[R, A]):
         """
 
         def work(client: Client) -> dict[str, Any]:
-            from deedbook.consumers.reasoning.compressor import transfer  # noqa: PLC0415 - loads the compressor
-            from deedbook.projections.briefs.prompt import TransferLevel  # noqa: PLC0415
-            from deedbook.projections.views.registry import ask  # noqa: PLC0415
-
             view = partial(ask, client)
             return transfer.describe(transfer.receive_brief(view, self.id, TransferLevel(level), budget=budget))
 
@@ -341,7 +335,7 @@ class Session(_Noun[R, A]):
         vectors: Mapping[str, float],
         *,
         reasoning: str = "",
-        round: int = 0,  # noqa: A002 - the field's name
+        round: int = 0,
     ) -> R:
         """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
         if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):
@@ -387,9 +381,6 @@ class Session(_Noun[R, A]):
 
     def _correct(self, ref: str | int, words: str, *, is_resolved: bool) -> R:
         def make(author: Author) -> list[EventData]:
-            from deedbook.consumers.sessions.report import correction  # noqa: PLC0415 - loads the stores of reports
-            from deedbook.projections.views.registry import ask  # noqa: PLC0415 - a program that only writes loads no views
-
             stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
             if stream != self.stream:
                 raise Refused("USAGE", f"{ref} stands on {stream}, not on {self.stream}: name that session")

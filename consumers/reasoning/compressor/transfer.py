@@ -17,6 +17,7 @@ import msgspec
 
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate, is_comparable
 from deedbook.consumers.reasoning.compressor.compress import compress
+from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Prose
@@ -190,8 +191,6 @@ def published(
         tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
     if prose is not None and not problems:
-        from deedbook.consumers.reasoning.compressor.prose import holds  # noqa: PLC0415 - loads what asks a model
-
         if not holds(prose, memory):
             problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
     if problems:

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.transfer import fetch, find_answer
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot
+from deedbook.consumers.reasoning.validator.publication import validate_ref
 from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
@@ -143,8 +144,6 @@ def act_on(
     )
     own = None
     if tree is not None and verdict is not None:
-        from deedbook.consumers.reasoning.validator.publication import validate_ref  # noqa: PLC0415 - only who brings a tree
-
         own = validate_ref(view, verdict.reasoning_ref, tree=tree).report
     rule = answer.rule
     if rule is None and own is not None and not own.passed:
@@ -161,7 +160,7 @@ def act_on(
 def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None) -> Decision:
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
     verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
-    assert rule is not None  # noqa: S101 - as is said
+    assert rule is not None
     ref, passing = decided.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
@@ -260,7 +259,7 @@ def _grounds(decided: Decision) -> list[str]:
 
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.rule
-    assert rule is not None  # noqa: S101 - without a rule nobody is asked
+    assert rule is not None
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""

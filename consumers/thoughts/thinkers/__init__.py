@@ -26,6 +26,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path as Folder
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from deedbook.consumers.sdk.llm.model import named_client
+from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.home.config import Actions
@@ -129,9 +131,6 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
 def thinker_named(name: str, actions: Actions) -> Thinker:
     """Return a thinker, loaded now, by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model)."""
     if name.partition(":")[0] == MODEL:
-        from deedbook.consumers.sdk.llm.model import named_client  # noqa: PLC0415
-        from deedbook.consumers.thoughts.thinkers.llm import LlmThinker  # noqa: PLC0415
-
         return LlmThinker(named_client(actions))
     points = registered()
     if name not in points:

@@ -13,10 +13,12 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
 from deedbook.consumers.interfaces.cli.program import Group, ListOption
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
+from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.invitation import Invitation, new_token
 from deedbook.ledger.client.local import now_ms
@@ -86,8 +88,6 @@ def invite(
     The code is a secret until it is used; nothing of it but two public keys is in the ledger. No private key travels.
     Signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT; a node is invited by root alone.
     """
-    from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl  # noqa: PLC0415 - which reads this module
-
     check_name(name)
     author = admin_author(app)
     if revoke:
@@ -103,8 +103,6 @@ def invite(
     invitation = Invitation(root, name, list(roles or ("agent",)), new_token(), servers, expires_ms)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.invited()))[0]
     if (url := _server_here(app)) is not None:
-        from deedbook.ledger.bus.loop_thread import Connection  # noqa: PLC0415 - without a server nobody connects
-
         _wait_until(lambda: Connection(url, name, invitation.bus_seed).close())
     until = clock_text(expires_ms)
     data = {

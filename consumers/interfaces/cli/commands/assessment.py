@@ -12,6 +12,8 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.app import App, parse_json, read_text, with_contents
+from deedbook.consumers.interfaces.cli.commands import session_report
+from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
@@ -67,8 +69,6 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
     )
     inputs: ReportInputs | None = None
     if phase == "POSTFLIGHT" and not more["no_report"]:
-        from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from  # noqa: PLC0415 - only POSTFLIGHT
-
         more["artifacts"] = with_contents(app, more["artifacts"]) if more["keep"] else more["artifacts"]
         inputs = inputs_from(more)  # read before anything is signed, because a file may not be there
     name, accepted = append(app, name, data)
@@ -95,8 +95,6 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
 
 def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
     """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
-    from deedbook.consumers.interfaces.cli.commands import session_report  # noqa: PLC0415 - only POSTFLIGHT makes a report
-
     try:
         report = session_report.make_report(app, name, given)
     except Exception as failure:
@@ -119,8 +117,6 @@ def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
     click.echo(f"{answer['id']}: {answer['phase']} recorded, {assessed} of 13 vectors (entry {at})")
     report = answer.get("report", {})
     if report.get("status") == "success":
-        from deedbook.consumers.interfaces.cli.commands.session_report import print_made  # noqa: PLC0415 - POSTFLIGHT only
-
         print_made(report)
 
 

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from deedbook.consumers.auditor.bundle import verify_bundle
+from deedbook.consumers.auditor.fsck import fsck as check
+from deedbook.consumers.auditor.repair import repair
+from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
 from deedbook.consumers.interfaces.cli.output import progress
 from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.text import clean
+from deedbook.ledger.bundle import Bundle, export_bundle
+from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, Refused
+from deedbook.ledger.service.server import unserved
 
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.report import AuditReport, Problem
@@ -61,10 +69,6 @@ def verify(
     --resume keeps what it finds right in your state folder (40 to 90 bytes an event), also when it is interrupted. The
     next --resume hashes those entries again: if they give the same tree, they are what was verified.
     """
-    from deedbook.consumers.auditor.bundle import verify_bundle  # noqa: PLC0415 - loads the auditor
-    from deedbook.consumers.auditor.verify import verify_log  # noqa: PLC0415 - loads the auditor
-    from deedbook.ledger.client.stream_reader import pinned_root  # noqa: PLC0415 - loads the rules
-
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
     if bundle is not None and resume:
@@ -97,8 +101,6 @@ def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open
         if fail_open:
             raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
         return None
-    from deedbook.consumers.interfaces.cli.commands.receipts import read_policy  # noqa: PLC0415 - few audits have a policy
-    from deedbook.ledger.bundle import Bundle  # noqa: PLC0415 - as above
 
     policy = read_policy(policy_file)
     if bundle is None:
@@ -119,8 +121,6 @@ def fsck(app: App, *, must_repair: bool) -> None:
     With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
     A running `deed serve` would go on with what it knows: then repairing is refused.
     """
-    from deedbook.consumers.auditor.fsck import fsck as check  # noqa: PLC0415 - loads the auditor
-
     settings = app.settings()
     if settings.server is not None:
         raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
@@ -133,9 +133,6 @@ def fsck(app: App, *, must_repair: bool) -> None:
 
 
 def _repair(app: App, settings: Settings) -> None:
-    from deedbook.consumers.auditor.repair import repair  # noqa: PLC0415 - loads the auditor
-    from deedbook.ledger.service.server import unserved  # noqa: PLC0415 - loads what only this needs
-
     with unserved(settings.home / "bus"), progress("replaying", shown=not app.as_json) as step:
         done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
 
@@ -160,8 +157,6 @@ def export(app: App, file: str, stream: str | None) -> None:
     With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
     log as C2SP tlog-tiles.
     """
-    from deedbook.ledger.bundle import export_bundle  # noqa: PLC0415 - loads what only bundles need
-
     with progress("exporting", shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
         manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)

@@ -16,10 +16,17 @@ import click
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import progress, when
 from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.node.recovery import Recovery
+from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
+from deedbook.ledger.bundle.restore import restore as put_back
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
+from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
+from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import CHAINS_FILE, new_home, present_folder, read_file
 from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import shown
 
 if TYPE_CHECKING:
@@ -37,7 +44,6 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
     The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` makes the ledger of it again.
     """
     client = app.local_client()
-    from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, write_backup  # noqa: PLC0415 - loads what only bundles need
 
     home, passphrase = app.ledger_home(), None
     if with_keys:
@@ -73,8 +79,6 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
 
 
 def _is_sealed(path: Path) -> bool:
-    from deedbook.ledger.format.identity import read_key_file  # noqa: PLC0415 - loads keys
-
     return path.suffix == ".key" and read_key_file(path).sealed is not None
 
 
@@ -90,10 +94,6 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
     """
     if app.server is not None:
         raise Refused("USAGE", "restore makes a ledger in a folder of this machine: call it without --server")
-    from deedbook.ledger.bundle.backup import newest_backup  # noqa: PLC0415 - loads what only bundles need
-    from deedbook.ledger.bundle.restore import restore as put_back  # noqa: PLC0415 - as above
-    from deedbook.ledger.home.home import Home  # noqa: PLC0415 - loads keys
-    from deedbook.ledger.service.server import unserved  # noqa: PLC0415 - as above
 
     home = Home(app.home or new_home(present_folder()))
     path = newest_backup(source) if source.is_dir() else source
@@ -141,7 +141,6 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
     Without a server program the stream cannot be asked; then the next `serve` compares.
     """
-    from deedbook.consumers.interfaces.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
 
     async def look() -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
@@ -186,7 +185,6 @@ def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_d
     settings = app.settings()
     if settings.server is not None:
         raise Refused("USAGE", "recover works on the ledger's own folder: call it there, without --server")
-    from deedbook.consumers.interfaces.node.recovery import Recovery  # noqa: PLC0415 - loads the bus
 
     async def run() -> None:
         async with Recovery(settings, is_dry=is_dry) as recovery:
@@ -258,7 +256,6 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
             raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
         click.echo(loss, err=True)
         click.confirm("Give them up for good?", abort=True, err=True)
-    from deedbook.ledger.lifecycle.authority import ROOT  # noqa: PLC0415 - only this way needs keys
 
     home = app.ledger_home()
     root = home.open(ROOT, app.ask_passphrase(ROOT) if _is_sealed(home.key_file(ROOT)) else None)

@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.cli.program import Command, Group
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.limits import blob_chunk_bytes
 from deedbook.ledger.log.blobs import BlobView, check_blob, page_blobs_max
+from deedbook.ledger.log.expiry import drop_unreferenced
 from deedbook.ledger.system.files import open_regular
 
 if TYPE_CHECKING:
@@ -94,8 +95,6 @@ def stat(app: App, ref: str) -> None:
 @blob.command(cls=Command)
 def prune(app: App) -> None:
     """Drop the blobs and unfinished uploads that no entry has referred to for a day, as `deed serve` does."""
-    from deedbook.ledger.log.expiry import drop_unreferenced  # noqa: PLC0415 - opens lmdb
-
     client = app.local_client()
     with progress("dropping", shown=not app.as_json) as step:
         dropped = drop_unreferenced(client.log, progress=step)

@@ -17,11 +17,17 @@ from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
 from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.reasoning_text import print_verdict, said_of_import
+from deedbook.consumers.reasoning.compressor.prose import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import Received, describe, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
+from deedbook.consumers.reasoning.validator.judge import ModelJudge
+from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
+from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
+from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.text import clean, told
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
+from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.validations.queries import counted_words
 
@@ -83,16 +89,11 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
 
 def asked_model(app: App) -> LlmClient:
     """Return the model that ``config.toml`` names, if this folder is trusted."""
-    from deedbook.consumers.sdk.llm.model import named_client  # noqa: PLC0415 - few ask one
-    from deedbook.ledger.home.trust import actions_of  # noqa: PLC0415 - few ask one
-
     return named_client(actions_of(app.settings()))
 
 
 def with_prose(received: Received, client: LlmClient) -> Received:
     """Return what was received with prose that a model writes now, or the reason why there is none."""
-    from deedbook.consumers.reasoning.compressor.prose import write_prose  # noqa: PLC0415 - only who asks a model needs it
-
     try:
         return replace(received, prose=write_prose(received.memory, client), prose_missing="")
     except (Unavailable, Refused) as error:
@@ -151,10 +152,6 @@ def _print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
 @click.option("--judge", is_flag=True, help="Ask the model of config.toml, too, whether each inference follows.")
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:
     """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
-    from deedbook.consumers.reasoning.validator.judge import ModelJudge  # noqa: PLC0415 - only this verb validates
-    from deedbook.consumers.reasoning.validator.publication import offer, validate_ref  # noqa: PLC0415 - only this verb validates
-    from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree  # noqa: PLC0415 - only this verb validates
-
     tree = tree or work_tree(Path.cwd())
     if commit is not None and tree is None:
         message = "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import webbrowser
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -37,8 +38,8 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
     """
     with extra("web", "deed dashboard"):
-        from deedbook.consumers.interfaces.dashboard import app as _  # noqa: F401, PLC0415 - starlette, jinja2 and graphlay
-        from deedbook.consumers.interfaces.web.server import bind  # noqa: PLC0415 - loads uvicorn
+        from deedbook.consumers.interfaces.dashboard import app as _  # noqa: F401 - starlette, jinja2 and graphlay
+        from deedbook.consumers.interfaces.web.server import bind
     ledger = app.ledger()
     # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
@@ -72,9 +73,9 @@ def who_decides(ledger: Ledger) -> tuple[str | None, str]:
 
 
 async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
-    from deedbook.consumers.interfaces.dashboard.app import Dashboard  # noqa: PLC0415 - loads starlette and jinja2
-    from deedbook.consumers.interfaces.dashboard.guard import Guard  # noqa: PLC0415 - beside it
-    from deedbook.consumers.interfaces.web.server import serving  # noqa: PLC0415 - loads uvicorn
+    from deedbook.consumers.interfaces.dashboard.app import Dashboard
+    from deedbook.consumers.interfaces.dashboard.guard import Guard
+    from deedbook.consumers.interfaces.web.server import serving
 
     stop, ledger = stop_at_signals(), app.ledger()
     guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
@@ -88,7 +89,7 @@ async def _serve(app: App, listening: socket.socket, human: str | None, why_not:
 
 
 def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
-    from deedbook.consumers.interfaces.dashboard.guard import launch_link  # noqa: PLC0415 - for this verb alone
+    from deedbook.consumers.interfaces.dashboard.guard import launch_link
 
     link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
@@ -97,7 +98,5 @@ def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
         click.echo(f"reading only: {why_not}" if why_not else f"decisions are signed as {here.human}", err=True)
     sys.stdout.flush()
     if is_opened:
-        import webbrowser  # noqa: PLC0415 - few ask for it
-
         # A browser in the terminal would hold up the server it is to show.
         threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()

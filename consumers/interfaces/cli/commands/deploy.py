@@ -17,6 +17,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port
 from deedbook.ledger.limits import config_size_max_bytes
@@ -24,7 +25,7 @@ from deedbook.ledger.service.server_config import ACCOUNTS_FILE, Member, Tls, re
 from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
 
 LOOPBACK: Final = "127.0.0.1"
-PASSWORD_FILE: Final = "routes.secret"  # noqa: S105 - the name of the file
+PASSWORD_FILE: Final = "routes.secret"
 _NAMES: Final = {1: ("one",), 3: ("r3-a", "r3-b", "r3-c")}
 _usual_route_port: Final = 6222
 _secret_bytes: Final = 32
@@ -97,7 +98,6 @@ def nats_config(
         raise Refused("USAGE", f"{wrong[0]!r} is no host's name or address: ports are given by --port and --route-port")
     if len(hosts) != len(names):
         raise Refused("USAGE", f"--host is given once for each server: {len(names)} times, not {len(hosts)}")
-    from deedbook.consumers.interfaces.node.users import current_users  # noqa: PLC0415 - loads the bus
 
     client = app.local_client()
     files = {ACCOUNTS_FILE: render_accounts(client.ledger, current_users(client, app.ledger_home()))}

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, parse_json, read_argument, read_up_to
+from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
 from deedbook.consumers.interfaces.cli.program import Command, ListOption
 from deedbook.consumers.sdk.batch import check_kinds
 from deedbook.ledger.client.author import Draft
@@ -56,8 +57,6 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
     path = given.pop("receipt")
     accepted = app.author().emit(Draft(kind=kind, **given))[0]
     if path is not None:
-        from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt  # noqa: PLC0415 - few events need one
-
         try:
             write_receipt(app, accepted.index, path)
         except DeedbookError as error:  # the event is in the log, and stays there: only the file is missing

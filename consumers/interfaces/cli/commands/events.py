@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from deedbook.consumers.auditor.provenance import write_provenance
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.sdk.events import Suspects, describe, whole_event
 from deedbook.consumers.sdk.text import clean
-from deedbook.ledger.client.client import Ask, follow
+from deedbook.ledger.client.client import Ask, follow, read_batch_path
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.format.envelope import decode_entry, to_dsse
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
@@ -33,8 +38,6 @@ rows_max: Final = 500
 def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
     """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
     if kind:
-        from deedbook.consumers.sdk.batch import check_kinds  # noqa: PLC0415 - all kinds, and what is signed
-
         check_kinds((kind,))
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
@@ -61,9 +64,6 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
 
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
     """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
-    from deedbook.consumers.sdk.events import describe  # noqa: PLC0415 - with the types of events, which rows do without
-    from deedbook.ledger.events.entries import read_event  # noqa: PLC0415 - as above
-
     index = row["event_index"]
     marks = {name: row[name] for name in ("quarantined", "suspect") if name in row}
     return describe(read_event(index, app.client().entry(index))) | marks
@@ -82,14 +82,10 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
     if dsse:
-        from deedbook.ledger.client.client import read_batch_path  # noqa: PLC0415 - only --dsse needs it
-        from deedbook.ledger.format.envelope import decode_entry, to_dsse  # noqa: PLC0415 - only --dsse needs it
-
         entry = decode_entry(app.client().entry(index))
         envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
-    from deedbook.consumers.sdk.events import whole_event  # noqa: PLC0415 - as above
 
     data = whole_event(app.client(), index, _plain(app))
     app.show("event", data, lambda: output.print_fields(data))
@@ -118,8 +114,6 @@ def why(
     direction = "both" if back == forward else "back" if back else "forward"
     asked = {"ref": ref, "direction": direction, "depth": depth}
     if prov is not None:
-        from deedbook.consumers.auditor.provenance import write_provenance  # noqa: PLC0415 - for this one answer
-
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
         count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
         app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {clean(str(prov))}")
@@ -176,8 +170,6 @@ def _plain(app: App) -> Ask:
 
 
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-    from deedbook.consumers.sdk.events import Suspects, describe  # noqa: PLC0415 - as above
-
     suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
     for item in follow(app.client(), start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):

@@ -6,6 +6,7 @@ On the board columns stand side by side where they fit, else one below the other
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
@@ -13,10 +14,16 @@ from typing import Any, Final, get_args
 
 import click
 
-from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.handoffs.operations import NOTES, with_commands
+from deedbook.consumers.handoffs.receiver import later
+from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds
+from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.sdk.quotation import gate_seen
 from deedbook.consumers.sdk.text import clean, one_line, told
+from deedbook.ledger.client.spool import spools
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.handoff_status import Status
 from deedbook.ledger.trust.history import root_digits_shown
@@ -59,13 +66,10 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         version = app.query("handoffs.facts", id=id_)["version"]
         app.show("version", {"version": version}, version)
         return
-    from deedbook.consumers.sdk.quotation import gate_seen  # noqa: PLC0415 - a list needs no keys
 
     found = with_grounds(app, app.query("handoffs.show", id=id_))
     found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
-        from deedbook.consumers.interfaces.cli import signed_history  # noqa: PLC0415 - decodes events
-
         found["history"] = signed_history.signed_history(app, found)
 
     def text() -> None:
@@ -82,7 +86,6 @@ def with_grounds(app: App, found: dict[str, Any]) -> dict[str, Any]:
     """Return an answer of ``handoffs.show`` with the reasonings that stand behind it."""
     if not (found["result_refs"] or found["reasoning_refs"]):  # as most have none, and briefs load much
         return {**found, "result_reasoning": [], "reasoning": []}
-    from deedbook.consumers.reasoning.citations import Grounds  # noqa: PLC0415 - as above
 
     return Grounds(app.query_with, asker=app.settings().agent).shown(found)
 
@@ -126,7 +129,6 @@ def _show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) 
             raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
-    import shutil  # noqa: PLC0415 - with all that compresses
 
     cells = shutil.get_terminal_size().columns
     app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
@@ -134,9 +136,6 @@ def _show_board(app: App, /, *, sender: str | None, is_all: bool, **given: Any) 
 
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
-    from deedbook.consumers.handoffs.receiver import later  # noqa: PLC0415 - as above
-    from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds  # noqa: PLC0415 - a list has none
-
     click.secho(told(found["title"]), bold=True)
     click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
     click.echo(told(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
@@ -177,8 +176,6 @@ def _print_relations(found: dict[str, Any]) -> None:
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print first what a receiver needs before he opens a file."""
-    from deedbook.consumers.handoffs.operations import NOTES  # noqa: PLC0415 - a list needs no acts
-
     if any(notes.values()):
         click.secho("\nWhat its sender knows", bold=True)
     headings = {"tested_by": "tested by", "traps": "trap"}
@@ -276,15 +273,10 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
 @click.option("--cursor", help="Go on where an earlier page ended.")
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
-    from deedbook.consumers.handoffs.operations import with_commands  # noqa: PLC0415 - as above
-    from deedbook.ledger.client.spool import spools  # noqa: PLC0415 - a list tells nothing of them
-
     agent = None if is_all else app.settings().agent
     answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
-        from deedbook.consumers.reasoning.citations import Grounds  # noqa: PLC0415 - most of what waits has none
-
         answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
     kept = [(name, *one.counts()) for name, one in spools(app.settings().home) if agent in (None, name)]
     if kept := [one for one in kept if any(one[1:])]:

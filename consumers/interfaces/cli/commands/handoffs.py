@@ -14,9 +14,11 @@ from deedbook.consumers.handoffs import content
 from deedbook.consumers.handoffs import operations as acts
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
 from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
+from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_grounds
 from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
 from deedbook.consumers.interfaces.cli.program import Command, ListOption
 from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds
+from deedbook.consumers.reasoning.citations import Grounds
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
@@ -103,7 +105,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
-    assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
+    assert isinstance(data, HandoffAmended)
     emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), data))
 
 
@@ -143,7 +145,6 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
         raise Refused(
             "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
         )
-    from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_grounds  # noqa: PLC0415 - only who reads
 
     found = with_grounds(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", found, lambda: print_handoff(found))
@@ -190,8 +191,6 @@ def emit(
         is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)
         at += f"; it needs no approval: {app.acting()} is human" * is_own
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
-        from deedbook.consumers.reasoning.citations import Grounds  # noqa: PLC0415 - few acts name a reasoning
-
         answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
     if tells_left:
         answer |= {"left": found["left"], "why": found["sentence"]}

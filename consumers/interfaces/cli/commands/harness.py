@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click import shell_completion as shells
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Command, deed
@@ -209,8 +210,6 @@ def completion(app: App, shell: str) -> None:
     bash: eval "$(deed completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: deed
     completion fish > ~/.config/fish/completions/deed.fish.
     """
-    from click import shell_completion as shells  # noqa: PLC0415 - nothing else needs it
-
     made = {"bash": shells.BashComplete, "zsh": shells.ZshComplete, "fish": shells.FishComplete}[shell]
     source = made(deed, {}, "deed", "_DEED_COMPLETE").source()
     app.show("completion", {"shell": shell, "source": source}, source)

@@ -12,6 +12,8 @@ from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
 from deedbook.consumers.interfaces.cli.output import print_table, short_key
 from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.consumers.sdk.rotation import rotate_agent, rotate_checkpoint
+from deedbook.consumers.sessions.query import parse_moment
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Refused
@@ -109,8 +111,6 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
 
 
 def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
-    from deedbook.consumers.sdk.rotation import rotate_agent  # noqa: PLC0415 - only this verb makes keys
-
     home = app.ledger_home()
     if signer is None:
         is_sealed = read_key_file(home.key_file(name)).sealed is not None
@@ -147,8 +147,6 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
 
 
 def _rotate_checkpoint(app: App, reason: str) -> None:
-    from deedbook.consumers.sdk.rotation import rotate_checkpoint  # noqa: PLC0415 - only this verb makes keys
-
     client = app.local_client()
     rotated, accepted = rotate_checkpoint(client, app.author(ROOT), app.ledger_home(), reason=reason)
     app.show(
@@ -222,8 +220,6 @@ def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
 
 def _first_since(app: App, text: str) -> int:
     """Return the index in ``text``, or that of the entry behind the last one accepted before the time in it."""
-    from deedbook.consumers.sessions.query import parse_moment  # noqa: PLC0415 - relative times load dateparser
-
     since = parse_moment(text, "since")
     if since.isdecimal():
         return int(since)

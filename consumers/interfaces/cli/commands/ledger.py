@@ -22,9 +22,13 @@ import msgspec
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
+from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.settings_page import settings_page
+from deedbook.consumers.interfaces.node.witnesses import configured_witnesses
 from deedbook.consumers.sdk.git import Git
+from deedbook.consumers.sdk.llm.model import Message, named_client
 from deedbook.consumers.sdk.quotation import gate
 from deedbook.consumers.sdk.text import visible
 from deedbook.ledger.client.client import Client, read_epoch
@@ -32,6 +36,7 @@ from deedbook.ledger.client.creation import check_is_new, create_ledger
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.client.spool import spools
+from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
@@ -51,7 +56,9 @@ from deedbook.ledger.home.settings import check_place
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import map_alarm_ratio
+from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import shown
+from deedbook.projections.answers.reader import Reader
 
 
 @click.command(cls=Command)
@@ -131,8 +138,6 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
     """
     if is_page:
-        from deedbook.consumers.interfaces.cli.settings_page import settings_page  # noqa: PLC0415 - loads what each setting is of
-
         page = "\n".join(settings_page())
         app.show("settings", {"page": page}, page)
         return
@@ -214,8 +219,6 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
     if declared(settings.text, home.path / CONFIG_FILE)[1].cluster is not None:
-        from deedbook.consumers.interfaces.cli.commands.nodes import state_here  # noqa: PLC0415 - few folders are one of several nodes'
-
         yield Check("nodes", *state_here(home))
 
 
@@ -228,8 +231,6 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _entries_check(client: LocalClient) -> Check:
-    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite
-
     with Reader(client, client.settings) as reader:
         bad = reader.answer("catalog.quarantined")["entries"]
     found = "each follows from those before it"
@@ -258,8 +259,6 @@ def _memory_check(client: LocalClient) -> Check:
 
 
 def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
-    from deedbook.consumers.interfaces.node.witnesses import configured_witnesses  # noqa: PLC0415 - few ledgers have witnesses
-
     try:
         witnesses = configured_witnesses(trust.actions_of(settings, client).witness)
         if witnesses is not None:
@@ -274,8 +273,6 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
 
 
 def _model_check(app: App) -> Check:
-    from deedbook.consumers.sdk.llm.model import Message, named_client  # noqa: PLC0415 - loads what only a question needs
-
     asked, client = "nobody was asked", None
     try:
         client = named_client(trust.actions_of(app.settings()))
@@ -298,8 +295,6 @@ def _gate_check(home: Home, client: LocalClient) -> Check:
 
 
 def _remote_checks(settings: Settings) -> Iterator[Check]:
-    from deedbook.ledger.client.stream_reader import pinned_root  # noqa: PLC0415 - loads the rules
-
     asking = f"{settings.server} as {settings.agent or 'nobody'}"
     try:
         with open_client(settings) as client:
@@ -332,8 +327,6 @@ def _trust_check(settings: Settings, client: Client | None = None) -> Check:
 
 
 def _views_check(client: LocalClient, settings: Settings) -> Check:
-    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite, and a folder called like it may hide it
-
     fix = "run `deed project --rebuild`"
     try:
         with Reader(client, settings) as reader:
@@ -370,8 +363,6 @@ def tracked_keys(home: Home) -> list[str]:
 
 
 def _server_check(home: Path | None) -> Check:
-    from deedbook.ledger.service.server import find_server  # noqa: PLC0415 - loads what only this check needs
-
     configured = trust.read_folder(home).actions.nats_server if home else None
     if home is not None and configured:
         program = visible(str(beside(resolved(home), configured)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from deedbook.consumers.auditor.report import fingerprint_in
 from deedbook.consumers.interfaces.cli.app import App, read_up_to
 from deedbook.consumers.interfaces.cli.output import print_fields, when
 from deedbook.consumers.interfaces.cli.program import Command, Group
@@ -87,8 +88,6 @@ def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
 
 
 def _anchors(root: str | None, vkey: str | None, policy_file: Path | None, event: Path | None) -> Anchors:
-    from deedbook.consumers.auditor.report import fingerprint_in  # noqa: PLC0415 - loads the auditor
-
     if vkey is not None and vkey.startswith("@"):
         vkey = _read(Path(vkey[1:]), vkey_size_max_bytes).decode("utf-8", "replace").strip()
     return Anchors(

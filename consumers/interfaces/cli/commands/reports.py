@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any, Final
 
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, with_contents
+from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
     imported_by,
     page_options,
@@ -23,6 +25,10 @@ from deedbook.consumers.interfaces.cli.output import (
 from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 from deedbook.consumers.sdk.text import clean, counted, one_line, shorten
+from deedbook.consumers.sessions.query import mode_of, query_reports
+from deedbook.consumers.sessions.resume import resume as resume_sessions
+from deedbook.consumers.sessions.resume import whole
+from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.errors import Refused
 
 rows_max: Final = 500
@@ -51,8 +57,6 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 
     What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
     """
-    from deedbook.consumers.interfaces.cli.commands import session_report as made  # noqa: PLC0415 - who reads reports signs nothing
-
     given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
     report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(given))
     warn(() if app.as_json else report["warnings"])
@@ -71,17 +75,13 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     show_default=True,
     help="At most 400, 800 or 1,250 tokens a session.",
 )
-def resume(  # noqa: PLR0917 - the options, in the order of the API
+def resume(
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
     """Print what an agent should know to go on: its own last session, else the last of anybody, or several.
 
     Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
     """
-    from deedbook.consumers.sessions.query import mode_of  # noqa: PLC0415 - not for the other verbs
-    from deedbook.consumers.sessions.resume import resume as resume_sessions  # noqa: PLC0415 - loads the tokenizer
-    from deedbook.consumers.sessions.resumed_text import resumed_text  # noqa: PLC0415 - beside it
-
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
     agent = app.settings().agent
@@ -97,8 +97,6 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @page_options(default=10)
 def query(app: App, **asked: Any) -> None:
     """Find reports, newest first: by agent, time and a pattern of the task or of what came of it."""
-    from deedbook.consumers.sessions.query import query_reports  # noqa: PLC0415 - not for the other verbs
-
     page = query_reports(app.query_with, datetime.now(UTC), **asked)
     rows = [
         (
@@ -124,8 +122,6 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
     """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
     answer = _find_report(app, session_id.removeprefix("session/"), version)
     if answer["report"]["long_texts"]:
-        from deedbook.consumers.sessions.resume import whole  # noqa: PLC0415 - few reports have texts in blobs
-
         # Here a resume sends whoever wants what it left out, so nothing may be left out here.
         answer["report"] = whole(answer["report"], app.client().get_blob)
 
@@ -175,7 +171,6 @@ def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        from shlex import quote  # noqa: PLC0415 - only advice needs it
 
         advice = "`deed report query` finds those there are"
         if "session_id" in refusal.details:

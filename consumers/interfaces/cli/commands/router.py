@@ -27,6 +27,7 @@ from deedbook.consumers.interfaces.cli.output import (
 )
 from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.sdk.ledger import entries_now
+from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.consumers.sdk.text import clean, counted
 from deedbook.ledger.client.author import Author
@@ -173,8 +174,6 @@ def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFil
 def _acting_router(app: App) -> Author:
     settings = app.settings()
     if settings.server is None and settings.agent is None:
-        from deedbook.consumers.sdk.service import service_author  # noqa: PLC0415 - only in the ledger's own folder
-
         return service_author(app.local_client(), NAME)
     author = app.author()
     if not any(agent.name == author.name and SERVICE in agent.roles for agent in author.client.agents()):

@@ -16,10 +16,12 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, extra
 from deedbook.consumers.interfaces.cli.output import configure_logging
 from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import usual_port
 from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.replication.lease import Timing
 
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
@@ -49,8 +51,6 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
         raise Refused("USAGE", "--public-log goes with --web: without it nothing is published")
     if settings.server is not None:
         raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
-    from deedbook.consumers.interfaces.node.node import Node  # noqa: PLC0415 - loads the bus, which `deed mcp` does not need
-    from deedbook.ledger.replication.lease import Timing  # noqa: PLC0415 - beside it
 
     configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
@@ -84,8 +84,8 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
 
 def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
     with extra("web", "serve --web"):
-        from deedbook.consumers.interfaces.web.app import publishing  # noqa: PLC0415 - loads uvicorn
-        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - as above
+        from deedbook.consumers.interfaces.web.app import publishing
+        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
@@ -125,8 +125,8 @@ def mcp(
 
 def _open_tools(app: App) -> ToolLedger:
     with extra("mcp", "deed mcp"):
-        from deedbook.consumers.interfaces.mcp import server  # noqa: F401, PLC0415 - loads the SDK, a second that no other verb pays
-    from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of  # noqa: PLC0415 - as above
+        from deedbook.consumers.interfaces.mcp import server  # noqa: F401 - loads the SDK, a second that no other verb pays
+    from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, check_may_sign, roles_of
 
     settings, passphrase = app.settings(), None
     if settings.agent is not None and app.passphrase_fd is not None:
@@ -146,8 +146,8 @@ def _open_tools(app: App) -> ToolLedger:
 
 def serve_stdio(ledger: ToolLedger) -> None:
     """Serve over standard input and output; nothing but the protocol is written there."""
-    from deedbook.consumers.interfaces.mcp.server import DeedbookServer  # noqa: PLC0415 - loads the SDK
-    from deedbook.consumers.interfaces.mcp.stdio import stoppable_input  # noqa: PLC0415 - beside it
+    from deedbook.consumers.interfaces.mcp.server import DeedbookServer
+    from deedbook.consumers.interfaces.mcp.stdio import stoppable_input
 
     with stoppable_input():
         asyncio.run(DeedbookServer(ledger).run_stdio_async())
@@ -155,8 +155,8 @@ def serve_stdio(ledger: ToolLedger) -> None:
 
 async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
-    from deedbook.consumers.interfaces.mcp import http  # noqa: PLC0415 - loads the SDK
-    from deedbook.consumers.interfaces.web.server import bind, serving  # noqa: PLC0415 - loads uvicorn
+    from deedbook.consumers.interfaces.mcp import http
+    from deedbook.consumers.interfaces.web.server import bind, serving
 
     stop = stop_at_signals()
     trust.demand(ledger.settings.home)  # also a token that a stranger left there is the stranger's

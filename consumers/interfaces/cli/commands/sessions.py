@@ -14,7 +14,9 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, read_text
 from deedbook.consumers.interfaces.cli.program import Group, Lazy
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
+from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session as kinds
@@ -95,8 +97,6 @@ def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **gi
     data = kinds.FindingLogged(finding=text, evidence=list(evidence), **given)
     record(app, name, data, "finding")
     if evidence and not app.as_json:
-        from deedbook.consumers.reasoning.validator.evidence import cite  # noqa: PLC0415 - loads the validator
-
         output.warn(cite([data], app.query_with)[1])
 
 
@@ -146,8 +146,6 @@ def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
 
 
 def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved: bool) -> None:
-    from deedbook.consumers.sessions.report import correct  # noqa: PLC0415 - loads the stores of reports
-
     done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
     output.warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"

@@ -20,6 +20,7 @@ from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_
 from deedbook.consumers.reasoning.compressor.transfer import find_answer
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
+from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -109,8 +110,6 @@ def receive(
 
     With --as, a decision that needs a human is asked for by a signed request (`deed review list`).
     """
-    from deedbook.consumers.reasoning.validator.trees import open_tree  # noqa: PLC0415 - no other verb here needs it
-
     author = None if app.settings().agent is None else app.author()
     assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
     wanted = None if level is None else TransferLevel(level)

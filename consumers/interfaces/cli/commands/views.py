@@ -13,6 +13,8 @@ from deedbook.consumers.interfaces.cli.output import print_table, progress, stop
 from deedbook.consumers.interfaces.cli.program import Command, ListOption
 from deedbook.ledger.client.client import poll_wait_s
 from deedbook.ledger.errors import Unavailable
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
     import threading
@@ -34,9 +36,6 @@ def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: boo
     With --follow it prints instead how far the views are, whenever they have come further, and says on standard error
     what keeps it from its work; with --json each is a document of its own line.
     """
-    from deedbook.projections.answers.reader import Reader  # noqa: PLC0415 - opens sqlite
-    from deedbook.projections.views.registry import VIEWS  # noqa: PLC0415 - only this verb names them all
-
     if follow and (rebuild or views):
         raise click.UsageError("--follow keeps all views as they are: rebuild first, then follow")
     names = list(views) or [view.name for view in VIEWS]

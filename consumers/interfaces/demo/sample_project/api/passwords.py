@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (sample data for the demo; nothing imports it)
 """Password hashing of the sample service."""
 
 from __future__ import annotations
