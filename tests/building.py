@@ -38,8 +38,8 @@ from deedbook.ledger.home.trust import read_folder, record_of, remember, root_in
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version
 from deedbook.ledger.log.blobs import Blobs, Usage, read_usage
+from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.tables import stream_key
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from deedbook.ledger.format.envelope import batch_pae, decode_entry, event_id, p
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
 from deedbook.ledger.limits import clock_forward_max_ms
-from deedbook.ledger.log.tables import HEAD_KEY, QUOTA_PREFIX
+from deedbook.ledger.log.keys import HEAD_KEY, QUOTA_PREFIX
 
 if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Entry

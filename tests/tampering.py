@@ -16,6 +16,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
+from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.log import Pending
 
@@ -85,7 +86,7 @@ def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
             versions[stream] += 1
             number = len(snapshot.stream_indexes(stream)) + versions[stream]
             pending.entries.append(changed(data, stream_version=number, authority_version=pending.authority_version))
-            pending.id_keys.append(layout.id_key(stream, event_id(pae(entry.body))))
+            pending.id_keys.append(keys.id_key(stream, event_id(pae(entry.body))))
             pending.accepted_ms = max(pending.accepted_ms, entry.accepted_ms)
         first = snapshot.size
         ledger.log.appender.append(txn, snapshot.head, pending)
@@ -96,7 +97,7 @@ def overwrite(ledger: Ledger, entries: dict[int, bytes | None]) -> None:
     """Put other bytes under some indexes, or remove them; tree and tables stay as they were."""
     with ledger.log.tables.writing() as txn:
         for index, data in entries.items():
-            key = layout.index_key(index)
+            key = keys.index_key(index)
             if data is None:
                 txn.delete(key, db=ledger.log.tables.entries)
             else:
@@ -113,7 +114,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
     first = layout.Head(layout.FORMAT, ledger.id, 0, b"", 0, 0)
     with made.log.tables.writing() as txn:
         signs = CheckpointKeys().named(0, NODE, ledger.keys[CHECKPOINT].public.hex())  # so that it can be exported
-        state = {layout.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
+        state = {keys.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
         last = decode_entry(entries[-1])
         times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}
         pending = Pending(entries=entries, id_keys=[], state=state, **times)

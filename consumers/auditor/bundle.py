@@ -73,11 +73,11 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     finally:
         replay.stop()
     _check_upper_tiles(bundle, hashes, findings)
-    checkpoint = _check_members(bundle, replay, findings)
+    checkpoint = _check_members(bundle, replay.outcome, findings)
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
         findings.problem(None, "VERIFICATION_FAILED", "the entries do not give the root of the checkpoint")
-    return anchor.report("bundle", replay, checkpoint=checkpoint)
+    return anchor.report("bundle", replay.outcome, checkpoint=checkpoint)
 
 
 def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditReport:
@@ -181,7 +181,7 @@ def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) 
         hashes = above
 
 
-def _check_members(bundle: Bundle, replay: Replay | Replayed, findings: Findings) -> Checkpoint | None:
+def _check_members(bundle: Bundle, replay: Replayed, findings: Findings) -> Checkpoint | None:
     """Check what is no entry against what the entries say; return the checkpoint if it is the ledger's."""
     manifest, created = bundle.manifest, replay.created
     _check_files(bundle, findings)
@@ -222,7 +222,7 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
             findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} is not the file that the manifest names")
 
 
-def _check_keys(bundle: Bundle, replay: Replay | Replayed, findings: Findings) -> None:
+def _check_keys(bundle: Bundle, replay: Replayed, findings: Findings) -> None:
     if replay.lost_from is not None:
         findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ were not compared: an entry is lost")
         return

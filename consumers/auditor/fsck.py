@@ -68,7 +68,7 @@ def fsck(
         finally:
             check.replay.stop()
         if read_head(reader) == head:
-            return check.anchor.report("fsck", check.replay)
+            return check.anchor.report("fsck", check.replay.outcome)
     raise Unavailable("STORE_IN_USE", "the ledger is being written: stop `deed serve` and its agents, and try again")
 
 

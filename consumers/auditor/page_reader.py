@@ -18,7 +18,8 @@ from typing import Final
 from deedbook.consumers.auditor.pages import END, FRAME, value_size_max_bytes
 from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.log.environment import FILE, is_read_only, no_log
-from deedbook.ledger.log.tables import DATABASE, index_key
+from deedbook.ledger.log.keys import index_key
+from deedbook.ledger.log.tables import DATABASE
 
 silence_max_s: Final = 60.0
 unreadable_ranges_max: Final = 64

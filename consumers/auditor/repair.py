@@ -22,8 +22,9 @@ from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
+from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, id_key, index_key, quarantine_key
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.tables import HEAD_KEY, OF_NO_ENTRY, Head, id_key, index_key, quarantine_key
+from deedbook.ledger.log.tables import Head
 
 if TYPE_CHECKING:
     import lmdb

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deedbook.consumers.auditor.cache import Kept
+from deedbook.consumers.auditor.report import Replayed
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
@@ -30,7 +31,7 @@ from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.lifecycle.authority import CheckpointKeys, suspect_at
 from deedbook.ledger.limits import body_size_max_bytes
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
 
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.report import Findings
@@ -78,6 +79,23 @@ class Replay:
         self._version = 0
         self.size = 0
         self._mark_root()
+
+    @property
+    def outcome(self) -> Replayed:
+        """What a report is made of; complete after ``finish``."""
+        return Replayed(
+            size=self.size,
+            roots=self.roots,
+            frontier=self.frontier,
+            kinds=self.kinds,
+            created=self.created,
+            ledger=self.ledger,
+            authority=self.authority,
+            checkpoint_keys=self.checkpoint_keys,
+            lost_from=self.lost_from,
+            verified=self.verified,
+            suspects=self.suspects,
+        )
 
     @property
     def verified(self) -> int:
@@ -237,7 +255,7 @@ class Replay:
         if judged.refused is not None:
             refusal = judged.refused
             self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
-            self.state.packed[layout.quarantine_key(index)] = encode_packed(refusal.code)
+            self.state.packed[keys.quarantine_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since
             message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
@@ -276,7 +294,7 @@ class PackedState(Base):
         """Return the record under a state key, or None."""
         found = self._decoded.get(key)
         if found is None and (data := self.packed.get(key)) is not None:
-            found = self._decoded[key] = layout.decode_record(key, data)
+            found = self._decoded[key] = keys.decode_record(key, data)
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:

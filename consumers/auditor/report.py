@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from deedbook.consumers.auditor.replay import Replay
     from deedbook.ledger.events.authority import LedgerCreated
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.merkle import Frontier
@@ -176,7 +175,7 @@ def is_root(wanted: str, root_key: str) -> bool:
 
 
 class Replayed(NamedTuple):
-    """What a report is made of, as a finished ``Replay`` has it."""
+    """What a report is made of: the outcome of a replay (``Replay.outcome``)."""
 
     size: int
     roots: dict[int, bytes]
@@ -208,7 +207,7 @@ class Anchor:
     def report(
         self,
         source: str,
-        replay: Replay | Replayed,
+        replay: Replayed,
         *,
         checkpoint: Checkpoint | None = None,
         stream: str | None = None,
@@ -257,7 +256,7 @@ class Anchor:
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 
-    def _check_checkpoint(self, replay: Replay | Replayed) -> bool:
+    def _check_checkpoint(self, replay: Replayed) -> bool:
         if self._note is None or self._trusted is None:
             return False
         trusted, created = self._trusted, replay.created

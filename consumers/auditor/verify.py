@@ -89,7 +89,7 @@ def verify_log(
     if replay.size == head.size and frontier is not None and frontier.root().hex() != head.root:
         message = "the entries do not give the root of the log's head: `deed fsck` says which"
         findings.problem(None, "VERIFICATION_FAILED", message)
-    return anchor.report("log", replay, resumed_at=resumed_at)
+    return anchor.report("log", replay.outcome, resumed_at=resumed_at)
 
 
 def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:

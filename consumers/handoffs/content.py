@@ -21,6 +21,7 @@ from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
 from deedbook.consumers.handoffs.operations import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
 from deedbook.consumers.handoffs.receiver import notes_of
+from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
 from deedbook.ledger.client.client import Ask, Client
 from deedbook.ledger.errors import Refused
@@ -28,8 +29,8 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.projections.handoffs.versions import changes_of
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
+from deedbook.projections.handoffs import versions
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.author import Author
@@ -101,7 +102,7 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
     """Return what differs between two contents, as ``handoffs.versions`` tells it."""
     before, after = ({**asdict(one), "notes": asdict(one.notes)} for one in contents)
-    return changes_of(before, after)
+    return versions.changes_of(before, after)
 
 
 def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -274,15 +275,6 @@ def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
     if not 1 <= number <= len(rows):
         raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", field=f"{what}_numbers")
     return number - 1
-
-
-def content_from(handoff: dict[str, Any]) -> kinds.HandoffContent:
-    """Return the content of the handoff that ``handoffs.show`` answered."""
-    fields = {name: handoff[name] for name in kinds.HandoffContent.__struct_fields__}
-    fields["notes"] = kinds.ReceiverNotes(**handoff["notes"])
-    texts = {name: [one["text"] for one in handoff[name]] for name in ("tasks", "criteria")}
-    depends_on = [one["id"] for one in handoff["depends_on"]]
-    return kinds.HandoffContent(**fields | texts | {"to": handoff["to"] or None, "depends_on": depends_on})
 
 
 def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:

@@ -21,7 +21,8 @@ from deedbook.ledger.client.client import Client, When, poll_wait_s
 from deedbook.ledger.client.remote import AsyncRemoteClient
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
-from deedbook.projections.views.registry import CHECKED, ask
+from deedbook.projections.answers.checked import ask
+from deedbook.projections.views.registry import CHECKED
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted

@@ -33,12 +33,12 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.system.resource import Resource
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
     from deedbook.consumers.sdk.reactor import EffectT, Handlers, Where
-    from deedbook.consumers.sdk.subscriptions import SubscriptionStore
+    from deedbook.consumers.sdk.subscription_store import SubscriptionStore
     from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.events.body import Event

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from deedbook.consumers.sdk.subscriptions import SCHEMA, SubscriptionStore
+from deedbook.consumers.sdk.subscription_store import SCHEMA, SubscriptionStore
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 

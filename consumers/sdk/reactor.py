@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from deedbook.consumers.sdk.subscriptions import DeadLetter, SubscriptionStore
+from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.ledger.client.client import Client, follow, poll_wait_s, read_epoch
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.body import Event

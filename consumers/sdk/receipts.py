@@ -21,7 +21,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from deedbook.ledger import limits
-from deedbook.ledger.client.client import Client, Page, read_batch_path
+from deedbook.ledger.client.client import Client, read_batch_path
+from deedbook.ledger.client.reads import Page
 from deedbook.ledger.client.remote_history import Chain, signing
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import LedgerCreated

@@ -20,7 +20,7 @@ import msgspec
 
 from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.task import AGENTS
-from deedbook.consumers.thoughts.thinkers import thinker_named
+from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.opening import open_client

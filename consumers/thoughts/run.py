@@ -24,7 +24,7 @@ from deedbook.consumers.thoughts.phrases import language_of
 from deedbook.consumers.thoughts.processes import Assignment, Processes, author_of
 from deedbook.consumers.thoughts.settings import TaskOptions, read_task_type, search_config
 from deedbook.consumers.thoughts.task import AGENTS, Task
-from deedbook.consumers.thoughts.thinkers import choose_thinker, thinker_named
+from deedbook.consumers.thoughts.thinkers.registry import choose_thinker, thinker_named
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.local import LocalClient

@@ -28,9 +28,9 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.identity import joining, ledger_id, possession, verify
 from deedbook.ledger.lifecycle import authority as life
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.ledger.log import tables
+from deedbook.ledger.log import keys
+from deedbook.ledger.log.keys import agent_key, invitation_key, key_key
 from deedbook.ledger.log.records import StreamState
-from deedbook.ledger.log.tables import agent_key, invitation_key, key_key
 
 D = TypeVar("D", bound=EventData)
 Life: TypeAlias = StreamState | None
@@ -108,11 +108,11 @@ def _term_started(event: Event, state: Layer, _: Life) -> None:
     data = typed(event, authority.TermStarted)
     if event.author != data.node or not life.is_node(state, data.node):
         raise Refused("NOT_AUTHORIZED", f"{event.author} is not the node {data.node}", name=event.author)
-    before = state.record(tables.TERM_KEY)
+    before = state.record(keys.TERM_KEY)
     number = 1 if before is None else before.number + 1
     if data.term != number:
         raise Refused("TRANSITION_NOT_ALLOWED", f"the next term is {number}, not {data.term}", term=number)
-    state.put(tables.TERM_KEY, life.Term(number, data.node, event.index))
+    state.put(keys.TERM_KEY, life.Term(number, data.node, event.index))
 
 
 def _invited(event: Event, state: Layer, _: Life) -> None:
@@ -338,24 +338,24 @@ def _end_key(state: Layer, key: str, event: Event, how: life.KeyEnd) -> None:
 
 def _put_checkpoint_key(event: Event, state: Layer, key: str) -> None:
     state.put(key_key(key), life.KeyRecord(life.CHECKPOINT_KEYS, is_identity=False, since_index=event.index))
-    state.put(tables.CHECKPOINT_KEYS_KEY, state.checkpoint_keys().after(event.index, event.data))
+    state.put(keys.CHECKPOINT_KEYS_KEY, state.checkpoint_keys().after(event.index, event.data))
 
 
 def _end_checkpoint_key(event: Event, state: Layer, node: str, how: life.KeyEnd) -> None:
-    keys = state.checkpoint_keys()
-    for one in keys.keys:
+    active = state.checkpoint_keys()
+    for one in active.keys:
         if one.node == node:
             _end_key(state, one.key, event, how)
-    state.put(tables.CHECKPOINT_KEYS_KEY, keys.ended(event.index, node))
+    state.put(keys.CHECKPOINT_KEYS_KEY, active.ended(event.index, node))
 
 
 def _take_bus_key(state: Layer, agent: str, nkey: str | None) -> None:
     """Refuse the bus key that somebody has, or had: a server lets one user in by it, and shuts out the other."""
     if nkey is None:
         return
-    if (owner := state.record(tables.bus_key_key(nkey))) is not None:
+    if (owner := state.record(keys.bus_key_key(nkey))) is not None:
         raise Refused("KEY_EXISTS", f"the bus key is, or was, that of {owner}: make another", path="$.data.nkey")
-    state.put(tables.bus_key_key(nkey), agent)
+    state.put(keys.bus_key_key(nkey), agent)
 
 
 def _require_agent_stream(event: Event, name: str) -> None:

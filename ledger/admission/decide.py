@@ -22,8 +22,8 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_of
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
+from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
 from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
-from deedbook.ledger.log.tables import idempotency_key, key_key, stream_key
 from deedbook.ledger.secrets.scanner import refusal
 
 if TYPE_CHECKING:

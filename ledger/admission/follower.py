@@ -19,9 +19,9 @@ from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, batch_pae, decode_entry, pae
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
+from deedbook.ledger.log.keys import id_key
 from deedbook.ledger.log.log import Log, Pending
 from deedbook.ledger.log.read import Snapshot
-from deedbook.ledger.log.tables import id_key
 
 
 class Signed(NamedTuple):

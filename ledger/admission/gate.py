@@ -40,11 +40,12 @@ from deedbook.ledger.lifecycle.authority import (
     KeyRecord,
     Term,
 )
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
+from deedbook.ledger.log.keys import agent_key, idempotency_key
 from deedbook.ledger.log.log import Log, Pending
 from deedbook.ledger.log.read import Snapshot
 from deedbook.ledger.log.records import StreamRecord
-from deedbook.ledger.log.tables import FORMAT, Head, agent_key, idempotency_key
+from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000
 _MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.transition, "review": review.transition}
@@ -75,7 +76,7 @@ class Refold:
         match key[:1]:
             case b"s":
                 self._check_stream(snapshot, key, record)
-            case layout.TERM_KEY:
+            case keys.TERM_KEY:
                 if record != _last_term(snapshot):
                     raise _unlike("the term")
             case b"a" | b"k" | b"v" if record is not None:
@@ -280,7 +281,7 @@ class Gate:
         if not decided.entries:
             return [base.first_answer(one.index, pending) for one in decided.accepted]
         pending.entries += decided.entries
-        pending.id_keys += [layout.id_key(event.stream, event.id) for event in decided.events]
+        pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
     def _ask_last(self, checked: Checked, layer: Layer, accepted_ms: int) -> None:
@@ -291,7 +292,7 @@ class Gate:
         assert self._quota is not None
         author = checked.candidates[0].body.author
         if author not in EXEMPT:
-            key = layout.quota_key(author)
+            key = keys.quota_key(author)
             spent: Spent = layer.record(key) or Spent()
             size = sum(len(candidate.raw) for candidate in checked.candidates)
             events = len(checked.candidates)
@@ -327,7 +328,7 @@ class Transaction(Base):
             self.size, self.ledger, self.now_ms = head.size, head.ledger, head.accepted_ms
             self.authority_version = head.authority_version
 
-    def record(self, key: layout.Key[Any]) -> Any:
+    def record(self, key: keys.Key[Any]) -> Any:
         """Return the record under a state key, or None."""
         record = self._cache.get(key)
         if record is None:
@@ -337,7 +338,7 @@ class Transaction(Base):
                 self._cache[key] = record
         return record
 
-    def glance(self, key: layout.Key[Any]) -> Any:
+    def glance(self, key: keys.Key[Any]) -> Any:
         """Return the record under a state key, or None, as it is stored."""
         record = self._cache.get(key) or self._glanced.get(key)
         if record is None:
@@ -364,7 +365,7 @@ def check_is_alone(snapshot: Snapshot) -> None:
 
     Raises Unavailable: ``NOT_LEADER``.
     """
-    shared = snapshot.record(layout.SHARED_KEY)
+    shared = snapshot.record(keys.SHARED_KEY)
     if shared is None:
         return
     where = f"`--server {shared.url}` reaches {shared.leader}" if shared.url else "no leader was heard of yet"

@@ -28,8 +28,8 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_signed, pae
 from deedbook.ledger.lifecycle.authority import suspect_at
 from deedbook.ledger.limits import body_size_max_bytes
+from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.records import StreamRecord
-from deedbook.ledger.log.tables import stream_key
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -22,8 +22,8 @@ from deedbook.ledger.lifecycle import reasoning, review, session, snapshot, tot
 from deedbook.ledger.lifecycle.authority import AgentRecord, suspect_at
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked
+from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.records import StreamState
-from deedbook.ledger.log.tables import stream_key
 
 S = TypeVar("S", bound=StreamState)
 

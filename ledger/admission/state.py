@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
-from deedbook.ledger.log import tables
+from deedbook.ledger.log import keys
 from deedbook.ledger.log.records import StreamRecord
 
 R = TypeVar("R")
@@ -28,11 +28,11 @@ class Base:
         self.now_ms: int | None = None
         self.authority_version = 0
 
-    def record(self, _key: tables.Key[Any]) -> Any:
+    def record(self, _key: keys.Key[Any]) -> Any:
         """Return the record under a state key (see ``log.tables``), or None."""
         return None
 
-    def glance(self, key: tables.Key[Any]) -> Any:
+    def glance(self, key: keys.Key[Any]) -> Any:
         """Return what ``record`` does, perhaps before it was held against its entries: what counts asks for both."""
         return self.record(key)
 
@@ -61,7 +61,7 @@ class Layer:
         # An identity key, and the agent whose it is: good for whatever that agent states until authority changes.
         self.signer: tuple[bytes, str] | None = None
 
-    def record(self, key: tables.Key[R]) -> R | None:
+    def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key, or None."""
         record: R | None = self.records.get(key)
         if record is None and (record := self._below_records.get(key)) is None:
@@ -69,11 +69,11 @@ class Layer:
             record = self._below_records[key] = self.below.record(key)
         return record
 
-    def glance(self, key: tables.Key[R]) -> R | None:
+    def glance(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key, or None; what rests on it asks for ``record``, too."""
         return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
 
-    def put(self, key: tables.Key[R], record: R) -> None:
+    def put(self, key: keys.Key[R], record: R) -> None:
         """Decide the record under a state key."""
         self.records[key] = record
 
@@ -113,16 +113,16 @@ class Layer:
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""
-        return self.record(tables.stream_key(name))
+        return self.record(keys.stream_key(name))
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        return self.record(tables.agent_key(name))
+        return self.record(keys.agent_key(name))
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        return self.record(tables.key_key(public_key))
+        return self.record(keys.key_key(public_key))
 
     def checkpoint_keys(self) -> CheckpointKeys:
         """Return the keys that sign checkpoints, and those that did."""
-        return self.record(tables.CHECKPOINT_KEYS_KEY) or CheckpointKeys()
+        return self.record(keys.CHECKPOINT_KEYS_KEY) or CheckpointKeys()

@@ -28,9 +28,9 @@ from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.read import Snapshot
-from deedbook.ledger.log.tables import key_key
 from deedbook.ledger.trust.history import Epoch, Trusted
 
 # How far before and after the end of the shorter one evidence is looked for.

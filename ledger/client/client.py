@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
-import msgspec
-
 from deedbook.ledger import limits
+from deedbook.ledger.client.reads import EntryReads, HeadView, Page
+from deedbook.ledger.client.stream_reader import StreamReader
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import EpochStarted
 from deedbook.ledger.events.entries import read_event
@@ -24,7 +24,6 @@ from deedbook.ledger.trust.history import Epoch, Growth, Past, StreamAsked, Stre
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.client.stream_reader import StreamReader
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blobs import BlobPage, BlobView
@@ -53,39 +52,6 @@ def every_row(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Itera
         if page["next"] is None:
             return
         after = {"after": page["next"]}
-
-
-class HeadView(msgspec.Struct, frozen=True):
-    """Where the log ends: its ledger, number of entries and root (hex)."""
-
-    ledger: str
-    size: int
-    root: str
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its growth, if asked for."""
-
-    entries: list[tuple[int, bytes]]
-    next_index: int
-    size: int
-    growth: Growth | None = None
-
-
-class EntryReads(Protocol):
-    """What whoever checks single entries asks (see ``Client``)."""
-
-    def entry(self, index: int) -> bytes: ...
-
-    def entries(
-        self, start: int, *, limit: int = ..., kinds: Collection[str] = ..., stream: str | None = None
-    ) -> Page: ...
-
-
-class Reads(EntryReads, Protocol):
-    """What whoever checks a history asks of it (see ``Client``)."""
-
-    def consistency(self, old_size: int) -> Growth: ...
 
 
 class Client(Protocol):

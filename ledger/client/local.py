@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from deedbook.ledger import limits
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
-from deedbook.ledger.client.client import HeadView, Page, Progress, When, read_epoch
+from deedbook.ledger.client.client import Progress, When, read_epoch
+from deedbook.ledger.client.reads import HeadView, Page
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated

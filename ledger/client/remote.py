@@ -23,7 +23,8 @@ from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import AsyncConnection, Exchange, answer_in, readable
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
-from deedbook.ledger.client.client import HeadView, Page, Progress, When
+from deedbook.ledger.client.client import Progress, When
+from deedbook.ledger.client.reads import HeadView, Page
 from deedbook.ledger.client.remote_history import RemoteHistory
 from deedbook.ledger.client.spool import Spool
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root

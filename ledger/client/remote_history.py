@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from deedbook.ledger.client.client import EntryReads, Reads, read_batch_path
+from deedbook.ledger.client.client import read_batch_path
+from deedbook.ledger.client.reads import EntryReads, Reads
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import (
     AgentInvited,

@@ -26,7 +26,7 @@ from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.replay import decide_again, read_entry
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer
-from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.reads import StreamReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, is_signed
@@ -35,9 +35,9 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from deedbook.ledger.lifecycle.handoff import HandoffState
-from deedbook.ledger.log import tables
+from deedbook.ledger.log import keys
+from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, agent_key, decode_record, key_key
 from deedbook.ledger.log.records import StreamRecord, StreamState
-from deedbook.ledger.log.tables import CHECKPOINT_KEYS_KEY, agent_key, decode_record, key_key
 from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_ends, parse_vkey, verifiers_of
 from deedbook.ledger.system.files import read_regular, replacing
 from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
@@ -102,7 +102,7 @@ class Authority:
         """Return how many events of authority lie before an index."""
         return bisect_left(self.kept.indexes, index)
 
-    def record(self, key: tables.Key[R], index: int) -> R | None:
+    def record(self, key: keys.Key[R], index: int) -> R | None:
         """Return the record under a state key as it was before the entry at ``index``, or None."""
         versions = self.kept.records.get(key, ())
         place = bisect_left(versions, index, key=lambda version: version[0])
@@ -134,7 +134,7 @@ class Before(Base):
         self.size, self.ledger, self.authority_version = size, ledger, authority.count(size)
         self._authority, (self._stream, self._version, self._life, self._ids) = authority, own
 
-    def record(self, key: tables.Key[Any]) -> Any:
+    def record(self, key: keys.Key[Any]) -> Any:
         """Return the record under a state key, or None."""
         if key[:1] != b"s":
             return self._authority.record(key, self.size)
@@ -150,7 +150,7 @@ class Before(Base):
 class StreamReader:
     """Reads streams of one ledger to act on them; threads may share it."""
 
-    def __init__(self, client: Client, file: Path | None, *, is_pinned: bool = False) -> None:
+    def __init__(self, client: StreamReads, file: Path | None, *, is_pinned: bool = False) -> None:
         """Keep checked authority in ``file`` (None: in this object alone); ``is_pinned``: the root key is known."""
         self.is_pinned = is_pinned
         self._client = client

@@ -19,8 +19,10 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.log.blobs import Blobs
+from deedbook.ledger.log.keys import HEAD_KEY, SHARED_KEY, index_key
 from deedbook.ledger.log.read import Snapshot
-from deedbook.ledger.log.tables import HEAD_KEY, SHARED_KEY, Head, Shared, Tables, index_key
+from deedbook.ledger.log.records import Shared
+from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 from deedbook.ledger.system.resource import Resource
 

@@ -16,6 +16,7 @@ from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format import merkle
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.envelope import decode_entry, head_of, pae
+from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
@@ -49,7 +50,7 @@ class Snapshot:
         if not 0 <= index < self.size:
             message = f"there is no entry {index}: the log has {self.size}"
             raise Refused("NOT_FOUND", message, index=index, size=self.size)
-        data = self._get(self._tables.entries, layout.index_key(index))
+        data = self._get(self._tables.entries, keys.index_key(index))
         if data is None:
             raise Corrupted("CORRUPTED", f"entry {index} is missing", index=index)
         return data
@@ -60,7 +61,7 @@ class Snapshot:
         total = 0
         if start >= self.size:
             return entries
-        for data in self._tables.values(self._txn, self._tables.entries, layout.index_key(start)):
+        for data in self._tables.values(self._txn, self._tables.entries, keys.index_key(start)):
             total += len(data)
             if entries and total > size_max_bytes:
                 break
@@ -71,58 +72,58 @@ class Snapshot:
 
     def has_entry_beyond_end(self) -> bool:
         """Return whether the table holds an entry where the head says the log ends."""
-        return self._get(self._tables.entries, layout.index_key(self.size)) is not None
+        return self._get(self._tables.entries, keys.index_key(self.size)) is not None
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None when the log does not hold it."""
-        index = self._get(self._tables.ids, layout.id_key(stream, event_id))
+        index = self._get(self._tables.ids, keys.id_key(stream, event_id))
         return None if index is None else int.from_bytes(index, "big")
 
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
         """Return the index and the digest of the id of each event of a stream, in order, as the ids table has them."""
-        prefix = layout.stream_digest(stream)
+        prefix = keys.stream_digest(stream)
         found = self._tables.items(self._txn, self._tables.ids, prefix)
         return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in found)
 
     def is_quarantined(self, index: int) -> bool:
         """Return whether a repair found that the entry's rule refuses it."""
-        return self._get(self._tables.state, layout.quarantine_key(index)) is not None
+        return self._get(self._tables.state, keys.quarantine_key(index)) is not None
 
-    def record(self, key: layout.Key[R]) -> R | None:
+    def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key (see ``log.tables``), or None."""
         data = self._get(self._tables.state, key)
-        return None if data is None else cast("R", layout.decode_record(key, data))
+        return None if data is None else cast("R", keys.decode_record(key, data))
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
-        return self.record(layout.agent_key(name))
+        return self.record(keys.agent_key(name))
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
-        return [layout.decode_record(key, data) for key, data in self._records(b"a")]
+        return [keys.decode_record(key, data) for key, data in self._records(b"a")]
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
-        return self.record(layout.key_key(public_key))
+        return self.record(keys.key_key(public_key))
 
     def checkpoint_keys(self) -> tuple[str, ...]:
         """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
-        record = self.record(layout.CHECKPOINT_KEYS_KEY)
+        record = self.record(keys.CHECKPOINT_KEYS_KEY)
         if record is None:
             raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `deed fsck`")
         return record.at(self.size)
 
     def term(self) -> Term | None:
         """Return the term that began last, or None before the first."""
-        return self.record(layout.TERM_KEY)
+        return self.record(keys.TERM_KEY)
 
     def invitations(self) -> list[InvitationRecord]:
         """Return the last invitation of each name that was ever invited."""
-        return [layout.decode_record(key, data) for key, data in self._records(b"v")]
+        return [keys.decode_record(key, data) for key, data in self._records(b"v")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""
-        return [(key[1:].hex(), layout.decode_record(key, data)) for key, data in self._records(b"k")]
+        return [(key[1:].hex(), keys.decode_record(key, data)) for key, data in self._records(b"k")]
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
@@ -163,7 +164,7 @@ class Snapshot:
     def entry_bundle(self, number: int, width: int) -> bytes:
         """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries)."""
         self._check_tile(self.size, number, width)
-        entries = self._tables.values(self._txn, self._tables.entries, layout.index_key(number * TILE_WIDTH))
+        entries = self._tables.values(self._txn, self._tables.entries, keys.index_key(number * TILE_WIDTH))
         return b"".join(len(data).to_bytes(2, "big") + data for data in islice(entries, width))
 
     def _check_tile(self, count: int, number: int, width: int) -> None:
@@ -217,7 +218,7 @@ class Snapshot:
         if entry.batch_size > 1:
             first = index - entry.batch_index
             if first not in batches:
-                there = self._tables.values(self._txn, self._tables.entries, layout.index_key(first))
+                there = self._tables.values(self._txn, self._tables.entries, keys.index_key(first))
                 bodies = [decode_entry(one).body for one in islice(there, entry.batch_size)]
                 if len(bodies) < entry.batch_size:
                     raise Corrupted("CORRUPTED", f"entry {first + len(bodies)} is missing", index=first + len(bodies))

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from deedbook.ledger.home.quota import Spent
-from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.lifecycle.reasoning import ReasoningState
 from deedbook.ledger.lifecycle.review import ReviewState
 from deedbook.ledger.lifecycle.session import SessionState
 from deedbook.ledger.lifecycle.snapshot import SnapshotState
 from deedbook.ledger.lifecycle.tot import TotState
-from deedbook.ledger.log.tables import (
-    CHECKPOINT_KEYS_KEY,
-    QUARANTINE_PREFIX,
-    QUOTA_PREFIX,
-    SHARED_KEY,
-    TERM_KEY,
-    Shared,
-)
 
 # Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
@@ -45,17 +35,12 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
     index: int
 
 
-TYPES: Final[dict[bytes, type]] = {
-    b"s": StreamRecord,
-    b"a": AgentRecord,
-    b"k": KeyRecord,
-    b"i": IdempotencyRecord,
-    b"v": InvitationRecord,
-    TERM_KEY: Term,
-    CHECKPOINT_KEYS_KEY: CheckpointKeys,
-    b"n": str,
-    SHARED_KEY: Shared,
-    QUOTA_PREFIX: Spent,
-    QUARANTINE_PREFIX: str,
-}
-"""By the first letter of the key."""
+class Shared(msgspec.Struct, frozen=True, array_like=True):
+    """This log is that of ``node``, one of several: nothing is appended that is not published first.
+
+    ``leader`` and where agents reach it are what was heard last.
+    """
+
+    node: str
+    leader: str = ""
+    url: str = ""

@@ -13,7 +13,8 @@ import lmdb
 
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier, SubtreeReader, leaf_hash, root_of, subtrees_of
-from deedbook.ledger.log.tables import Tables, index_key
+from deedbook.ledger.log.keys import index_key
+from deedbook.ledger.log.tables import Tables
 
 TILE_HEIGHT: Final = 8
 TILE_WIDTH: Final = 1 << TILE_HEIGHT

@@ -36,7 +36,7 @@ from deedbook.projections.handoffs.why import chain_links_max
 from deedbook.projections.stores.sqlite import temporary
 from deedbook.projections.stores.store import Changes, Slot
 from deedbook.projections.views.projection import Projection, Row, json_text, row_of
-from deedbook.projections.views.registry import QUERIES
+from deedbook.projections.views.registry import CHECKED, QUERIES
 from deedbook.projections.views.runner import Work, read_logged
 
 # The lists in an answer that only a view can give: what points to the thing from elsewhere.
@@ -307,3 +307,15 @@ def _formed(value: Any, form: type[T]) -> T:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
         raise unproven(f"a view answers otherwise than it was asked ({error})") from error
+
+
+def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+    """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
+
+    With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query,
+    and ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
+    """
+    if query not in CHECKED:
+        return client.view(query, arguments, as_of)
+
+    return answer_checked(client, query, arguments, as_of)

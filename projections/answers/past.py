@@ -22,7 +22,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Client, HeadView
+from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import Moment

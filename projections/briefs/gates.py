@@ -17,9 +17,9 @@ from deedbook.projections.briefs.embedding import Embedder, Embedding, best_embe
 from deedbook.projections.briefs.fidelity import value_digits
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.text import content_words, stem
+from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
 if TYPE_CHECKING:
-    from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
     from deedbook.projections.validations.queries import LatestVerdict, Voice
 
 MIN_FIDELITY_FOR_MINIMAL: Final = 0.90
@@ -37,22 +37,6 @@ _TELLING: Final = {
     "medical": "patient medication dosage clinical surgery tumor 患者 病人 药物 剂量 手术 诊断",
     "legal": "lawsuit plaintiff defendant litigation attorney statute gdpr 诉讼 被告 原告 法律 律师 合规",
 }
-
-
-class CertificateProblem(msgspec.Struct, frozen=True):
-    """Where a brief says something else than its graph; the compressor's ``check_certificate`` finds it."""
-
-    field: str
-    step: int | None
-    message: str
-
-
-class Rejected(msgspec.Struct, frozen=True):
-    """A signed brief or snapshot that says something else than its graph, and so was not handed on."""
-
-    event_id: str
-    author: str
-    problems: list[CertificateProblem]
 
 
 class FetchRule(msgspec.Struct, frozen=True):

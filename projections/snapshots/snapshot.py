@@ -20,7 +20,6 @@ from deedbook.ledger.events.brief import BlockSummaries, Brief, Fidelity, Layout
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.projections.briefs.embedding import Embedding, unpack
 from deedbook.projections.briefs.fidelity import band_of
-from deedbook.projections.briefs.gates import Rejected
 from deedbook.projections.briefs.prompt import (
     LEVEL_TOKENS,
     Prompt,
@@ -29,6 +28,7 @@ from deedbook.projections.briefs.prompt import (
     cut_to_tokens,
 )
 from deedbook.projections.briefs.prompt import to_context_prompt as brief_prompt
+from deedbook.projections.briefs.rejection import Rejected
 from deedbook.projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer

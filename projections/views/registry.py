@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
-from deedbook.projections.answers.checked import answer_checked
 from deedbook.projections.answers.query import Query
 from deedbook.projections.views.projection import Projection
-
-if TYPE_CHECKING:
-    from deedbook.ledger.client.client import Client, When
 
 # Each view, in the order in which views are folded, with the version of its meaning: raise it with any change of its
 # tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
@@ -198,15 +194,3 @@ QUERIES: Final[Mapping[str, Query]] = _Queries()
 def kind_of(query: str) -> str:
     """Return the ``kind`` of the JSON document that answers a query, by every door."""
     return _KINDS.get(query, query.replace(".", "_"))
-
-
-def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-    """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
-
-    With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query,
-    and ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
-    """
-    if query not in CHECKED:
-        return client.view(query, arguments, as_of)
-
-    return answer_checked(client, query, arguments, as_of)

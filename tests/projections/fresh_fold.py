@@ -11,7 +11,8 @@ import msgspec
 from deedbook.projections.answers.reader import Reader, last_ms
 
 if TYPE_CHECKING:
-    from deedbook.ledger.client.client import Client, HeadView, Page
+    from deedbook.ledger.client.client import Client
+    from deedbook.ledger.client.reads import HeadView, Page
     from deedbook.ledger.home.config import Settings
     from deedbook.projections.stores.store import Reading
 

@@ -15,10 +15,9 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffBlocked
 from deedbook.ledger.events.reasoning import ReasoningConcluded, ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.lifecycle.clock import clock_text
-from deedbook.projections.answers.checked import answer_checked
+from deedbook.projections.answers.checked import answer_checked, ask
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.handoffs.why import chain_links_max
-from deedbook.projections.views.registry import ask
 from deedbook.projections.views.runner import read_logged
 
 if TYPE_CHECKING:

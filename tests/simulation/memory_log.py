@@ -16,7 +16,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
 from deedbook.ledger.trust.history import Growth
 from tests.simulation.thread import Killed, Thread
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.format.merkle import SubtreeReader
     from deedbook.ledger.log.log import Pending
-    from deedbook.ledger.log.tables import Head, Shared
+    from deedbook.ledger.log.records import Shared
+    from deedbook.ledger.log.tables import Head
     from tests.simulation.world import Process
 
 lock_wait_s = 0.005
@@ -65,7 +66,7 @@ class MemoryLog:
         self._is_writing = False
 
     def set_shared(self, shared: Shared) -> None:
-        self.state[layout.SHARED_KEY] = msgspec.msgpack.encode(shared)
+        self.state[keys.SHARED_KEY] = msgspec.msgpack.encode(shared)
 
     # What ``Log`` offers: its blobs, its tables and its appender are this very object.
 
@@ -139,7 +140,7 @@ class MemoryLog:
         return self._subtrees[1]
 
 
-_decoded: Final = lru_cache(maxsize=10_000)(layout.decode_record)
+_decoded: Final = lru_cache(maxsize=10_000)(keys.decode_record)
 
 
 def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:
@@ -169,10 +170,10 @@ class MemorySnapshot:
         return self._log.data[start : start + limit]
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        return self._log.ids.get(layout.id_key(stream, event_id))
+        return self._log.ids.get(keys.id_key(stream, event_id))
 
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
-        return self._log.streams.get(layout.stream_digest(stream), [])
+        return self._log.streams.get(keys.stream_digest(stream), [])
 
     def is_quarantined(self, index: int) -> bool:
         return False
@@ -182,18 +183,18 @@ class MemorySnapshot:
         return None if stored is None else _decoded(key, stored)
 
     def agent(self, name: str) -> AgentRecord | None:
-        record: AgentRecord | None = self.record(layout.agent_key(name))
+        record: AgentRecord | None = self.record(keys.agent_key(name))
         return record
 
     def key(self, public_key: str) -> KeyRecord | None:
-        record: KeyRecord | None = self.record(layout.key_key(public_key))
+        record: KeyRecord | None = self.record(keys.key_key(public_key))
         return record
 
     def root(self) -> bytes:
         return EMPTY_ROOT if self.head is None else Frontier.from_bytes(self.size, self.head.frontier).root()
 
     def term(self) -> Term | None:
-        term: Term | None = self.record(layout.TERM_KEY)
+        term: Term | None = self.record(keys.TERM_KEY)
         return term
 
     def epochs(self) -> list[tuple[str, int]]:

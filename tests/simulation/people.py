@@ -18,9 +18,10 @@ import msgspec
 import nats.errors
 
 from deedbook.consumers.sdk.reactor import Reactor
-from deedbook.consumers.sdk.subscriptions import SCHEMA, Subscriptions
+from deedbook.consumers.sdk.subscription_store import SCHEMA
+from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.bus.subjects import submit_subject
-from deedbook.ledger.client.client import Page
+from deedbook.ledger.client.reads import Page
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from tests.building import ids_of
 from tests.simulation.client import Network, SimClient

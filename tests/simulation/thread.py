@@ -103,7 +103,7 @@ class Thread:
         self._own.thread = self
         try:
             self._outcome = self._call()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the result
+        except BaseException as error:
             self._error = error
         self._is_over = True
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from deedbook.consumers.handoffs.content import content_from
 from deedbook.consumers.handoffs.files.syntax.active_table import TableRow
 from deedbook.consumers.handoffs.files.syntax.comparison import revise
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
+from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import on_a_line, shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event

@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from deedbook.consumers.handoffs.content import amended, content_from
+from deedbook.consumers.handoffs.content import amended
 from deedbook.consumers.handoffs.files.mapping import content_of_file
 from deedbook.consumers.handoffs.files.plan import Held, Plan, base_after
 from deedbook.consumers.handoffs.files.syntax.comparison import with_progress_of
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.client.author import Author, Draft, kind_of
 from deedbook.ledger.client.client import Ask, Client

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 from blake3 import blake3
@@ -34,7 +34,6 @@ from deedbook.ledger.limits import data_size_max_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deedbook.consumers.handoffs.router.worker import Source
     from deedbook.ledger.events.body import Event
 
 id_max_chars: Final = 200
@@ -217,8 +216,26 @@ def _cut(name: str, digest: str, *, always: bool = False) -> str:
     return f"{kept.rstrip()}-{digest}"
 
 
+class ChainSource(Protocol):
+    """What plans read of a ledger (``router.worker.Source``)."""
+
+    def facts(self, event: Event) -> Facts:
+        """Return what is known of an event on a handoff's stream."""
+
+    def is_made_by_step(self, name: str, idem: str) -> bool:
+        """Return whether a router made the handoff ``name`` under the key ``idem``."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a handoff of this id."""
+
+
 def rehearse(
-    chains: Sequence[Chain], event: Event, source: Source, default_reviewer: str | None, *, every_chain: bool = False
+    chains: Sequence[Chain],
+    event: Event,
+    source: ChainSource,
+    default_reviewer: str | None,
+    *,
+    every_chain: bool = False,
 ) -> dict[str, Any]:
     """Return ``{"index", "id", "kind", "handoff", "hop", "chains"}`` with what each chain would make of ``event``.
 
@@ -240,14 +257,14 @@ def rehearse(
     }
 
 
-def _chain(chain: Chain, facts: Facts, source: Source, default_reviewer: str | None) -> dict[str, Any]:
+def _chain(chain: Chain, facts: Facts, source: ChainSource, default_reviewer: str | None) -> dict[str, Any]:
     why_not = mismatch(chain, facts) or stopped(chain, facts)
     numbers = range(1, len(chain.steps) + 1) if why_not is None else ()
     steps = [_step(chain, number, facts, source, default_reviewer) for number in numbers]
     return {"chain": chain.name, "fires": why_not is None, "why_not": why_not, "steps": steps}
 
 
-def _step(chain: Chain, number: int, facts: Facts, source: Source, default_reviewer: str | None) -> dict[str, Any]:
+def _step(chain: Chain, number: int, facts: Facts, source: ChainSource, default_reviewer: str | None) -> dict[str, Any]:
     try:
         planned = plan_step(chain, number, facts, default_reviewer)
     except Refused as refusal:

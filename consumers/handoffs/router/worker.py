@@ -36,7 +36,8 @@ from deedbook.consumers.handoffs.router.plans import (
     stopped,
 )
 from deedbook.consumers.sdk.reactor import Reactor
-from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions
+from deedbook.consumers.sdk.subscription_store import DeadLetter
+from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask, Client, every_row
 from deedbook.ledger.errors import Refused

@@ -24,7 +24,8 @@ from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored, shown
 from deedbook.ledger.system.files import read_regular
 from deedbook.projections.agents.suspects import suspect_places, suspect_words
-from deedbook.projections.views.registry import ask, kind_of
+from deedbook.projections.answers.checked import ask
+from deedbook.projections.views.registry import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

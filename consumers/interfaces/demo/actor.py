@@ -21,9 +21,9 @@ from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import handoff, reasoning
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.memory import ReasoningMemory, memory_from_dict
-from deedbook.projections.views.registry import ask
 
 AUDIT: Final = "jwt-audit"
 DOMAIN: Final = "security"

@@ -26,7 +26,7 @@ from deedbook.consumers.thoughts.agents import Agent
 from deedbook.consumers.thoughts.run import prepare
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
 from deedbook.consumers.thoughts.task import AGENTS
-from deedbook.consumers.thoughts.thinkers import thinker_named
+from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Author, Draft, draft_and_sign
 from deedbook.ledger.client.creation import create_ledger

@@ -40,7 +40,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.home.settings import check_place, environment_variable, present_session
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 brief_max_chars: Final = 9_800
 """Claude Code cuts what a hook prints at 10,000 characters."""

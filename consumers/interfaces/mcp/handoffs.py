@@ -37,7 +37,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 P = ParamSpec("P")
 R = TypeVar("R")

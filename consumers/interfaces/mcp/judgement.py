@@ -18,7 +18,7 @@ from deedbook.consumers.sdk.quotation import words_of
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 problems_max: Final = 5
 

@@ -34,11 +34,11 @@ from deedbook.consumers.sdk.quotation import words_of
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.query import parse_since
 from deedbook.ledger.errors import Refused
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.gates import check_level
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
 from deedbook.projections.search.queries import Sort
-from deedbook.projections.views.registry import ask
 
 _CURSOR: Final = re.compile(r"(sha256:[0-9a-f]{64})@([0-9]{1,9})\Z")
 _BREAK: Final = re.compile(r"[\s,;，。；、]")

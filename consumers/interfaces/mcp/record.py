@@ -46,7 +46,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.home.settings import present_session, wants_traceback
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 _log: Final = logging.getLogger(__name__)
 

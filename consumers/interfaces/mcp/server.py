@@ -38,8 +38,8 @@ from deedbook.consumers.reasoning.compressor.transfer import receive_brief
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.resume import whole
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.views.registry import ask
 
 _log: Final = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.events.authority import TermStarted as TermEvent
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.identity import Key
-from deedbook.ledger.log.tables import Shared
+from deedbook.ledger.log.records import Shared
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.replication.role import Candidate, Degraded, Follower, Leader, State, is_last_word, step
 from deedbook.ledger.replication.signals import (

@@ -44,7 +44,7 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import CHAINS_FILE, read_file
 from deedbook.ledger.home.trust import actions_of, check_chains, server_program
 from deedbook.ledger.lifecycle.authority import NODE
-from deedbook.ledger.log.tables import Shared
+from deedbook.ledger.log.records import Shared
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.service.server import EmbeddedServer

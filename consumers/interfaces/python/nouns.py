@@ -22,8 +22,8 @@ from deedbook.ledger.events import handoff as handoffs
 from deedbook.ledger.events import reasoning as reasonings
 from deedbook.ledger.events import session as sessions
 from deedbook.ledger.events.fields import EventData
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.views.registry import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.handoffs.operations import Verb

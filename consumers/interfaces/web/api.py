@@ -53,9 +53,10 @@ from deedbook.ledger.client.local import LocalClient, now_ms
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.log.tiles import TILE_WIDTH
+from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.query import Arguments, Limit
 from deedbook.projections.answers.reader import Reader
-from deedbook.projections.views.registry import CHECKED, ON_DEMAND, QUERIES, ask, kind_of
+from deedbook.projections.views.registry import CHECKED, ON_DEMAND, QUERIES, kind_of
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event

@@ -24,7 +24,7 @@ from deedbook.ledger.events.entries import read_event
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from deedbook.ledger.client.client import EntryReads
+    from deedbook.ledger.client.reads import EntryReads
 
 LOOPBACK: Final = "127.0.0.1"
 connections_max: Final = 128

@@ -18,8 +18,8 @@ from deedbook.consumers.reasoning.compressor.compress import budget_needed, meas
 from deedbook.consumers.reasoning.compressor.envelope import empty_brief, with_facts
 from deedbook.ledger.events.brief import Brief, Fact
 from deedbook.projections.briefs.embedding import is_embedding_of
-from deedbook.projections.briefs.gates import CertificateProblem
 from deedbook.projections.briefs.index import index_graph
+from deedbook.projections.briefs.rejection import CertificateProblem
 from deedbook.projections.briefs.tokens import tokenizer
 from deedbook.projections.reasoning.delta import write_full
 from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref

@@ -21,7 +21,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
+from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
 from deedbook.consumers.sdk.text import one_line
 from deedbook.ledger.errors import Refused, Unavailable

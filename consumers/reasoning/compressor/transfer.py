@@ -25,13 +25,9 @@ from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.limits import blob_size_max_bytes
 from deedbook.ledger.system.files import replacing
 from deedbook.projections.answers.query import is_whole_ref, prefix_range
-from deedbook.projections.briefs.gates import (
-    CertificateProblem,
-    FetchAnswer,
-    Rejected,
-    should_fetch_full_reasoning,
-)
+from deedbook.projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
+from deedbook.projections.briefs.rejection import CertificateProblem, Rejected
 from deedbook.projections.reasoning.delta import Size, read_payload, write_full
 from deedbook.projections.reasoning.delta import measure as measure_payload
 from deedbook.projections.reasoning.memory import (

@@ -31,8 +31,9 @@ from deedbook.ledger.limits import data_size_max_bytes
 from deedbook.projections.answers.query import is_whole_ref
 from deedbook.projections.briefs.embedding import is_embedding_of
 from deedbook.projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
-from deedbook.projections.briefs.gates import CertificateProblem, Rejected, is_critical_evidence
+from deedbook.projections.briefs.gates import is_critical_evidence
 from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.rejection import CertificateProblem, Rejected
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.snapshots.snapshot import (
     EnhancedEpistemicSnapshot,

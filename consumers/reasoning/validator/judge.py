@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from deedbook.consumers.reasoning.validator.validator import Verdict
-from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
+from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
 from deedbook.consumers.sdk.text import one_line
 from deedbook.ledger.errors import Refused, Unavailable

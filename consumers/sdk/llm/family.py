@@ -12,19 +12,16 @@ server refuses and ask again, which nobody would see; its reason names the field
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
 from deedbook.consumers.sdk.text import one_line, shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.secrets.scanner import scan
 
-if TYPE_CHECKING:
-    from deedbook.consumers.sdk.llm.model import LlmSettings, Message
-
-Family: TypeAlias = Literal["openai", "openai-compatible", "anthropic"]
 NONE: Final = "none"
 
 reason_max_chars: Final = 300

@@ -13,16 +13,16 @@ import re
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from deedbook.consumers.sdk.http import NoAnswer, is_loopback, request
 from deedbook.consumers.sdk.llm import family as families
-from deedbook.consumers.sdk.llm.family import Completion, Family
+from deedbook.consumers.sdk.llm.family import Completion
 from deedbook.consumers.sdk.llm.reader import read_answer
+from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.fields import Label
 from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.format.codec import UNREADABLE, check_depth, encode_sorted
 from deedbook.ledger.format.identity import read_private
@@ -43,46 +43,11 @@ _URL: Final = re.compile(
     r"http(?P<tls>s)?://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?(?:/[!-\"$->A-~]*)?",
     re.IGNORECASE,
 )
-_VARIABLE_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
-
-
-class Message(msgspec.Struct, frozen=True):
-    """One message of a chat."""
-
-    role: Literal["system", "user"]
-    content: str
 
 
 def prompt_digest(messages: list[Message]) -> str:
     """Return the SHA-256, in hex, of the messages as sorted JSON: what a record of an answer says it answered."""
     return hashlib.sha256(encode_sorted(messages)).hexdigest()
-
-
-class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an operator says of an endpoint, as in the table ``[llm]`` of ``config.toml``.
-
-    ``base_url`` is what stands before ``/chat/completions`` or ``/messages`` (default: the vendor's own, by
-    ``family``). ``timeout_s`` bounds a whole call, in which a busy server is tried ``attempts_max`` times; ``attempts``
-    is how often a thinker asks what it cannot read the answer to, ``parallel_max`` how much is asked for at a time.
-    ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's unless named; ``"none"``
-    leaves one out. ``fields`` are sent as they stand.
-    """
-
-    model: Label
-    family: Family | None = None
-    base_url: str = ""
-    api_key_file: str | None = None
-    api_key_variable: Annotated[str, msgspec.Meta(pattern=_VARIABLE_PATTERN)] | None = None
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 60.0
-    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=10)] = 4
-    answer_tokens_max: Annotated[int, msgspec.Meta(ge=16, le=131_072)] | None = None
-    token_field: Literal["max_tokens", "max_completion_tokens", "none"] | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | Literal["none"] | None = None
-    json_mode: bool | None = None
-    seed: bool | None = None
-    attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
-    parallel_max: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
-    fields: dict[str, Any] = {}
 
 
 class Endpoint(msgspec.Struct, frozen=True):

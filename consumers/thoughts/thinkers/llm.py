@@ -25,8 +25,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.sdk.llm.model import LlmClient, Message, prompt_digest
+from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
 from deedbook.consumers.sdk.llm.reader import read_answer
+from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
 from deedbook.consumers.sdk.text import one_line, shorten
 from deedbook.consumers.thoughts.task import fitting

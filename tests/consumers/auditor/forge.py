@@ -17,7 +17,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import export, export_bundle
 from deedbook.ledger.client.author import Draft, body_of
-from deedbook.ledger.client.client import Page
+from deedbook.ledger.client.reads import Page
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.envelope import (

@@ -28,7 +28,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
 from deedbook.ledger.log.tiles import tile_key
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ def test_event_appended_behind_the_gate_is_named(ledger: Ledger) -> None:
 
 def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
     fill(ledger)
-    key = layout.stream_key("handoff/first")
+    key = keys.stream_key("handoff/first")
     with ledger.log.tables.writing() as txn:
-        record = layout.decode_record(b"s", txn.get(key, db=ledger.log.tables.state))
+        record = keys.decode_record(b"s", txn.get(key, db=ledger.log.tables.state))
         txn.put(key, msgspec.msgpack.encode(msgspec.structs.replace(record, version=99)), db=ledger.log.tables.state)
     report = fsck(ledger.home.path)
     assert [one.message for one in report.problems] == [
@@ -195,9 +195,9 @@ def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
 
 def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
     fill(ledger)
-    key = layout.agent_key("alice")
+    key = keys.agent_key("alice")
     with ledger.log.tables.writing() as txn:
-        record = layout.decode_record(b"a", txn.get(key, db=ledger.log.tables.state))
+        record = keys.decode_record(b"a", txn.get(key, db=ledger.log.tables.state))
         forged_record = msgspec.structs.replace(record, roles=record.roles | {"admin"})
         txn.put(key, msgspec.msgpack.encode(forged_record), db=ledger.log.tables.state)
     assert [one.message for one in fsck(ledger.home.path).problems] == [
@@ -208,8 +208,8 @@ def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
 def test_missing_and_surplus_records_are_found(ledger: Ledger) -> None:
     fill(ledger)
     with ledger.log.tables.writing() as txn:
-        txn.delete(layout.stream_key("handoff/first"), db=ledger.log.tables.state)
-        txn.put(layout.stream_key("handoff/other"), b"\x90", db=ledger.log.tables.state)
+        txn.delete(keys.stream_key("handoff/first"), db=ledger.log.tables.state)
+        txn.put(keys.stream_key("handoff/other"), b"\x90", db=ledger.log.tables.state)
     messages = {one.message for one in fsck(ledger.home.path).problems}
     assert messages == {
         "the record of stream handoff/first is missing",
@@ -221,8 +221,8 @@ def test_missing_and_wrong_ids_are_named(ledger: Ledger) -> None:
     fill(ledger)
     third, fourth = ledger.event(3), ledger.event(4)
     with ledger.log.tables.writing() as txn:
-        txn.delete(layout.id_key(third.stream, third.id), db=ledger.log.tables.ids)
-        txn.put(layout.id_key("session/elsewhere", fourth.id), layout.index_key(4), db=ledger.log.tables.ids)
+        txn.delete(keys.id_key(third.stream, third.id), db=ledger.log.tables.ids)
+        txn.put(keys.id_key("session/elsewhere", fourth.id), keys.index_key(4), db=ledger.log.tables.ids)
     assert named(fsck(ledger.home.path)) == {3, 4}
 
 
@@ -232,7 +232,7 @@ def test_changed_head_is_found(ledger: Ledger) -> None:
         head = ledger.log.tables.read_head(txn)
         assert head is not None
         changed = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 1, authority_version=0)
-        txn.put(layout.HEAD_KEY, msgspec.msgpack.encode(changed), db=ledger.log.tables.state)
+        txn.put(keys.HEAD_KEY, msgspec.msgpack.encode(changed), db=ledger.log.tables.state)
     messages = [one.message for one in fsck(ledger.home.path).problems]
     assert messages == ["the head says another accepted_ms, authority_version than the entries give"]
 
@@ -302,7 +302,7 @@ def test_file_whose_first_pages_are_lost_is_reported(
 def test_lost_head_leaves_the_entries_to_be_audited(ledger: Ledger) -> None:
     fill(ledger)
     with ledger.log.tables.writing() as txn:
-        txn.put(layout.HEAD_KEY, b"\x93no head", db=ledger.log.tables.state)
+        txn.put(keys.HEAD_KEY, b"\x93no head", db=ledger.log.tables.state)
     report = fsck(ledger.home.path)
     assert not report.ok
     assert report.signatures == len(entries_of_rest(ledger))

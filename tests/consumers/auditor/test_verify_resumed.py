@@ -20,8 +20,8 @@ from deedbook.consumers.auditor.cache import Keeper, read_kept
 from deedbook.consumers.auditor.replay import Replay
 from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.verify import verify_log
-from deedbook.ledger.client.client import HeadView
 from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.events.authority import EpochStarted
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.envelope import decode_entry

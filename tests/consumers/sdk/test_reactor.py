@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deedbook.consumers.sdk.reactor import Reactor
-from deedbook.consumers.sdk.subscriptions import Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.consumers.sdk.subscription_store import SubscriptionStore
+from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deedbook.consumers.interfaces.cli.commands.watch import watcher_name
-from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
+from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:

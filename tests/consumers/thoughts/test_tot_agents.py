@@ -13,7 +13,8 @@ from thinking_model import ThinkingModel, text_of
 from tot_playing import ANSWER, PROBLEM, check, events, play, read, resume, solve
 
 from deedbook.consumers.interfaces.node.node import Node
-from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.thoughts.processes import author_of
 from deedbook.consumers.thoughts.run import prepare, role_keys, run_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, read_overrides

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deedbook.consumers.thoughts.thinkers import choose_thinker, registered, thinker_named
+from deedbook.consumers.thoughts.thinkers.registry import choose_thinker, registered, thinker_named
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Actions
 

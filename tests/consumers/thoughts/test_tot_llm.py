@@ -11,7 +11,8 @@ from thinking_model import ThinkingModel, data_of
 from tot_driver import solve
 from tot_playing import check, events
 
-from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.thoughts.run import run_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions, search_config
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker

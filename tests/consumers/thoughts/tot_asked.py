@@ -9,7 +9,8 @@ from llm_stub import API_KEY
 from thinking_model import ThinkingModel, data_of
 from tot_driver import judged_by, wanted
 
-from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.thoughts.thinkers.llm import LlmThinker
 from deedbook.ledger.events import tot as kinds
 

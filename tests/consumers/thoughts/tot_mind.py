@@ -16,7 +16,8 @@ import llm_stub
 import msgspec
 from blake3 import blake3
 
-from deedbook.consumers.sdk.llm.model import LlmSettings, Message, prompt_digest
+from deedbook.consumers.sdk.llm.model import prompt_digest
+from deedbook.consumers.sdk.llm.settings import LlmSettings, Message
 from deedbook.ledger.home.config import Actions
 
 if TYPE_CHECKING:

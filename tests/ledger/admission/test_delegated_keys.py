@@ -13,7 +13,7 @@ from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, KeyR
 from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.log.tables import key_key
+from deedbook.ledger.log.keys import key_key
 
 if TYPE_CHECKING:
     from building import Ledger

@@ -17,7 +17,7 @@ from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.log.tables import stream_key
+from deedbook.ledger.log.keys import stream_key
 
 if TYPE_CHECKING:
     from building import Ledger

@@ -10,7 +10,7 @@ from building import Ledger, key_named
 from invitations import checkpoint_key_of, invitation_of, invite, join, registration
 
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.client import Page
+from deedbook.ledger.client.reads import Page
 from deedbook.ledger.client.remote_history import RemoteHistory
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import AgentRemoved, CheckpointKeyRotated, KeyRotated

@@ -18,7 +18,7 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged
 from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.proof.checkpoint import open_ends, sign_ends
 from deedbook.ledger.trust.history import StreamAsked
-from deedbook.projections.views.registry import ask
+from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, verify_consistency, verify_inclusion
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
 from deedbook.ledger.log.log import Appender, Log, Pending
 from deedbook.ledger.log.tables import FORMAT, Head
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_tile
@@ -54,7 +54,7 @@ def append(log: Log, count: int, appender: Appender | None = None) -> Head:
     with log.writing() as (txn, snapshot):
         head = snapshot.head or FIRST
         entries = [entry(index) for index in range(head.size, head.size + count)]
-        ids = [layout.id_key("s", f"blake3:{index:064x}") for index in range(head.size, head.size + count)]
+        ids = [keys.id_key("s", f"blake3:{index:064x}") for index in range(head.size, head.size + count)]
         pending = Pending(entries, ids, {b"sx": b"%d" % head.size}, head.size)
         new_head, leaves = (appender or log.appender).append(txn, head, pending)
     assert leaves == [leaf(one) for one in entries]
@@ -232,6 +232,6 @@ def test_reopened_log_goes_on_where_it_ended(home: Path, log: Log) -> None:
 def test_entry_where_the_head_says_the_log_ends_stops_the_writer(log: Log) -> None:
     append(log, 3)
     with log.tables.writing() as txn:
-        txn.put(layout.index_key(3), b"foreign", db=log.tables.entries)
+        txn.put(keys.index_key(3), b"foreign", db=log.tables.entries)
     with pytest.raises(Corrupted):
         append(log, 1)

@@ -15,8 +15,9 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.merkle import leaf_hash, root_of
 from deedbook.ledger.log.environment import translated
+from deedbook.ledger.log.keys import HEAD_KEY, agent_key, index_key
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.tables import HEAD_KEY, Head, agent_key, index_key
+from deedbook.ledger.log.tables import Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
+from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
 from deedbook.consumers.interfaces.cli.program import Group, ListOption
 from deedbook.consumers.sdk.service import register_agent

@@ -34,7 +34,7 @@ from deedbook.projections.validations.queries import counted_words
 if TYPE_CHECKING:
     from deedbook.consumers.reasoning.validator.publication import Validated
     from deedbook.consumers.sdk.llm.model import LlmClient
-    from deedbook.projections.briefs.gates import Rejected
+    from deedbook.projections.briefs.rejection import Rejected
 
 LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500

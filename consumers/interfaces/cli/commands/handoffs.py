@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from deedbook.consumers.handoffs import content
 from deedbook.consumers.handoffs import operations as acts
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
+from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
 from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_grounds
 from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
@@ -106,7 +107,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)
-    emit(app, found["id"], data, changes=content.changes_between(content.content_from(found), data))
+    emit(app, found["id"], data, changes=content.changes_between(content_from(found), data))
 
 
 def act(verb: acts.Verb) -> click.Command:

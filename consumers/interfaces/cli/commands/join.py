@@ -15,6 +15,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import check_server
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import new_home, present_folder, resolved
+from deedbook.ledger.home.settings import check_place
 from deedbook.ledger.home.trust import shown
 from deedbook.ledger.lifecycle.authority import NODE_ROLE
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
+from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_table, short_key
 from deedbook.consumers.interfaces.cli.program import Group, ListOption
 from deedbook.consumers.sdk.rotation import rotate_agent, rotate_checkpoint
@@ -23,9 +23,6 @@ from deedbook.ledger.format.identity import Key, KeyFile, read_key_file, write_s
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import ROOT, to_ms
 from deedbook.ledger.lifecycle.clock import clock_text
-
-ttl_max: Final = timedelta(days=366)
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.group(cls=Group)
@@ -259,12 +256,3 @@ def _key_of(app: App, asked: str) -> dict[str, Any]:
         message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `deed key list` shows them"
         raise Refused(code, message, candidates=[one["key"] for one in matches])
     return matches[0]
-
-
-def parse_ttl(text: str) -> timedelta:
-    """Return the duration in ``text``, as 90s, 30m, 12h or 7d."""
-    parts = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    ttl = timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else timedelta()
-    if not timedelta() < ttl <= ttl_max:
-        raise Refused("USAGE", f"{text!r} is no time up to {ttl_max.days} days: write 30m, 12h or 7d")
-    return ttl

@@ -28,7 +28,8 @@ from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
 from deedbook.consumers.interfaces.node.witnesses import configured_witnesses
 from deedbook.consumers.sdk.git import Git
-from deedbook.consumers.sdk.llm.model import Message, named_client
+from deedbook.consumers.sdk.llm.model import named_client
+from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import gate
 from deedbook.consumers.sdk.text import visible
 from deedbook.ledger.client.client import Client, read_epoch

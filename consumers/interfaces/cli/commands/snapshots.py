@@ -25,8 +25,8 @@ from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
-from deedbook.projections.briefs.gates import Rejected
 from deedbook.projections.briefs.prompt import TransferLevel
+from deedbook.projections.briefs.rejection import Rejected
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from deedbook.projections.snapshots.vectors import read_vectors
 from deedbook.projections.validations.queries import LatestVerdict

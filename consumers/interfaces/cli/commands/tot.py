@@ -12,7 +12,7 @@ import click
 
 from deedbook.consumers.interfaces.cli import tot_text
 from deedbook.consumers.interfaces.cli.app import App, read_text
-from deedbook.consumers.interfaces.cli.commands.keys import parse_ttl
+from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_lines, web_option, when
 from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.sdk.text import one_line

@@ -21,7 +21,8 @@ from deedbook.consumers.sdk.command import run_command
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.http import request
 from deedbook.consumers.sdk.reactor import Reactor
-from deedbook.consumers.sdk.subscriptions import DeadLetter, Subscriptions, SubscriptionStore, open_subscriptions
+from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
+from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from deedbook.consumers.sdk.text import counted, json_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust

@@ -9,7 +9,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.dashboard.page import Go, Page, Seen
 from deedbook.consumers.interfaces.node.witnesses import witnessed_of
-from deedbook.ledger.client.client import HeadView
+from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.lifecycle.authority import CHECKPOINT

@@ -19,7 +19,7 @@ from deedbook.ledger.events.authority import KeyRevoked
 from deedbook.ledger.events.handoff import HandoffCompleted
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
-from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log import keys
 from deedbook.ledger.log.log import Log
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def edit(home: Path, key: bytes, change: Callable[[Any], Any]) -> None:
     with Log(home, map_size=64 * 1024**2) as log, log.tables.writing() as txn:
         stored = txn.get(key, db=log.tables.state)
         assert stored is not None
-        record = change(layout.decode_record(key, bytes(stored)))
+        record = change(keys.decode_record(key, bytes(stored)))
         if record is None:
             txn.delete(key, db=log.tables.state)
         else:
@@ -76,7 +76,7 @@ def deed(home: Path, *arguments: str) -> inside.Said:
     return inside.deedbook("--home", home, *arguments)
 
 
-PENDING, DONE = layout.stream_key("handoff/pending"), layout.stream_key("handoff/done")
+PENDING, DONE = keys.stream_key("handoff/pending"), keys.stream_key("handoff/done")
 CLAIM = ("handoff", "claim", "pending", "--as", "bob")
 EDITS: dict[str, tuple[bytes, Callable[[Any], Any], tuple[str, ...]]] = {
     "approved": (PENDING, of_life(status="approved"), CLAIM),
@@ -85,7 +85,7 @@ EDITS: dict[str, tuple[bytes, Callable[[Any], Any], tuple[str, ...]]] = {
     "no record": (PENDING, lambda _: None, CLAIM),
     "verified": (DONE, of_life(status="approved"), ("handoff", "claim", "done", "--as", "bob")),
     "role": (
-        layout.agent_key("bob"),
+        keys.agent_key("bob"),
         lambda agent: msgspec.structs.replace(agent, roles=agent.roles | {"admin"}),
         ("agent", "add", "eve", "--as", "bob"),
     ),
@@ -130,7 +130,7 @@ def test_cycle_is_judged_by_what_the_entries_say(
     with Ledger(home) as ledger:
         ledger.hand_over("middle", depends_on=["pending", "new"])
         ledger.hand_over("top", depends_on=["pending", "done"])
-    edit(home, layout.stream_key(f"handoff/{edited}"), of_life(depends_on=depends_on))
+    edit(home, keys.stream_key(f"handoff/{edited}"), of_life(depends_on=depends_on))
     with Ledger(home) as ledger:
         before = ledger.head()
         with pytest.raises(DeedbookError) as caught:
@@ -139,7 +139,7 @@ def test_cycle_is_judged_by_what_the_entries_say(
 
 
 def test_key_whose_revocation_was_edited_away_signs_nothing(home: Path) -> None:
-    edit(home, layout.key_key(LOST.public.hex()), changed(ended_index=None, ended_as=None))
+    edit(home, keys.key_key(LOST.public.hex()), changed(ended_index=None, ended_as=None))
     with Ledger(home) as ledger:
         with pytest.raises(gate_module.Corrupted, match="a key of bob"):
             ledger.emit("bob", "session/s2", SessionStarted(), key=LOST)
@@ -152,7 +152,7 @@ def test_key_whose_revocation_was_edited_away_signs_nothing(home: Path) -> None:
 
 
 def test_idempotency_key_that_was_led_elsewhere_answers_nothing(home: Path) -> None:
-    edit(home, layout.idempotency_key("alice", "once"), changed(index=2))
+    edit(home, keys.idempotency_key("alice", "once"), changed(index=2))
     with Ledger(home) as ledger, pytest.raises(gate_module.Corrupted, match="idempotency"):
         ledger.emit("alice", "session/s1", FindingLogged(finding="again"), idem="once")
 
@@ -162,7 +162,7 @@ def test_clock_edited_in_the_head_is_found(home: Path) -> None:
         head = log.tables.read_head(txn)
         assert head is not None
         later = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 10**9)
-        txn.put(layout.HEAD_KEY, msgspec.msgpack.encode(later), db=log.tables.state)
+        txn.put(keys.HEAD_KEY, msgspec.msgpack.encode(later), db=log.tables.state)
     assert deed(home, "session", "start", "--as", "alice").code == 6
     assert deed(home, "fsck", "--repair").code == 0
     assert deed(home, "session", "start", "--as", "alice").code == 0
@@ -210,8 +210,8 @@ def test_entry_that_got_past_the_gate_is_quarantined_and_every_verb_goes_on(
 
 def test_repair_refuses_a_log_that_is_damaged_itself_and_changes_nothing(home: Path) -> None:
     with Log(home, map_size=64 * 1024**2) as log, log.tables.writing() as txn:
-        data = bytes(txn.get(layout.index_key(4), db=log.tables.entries) or b"")
-        txn.put(layout.index_key(4), data[:-80] + bytes([data[-80] ^ 1]) + data[-79:], db=log.tables.entries)
+        data = bytes(txn.get(keys.index_key(4), db=log.tables.entries) or b"")
+        txn.put(keys.index_key(4), data[:-80] + bytes([data[-80] ^ 1]) + data[-79:], db=log.tables.entries)
     edit(home, PENDING, of_life(status="approved"))
     said = deed(home, "fsck", "--repair")
     assert (said.code, "nothing was changed" in said.err or "restore a backup" in said.err) == (6, True)

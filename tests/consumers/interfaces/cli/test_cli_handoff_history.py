@@ -16,7 +16,7 @@ from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.events.handoff import HandoffTaskChecked, HandoffVerified
 from deedbook.ledger.format.envelope import decode_entry, is_signed
 from deedbook.ledger.format.identity import open_key
-from deedbook.ledger.log.tables import index_key
+from deedbook.ledger.log.keys import index_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
 from deedbook.consumers.handoffs.router import chains_file
 from deedbook.consumers.interfaces.cli.commands.trust import _does
 from deedbook.consumers.interfaces.node.witnesses import WitnessSettings
-from deedbook.consumers.sdk.llm.model import LlmSettings
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Config
 from deedbook.ledger.home.trust import read_folder

@@ -8,8 +8,8 @@ import pytest
 
 pytest.register_assert_rewrite("mcp_clients")
 
-from building import Ledger  # noqa: E402 - what is rewritten is named first
-from mcp_clients import HttpServer, Inspector, install_inspector  # noqa: E402
+from building import Ledger
+from mcp_clients import HttpServer, Inspector, install_inspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -89,7 +89,7 @@ def test_closing_from_another_thread_ends_a_run(place: Place, tmp_path: Path) ->
             began.set()
             try:
                 ledger.run(name, store=tmp_path / f"{name}.db")
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the test shows it
+            except BaseException as error:
                 errors.append(error)
 
         running = threading.Thread(target=work)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llm_stub import API_KEY, Vendor
 
-from deedbook.consumers.sdk.llm.model import LlmClient, LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import LlmClient, read_endpoint
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,8 @@ import pytest
 from llm_stub import API_KEY, Reply, Vendor, drip, flood, never, says, says_json
 
 from deedbook.consumers.sdk.http import retry_after_s, retry_wait_max_s
-from deedbook.consumers.sdk.llm.model import LlmClient, Message, answer_size_max_bytes
+from deedbook.consumers.sdk.llm.model import LlmClient, answer_size_max_bytes
+from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
 from deedbook.ledger.errors import Refused, Unavailable
 

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from deedbook.consumers.sdk.llm.model import LlmSettings, read_endpoint
+from deedbook.consumers.sdk.llm.model import read_endpoint
+from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.ledger.errors import DeedbookError
 
 KEY = "sk-0123456789abcdef"

@@ -1,0 +1,151 @@
+"""What a store of subscriptions does, whichever database it is."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import Any, Final, NamedTuple
+
+from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.trust.history import Past, Trusted
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS deedbook_positions (
+    name TEXT PRIMARY KEY, next_index BIGINT NOT NULL, ledger TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS deedbook_heads (
+    name TEXT NOT NULL, size BIGINT NOT NULL, root TEXT NOT NULL, epochs TEXT NOT NULL, PRIMARY KEY (name, size));
+CREATE TABLE IF NOT EXISTS deedbook_attempts (
+    name TEXT NOT NULL, event_index BIGINT NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (name, event_index));
+CREATE TABLE IF NOT EXISTS deedbook_dead_letters (
+    name TEXT NOT NULL, event_index BIGINT NOT NULL, event_id TEXT NOT NULL, error TEXT NOT NULL,
+    PRIMARY KEY (name, event_index));
+"""
+
+
+class DeadLetter(NamedTuple):
+    """An event whose effect failed as often as it may: the log's index, the event's id, the last error."""
+
+    event_index: int
+    event_id: str
+    error: str
+
+
+class SubscriptionStore(ABC):
+    """The subscriptions kept in one place; ``db`` is the connection that effects write through, ``place`` names it."""
+
+    place: str
+    db: Any
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
+    def held(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Be the only one who runs the subscription ``name``: a second one would bring about its effects again.
+
+        Whoever gets past it nevertheless (somebody removed the lock's file) is refused by ``check_is_next``.
+        Raises Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where nothing can be locked.
+        """
+
+    @abstractmethod
+    def transaction(self) -> contextlib.AbstractContextManager[Any]:
+        """One transaction: everything inside commits together, or nothing does.
+
+        Only what beginning and committing raises is translated: an error inside the block is the block's own.
+        """
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Refuse (``USAGE``), within a transaction, what ended it: its effect would be there without the position."""
+
+    @abstractmethod
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of one statement, also for those who keep tables of their own beside these."""
+
+    def check_is_next(self, name: str, index: int) -> None:
+        """Refuse (``STORE_IN_USE``), in a transaction, to go back behind the position: somebody else runs this, too."""
+        position = self.position(name)
+        if position is not None and position > index:
+            raise self._running_already(name)
+
+    def _running_already(self, name: str) -> Unavailable:
+        message = f"the subscription {name} is running already: end that one, or take another name"
+        return Unavailable("STORE_IN_USE", message, path=self.place)
+
+    def position(self, name: str) -> int | None:
+        """Return the index a subscription reads next, or None when it is new."""
+        rows = self.run("SELECT next_index FROM deedbook_positions WHERE name = ?", name)
+        return int(rows[0][0]) if rows else None
+
+    def start_at(self, name: str, index: int, ledger: str = "") -> int:
+        """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
+        sql = "SELECT next_index, ledger FROM deedbook_positions WHERE name = ?"
+        if not (rows := self.run(sql, name)):  # asked first: to write waits for the effect of whoever runs it
+            self.run(
+                "INSERT INTO deedbook_positions VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", name, index, ledger
+            )
+            rows = self.run(sql, name)
+        ((position, known),) = rows
+        if ledger and known not in ("", ledger):
+            message = f"the subscription {name} in {self.place} reads another ledger: take another name, or store"
+            raise Refused("WRONG_LEDGER", message, ledger=known)
+        return int(position)
+
+    def move(self, name: str, next_index: int) -> None:
+        """Remember the index to read next; forget the attempts at what lies before it. Called in a transaction."""
+        sql = "INSERT INTO deedbook_positions (name, next_index) VALUES (?, ?) ON CONFLICT (name) "
+        self.run(f"{sql}DO UPDATE SET next_index = excluded.next_index", name, next_index)
+        self.run("DELETE FROM deedbook_attempts WHERE name = ? AND event_index < ?", name, next_index)
+
+    def past(self, name: str) -> Past:
+        """Return the heads of the log that a subscription trusted, kept by ``trust``."""
+        rows = self.run("SELECT size, root, epochs FROM deedbook_heads WHERE name = ? ORDER BY size", name)
+        where = f"what {self.place} remembers of it is"
+        return Past([Trusted(size, root, epochs.split()) for size, root, epochs in rows], where)
+
+    def trust(self, name: str, past: Past) -> None:
+        """Keep the heads that are trusted now, in the transaction that moves the position over what they hold."""
+        heads = {head.size: (name, head.size, head.root, " ".join(head.epochs)) for head in past.heads}
+        known = self.run("SELECT * FROM deedbook_heads WHERE name = ?", name)
+        for row in known:
+            if heads.get(row[1]) != row:
+                self.run("DELETE FROM deedbook_heads WHERE name = ? AND size = ?", name, row[1])
+        for new in set(heads.values()) - set(known):
+            self.run("INSERT INTO deedbook_heads VALUES (?, ?, ?, ?)", *new)
+
+    def count_attempt(self, name: str, index: int) -> int:
+        """Count one more attempt at an event, durably, and return how many that makes."""
+        with self.transaction():
+            sql = "INSERT INTO deedbook_attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
+            more = "DO UPDATE SET count = deedbook_attempts.count + 1 RETURNING count"
+            ((count,),) = self.run(sql + more, name, index)
+        return int(count)
+
+    def uncount_attempt(self, name: str, index: int) -> None:
+        """Take back an attempt that could not even begin, because something else was not there."""
+        with self.transaction():
+            self.run("UPDATE deedbook_attempts SET count = count - 1 WHERE name = ? AND event_index = ?", name, index)
+
+    def bury(self, name: str, letter: DeadLetter) -> None:
+        """Give an event up as a dead letter and go on after it. Raises Unavailable: as ``check_is_next``."""
+        with self.transaction():
+            self.check_is_next(name, letter.event_index)
+            self.keep_aside(name, letter)
+            self.move(name, letter.event_index + 1)
+
+    def keep_aside(self, name: str, letter: DeadLetter) -> None:
+        """Keep an event as a dead letter, in the transaction of what else came of it."""
+        sql = "INSERT INTO deedbook_dead_letters VALUES (?, ?, ?, ?) ON CONFLICT (name, event_index) "
+        self.run(f"{sql}DO UPDATE SET event_id = excluded.event_id, error = excluded.error", name, *letter)
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters of a subscription, oldest first."""
+        sql = "SELECT event_index, event_id, error FROM deedbook_dead_letters WHERE name = ? ORDER BY event_index"
+        return [DeadLetter(*row) for row in self.run(sql, name)]
+
+    def unbury(self, name: str, index: int) -> None:
+        """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
+        sql = "DELETE FROM deedbook_dead_letters WHERE name = ? AND event_index = ? RETURNING name"
+        if not self.run(sql, name, index):
+            raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)

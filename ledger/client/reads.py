@@ -1,0 +1,58 @@
+"""What a reader may ask of a log: single entries, pages of them, and proofs that it only grew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import msgspec
+
+from deedbook.ledger.trust.history import Growth, StreamAsked, StreamPage
+from deedbook.ledger.trust.store import Memory
+
+
+class HeadView(msgspec.Struct, frozen=True):
+    """Where the log ends: its ledger, number of entries and root (hex)."""
+
+    ledger: str
+    size: int
+    root: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its growth, if asked for."""
+
+    entries: list[tuple[int, bytes]]
+    next_index: int
+    size: int
+    growth: Growth | None = None
+
+
+class EntryReads(Protocol):
+    """What whoever checks single entries asks (see ``Client``)."""
+
+    def entry(self, index: int) -> bytes: ...
+
+    def entries(
+        self, start: int, *, limit: int = ..., kinds: Collection[str] = ..., stream: str | None = None
+    ) -> Page: ...
+
+
+class Reads(EntryReads, Protocol):
+    """What whoever checks a history asks of it (see ``Client``)."""
+
+    def consistency(self, old_size: int) -> Growth: ...
+
+
+class StreamReads(EntryReads, Protocol):
+    """What is read of a ledger to check one stream (see ``Client``)."""
+
+    @property
+    def ledger(self) -> str: ...
+
+    @property
+    def memory(self) -> Memory: ...
+
+    def consistency(self, old_size: int, new_size: int | None = None) -> Growth: ...
+
+    def stream(self, asked: StreamAsked) -> StreamPage: ...

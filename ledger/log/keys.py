@@ -1,0 +1,133 @@
+"""The keys of a log's tables, and the type of record that is stored under each state key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+import msgspec
+from blake3 import blake3
+
+from deedbook.ledger.log.records import Shared
+
+if TYPE_CHECKING:
+    from deedbook.ledger.home.quota import Spent
+    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
+
+    R = TypeVar("R")
+
+    class Key(bytes, Generic[R]):
+        """A state key: bytes, of which a type checker knows what record lies under them."""
+
+
+streams_known_max: Final = 4_096
+"""Events come many to a stream: its name's bytes and digest are kept of so many."""
+
+
+def index_key(index: int) -> bytes:
+    """Return the key of an entry."""
+    return index.to_bytes(8, "big")
+
+
+@lru_cache(streams_known_max)
+def stream_digest(stream: str) -> bytes:
+    """Return the 16 bytes that stand for a stream in keys and in bus subjects."""
+    return blake3(stream.encode()).digest(length=16)
+
+
+def id_key(stream: str, event_id: str) -> bytes:
+    """Return the key of the duplicate check: events of one stream lie together, so a batch touches few pages."""
+    return stream_digest(stream) + bytes.fromhex(event_id[7:])
+
+
+HEAD_KEY: Final = b"h"
+
+
+QUARANTINE_PREFIX: Final = b"x"
+
+
+CHECKPOINT_KEYS_KEY: Final = cast("Key[CheckpointKeys]", b"c")
+
+
+QUOTA_PREFIX: Final = b"q"
+
+
+TERM_KEY: Final = cast("Key[Term]", b"t")
+
+
+SHARED_KEY: Final = cast("Key[Shared]", b"m")
+
+
+# What follows from no entry: what gates count, and whether this log is one of several nodes'.
+OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
+
+
+@lru_cache(streams_known_max)
+def stream_key(stream: str) -> Key[StreamRecord]:
+    """Return the state key of a stream's record."""
+    return cast("Key[StreamRecord]", b"s" + stream.encode())
+
+
+@lru_cache(streams_known_max)
+def agent_key(name: str) -> Key[AgentRecord]:
+    """Return the state key of an agent's record."""
+    return cast("Key[AgentRecord]", b"a" + name.encode())
+
+
+def invitation_key(name: str) -> Key[InvitationRecord]:
+    """Return the state key of the last invitation of a name."""
+    return cast("Key[InvitationRecord]", b"v" + name.encode())
+
+
+@lru_cache(streams_known_max)
+def key_key(public_key: str) -> Key[KeyRecord]:
+    """Return the state key of a signing key's record (``public_key`` in hex)."""
+    return cast("Key[KeyRecord]", b"k" + bytes.fromhex(public_key))
+
+
+def bus_key_key(nkey: str) -> Key[str]:
+    """Return the state key of the owner of a bus key."""
+    return cast("Key[str]", b"n" + nkey.encode())
+
+
+def quarantine_key(index: int) -> bytes:
+    """Return the state key that says of an entry that its rule refuses it; its value is the code."""
+    return QUARANTINE_PREFIX + index_key(index)
+
+
+def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
+    """Return the state key of an idempotency record: of bounded length, whatever the author chose."""
+    return cast("Key[IdempotencyRecord]", b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24))
+
+
+def quota_key(author: str) -> Key[Spent]:
+    """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
+    return cast("Key[Spent]", QUOTA_PREFIX + author.encode())
+
+
+@cache
+def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
+    return msgspec.msgpack.Decoder(TYPES[letter]).decode
+
+
+def decode_record(key: bytes, stored: bytes) -> Any:
+    """Return the record stored under a state key, by the key's first letter."""
+    return _decoder_of(key[:1])(stored)
+
+
+TYPES: Final[dict[bytes, type]] = {
+    b"s": StreamRecord,
+    b"a": AgentRecord,
+    b"k": KeyRecord,
+    b"i": IdempotencyRecord,
+    b"v": InvitationRecord,
+    TERM_KEY: Term,
+    CHECKPOINT_KEYS_KEY: CheckpointKeys,
+    b"n": str,
+    SHARED_KEY: Shared,
+    QUOTA_PREFIX: Spent,
+    QUARANTINE_PREFIX: str,
+}
+"""By the first letter of the key."""
