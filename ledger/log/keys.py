@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.log.records import Shared
+from deedbook.ledger.home.quota import Spent
+from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.log.records import IdempotencyRecord, Shared, StreamRecord
 
 if TYPE_CHECKING:
-    from deedbook.ledger.home.quota import Spent
-    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-    from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
-
     R = TypeVar("R")
 
     class Key(bytes, Generic[R]):
