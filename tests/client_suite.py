@@ -25,7 +25,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import decode_entry, decode_submission
 from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.log.blobs import check_blob
-from deedbook.ledger.proof.checkpoint import CheckpointVerifier, open_ends, verify_checkpoint
+from deedbook.ledger.proof.checkpoint import CheckpointVerifier, open_stream_heads, verify_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class ClientSuite:
         size, stream = client.head().size, SESSION
         ledger.submit(found(ledger, "1"))
         notes = [client.ends(at, [stream, "session/none"]) for at in (size, size + 1)]
-        early, late = (open_ends(note, ledger.checkpoint_key.verifier) for note in notes)
+        early, late = (open_stream_heads(note, ledger.checkpoint_key.verifier) for note in notes)
         assert (early.size, late.size, late.root) == (size, size + 1, client.head().root)
         assert late.streams == {stream: early.streams[stream] + 1, "session/none": 0}
         assert late.authority == decode_entry(client.entry(size)).authority_version

@@ -22,7 +22,7 @@ def published(kind: str) -> dict[str, Any]:
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ledger.created": {"origin": "example.org/team", "root": KEY, "checkpoint_key": "12" * 32, "node_key": "34" * 32},
     "ledger.clock_set": {"time": "2026-02-12T10:00:00.000Z", "reason": "nothing was recorded over the winter"},
-    "ledger.epoch_started": {
+    "ledger.history_reset": {
         "abandoned_size": 1204,
         "abandoned_root": "9f" * 32,
         "reason": "the disk failed; the copy of Tuesday was put back",

@@ -154,7 +154,7 @@ def _administer(ledger: ViewLedger) -> None:
     proof = checkpoint.prove_possession(ledger.id, CHECKPOINT)
     emit(ROOT, "ledger", authority.CheckpointKeyRotated(key=checkpoint.public.hex(), proof=proof))
     ledger.keys[CHECKPOINT] = checkpoint
-    lost = authority.EpochStarted(abandoned_size=10_000, abandoned_root="9f" * 32, reason="the disk failed")
+    lost = authority.HistoryReset(abandoned_size=10_000, abandoned_root="9f" * 32, reason="the disk failed")
     emit(ROOT, "ledger", lost)
     for name in ("alice", CHECKPOINT):
         ledger.home.key_file(name).unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def note(text: str) -> None:
     _notes.append(text)
 
 
-def tally(text: str, count: int = 1) -> None:
+def metrics(text: str, count: int = 1) -> None:
     """Count something that is printed at the end of a long run, above its table."""
     _tallies[text] += count
 

@@ -15,7 +15,7 @@ from served import connect, register_on_bus, until, write_bus_key
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.bus.message import entry_of
 from deedbook.ledger.bus.publisher import Outbox
-from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.remote import RemoteClient
@@ -121,21 +121,21 @@ def find(author: Author, *texts: str) -> list[int]:
     return [author.emit(Draft(stream=SESSION, data=FindingLogged(finding=text)))[0].index for text in texts]
 
 
-async def check_stream(nats: NatsClient, settings: Settings, log: Log) -> Incarnation:
+async def check_stream(nats: NatsClient, settings: Settings, log: Log) -> Generation:
     """Read the stream in use as any NATS client would: it holds the log, entry by entry, and nothing else."""
-    record = (Home(settings.home).bus / "incarnation.json").read_bytes()
-    incarnation = msgspec.json.decode(record, type=Incarnation)
+    record = (Home(settings.home).bus / "generation.json").read_bytes()
+    generation = msgspec.json.decode(record, type=Generation)
     with log.snapshot() as snapshot:
         entries = snapshot.entries(0, limit=10**6, size_max_bytes=2**30)
-    state = (await nats.jetstream().stream_info(incarnation.name)).state
+    state = (await nats.jetstream().stream_info(generation.name)).state
     assert (state.first_seq, state.last_seq, state.messages) == (1, len(entries), len(entries))
-    ours = {message.index: message for message in Outbox(log, incarnation.ledger).read(-1, 10**6)}
+    ours = {message.index: message for message in Outbox(log, generation.ledger).read(-1, 10**6)}
     for index, data in enumerate(entries):
-        stored = await nats.jetstream().get_msg(incarnation.name, index + 1)
+        stored = await nats.jetstream().get_msg(generation.name, index + 1)
         found, entry = entry_of(stored.data or b"", stored.headers or {})
         assert (found, entry.encode()) == (index, data)
         assert index not in ours or stored.subject == ours[index].subject
-    return incarnation
+    return generation
 
 
 async def published(node: Node) -> None:
@@ -143,10 +143,10 @@ async def published(node: Node) -> None:
     await until(lambda: node.published == node.client.head().size)
 
 
-def check_published(settings: Settings) -> Incarnation:
+def check_published(settings: Settings) -> Generation:
     """Start a node and check its stream against the log."""
 
-    async def run() -> Incarnation:
+    async def run() -> Generation:
         async with Node(settings) as node:
             await published(node)
             nats = await connect(node.url, NODE)

@@ -23,7 +23,7 @@ def test_each_line_counts_what_all_processes_asked_for_or_how_often_a_test_was_r
     monkeypatch.setattr(faults, "_settled", {})
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_kills_lose_nothing[local] (call)")
     asked = times(5, each=100) + times(7, each=100)
-    faults.tally("flips of a bit", 2)
+    faults.metrics("flips of a bit", 2)
     faults.add(
         {
             "asked": {"tests/b.py::test_flip_is_seen": 50},

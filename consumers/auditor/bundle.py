@@ -27,7 +27,7 @@ from deedbook.ledger.format.envelope import split_hashes
 from deedbook.ledger.format.merkle import leaf_hash, root_of, verify_inclusion
 from deedbook.ledger.log.blobs import check_blob
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
-from deedbook.ledger.proof.checkpoint import Checkpoint, Ends, open_ends, verifiers_of, verify_checkpoint
+from deedbook.ledger.proof.checkpoint import Checkpoint, StreamHeads, open_stream_heads, verifiers_of, verify_checkpoint
 from deedbook.ledger.proof.receipt import Receipt
 
 _LENGTH = 2
@@ -99,7 +99,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         else:
             message = f"entry {index} is not in the tree of the checkpoint"
             findings.problem(index, "VERIFICATION_FAILED", message)
-    ends = _read_ends(bundle, part, findings)
+    ends = _read_stream_heads(bundle, part, findings)
     if ends is not None:
         part.finish(ends.streams, ends.authority, ends.size)
         for event in part.events:
@@ -137,14 +137,14 @@ def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
     return receipt
 
 
-def _read_ends(bundle: Bundle, part: Part, findings: Findings) -> Ends | None:
+def _read_stream_heads(bundle: Bundle, part: Part, findings: Findings) -> StreamHeads | None:
     """Return the ledger's word on where the bundle's streams end, if it is of the tree of its checkpoint."""
     manifest, created = bundle.manifest, part.created
     try:
         if created is None:
             raise Refused("VERIFICATION_FAILED", "entry 0 does not name the ledger's keys")
         note = bundle.read("ends").decode("utf-8")
-        ends = open_ends(note, *verifiers_of(created.origin, part.state.checkpoint_keys().at(manifest.size)))
+        ends = open_stream_heads(note, *verifiers_of(created.origin, part.state.checkpoint_keys().at(manifest.size)))
         if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
             raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
     except (DeedbookError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """``deed fsck --repair``: the tables that the log derived from its entries, put right from the entries.
 
 All of it is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing; call it
-again. Entries and tree are never touched. What a rule refuses stays in the log and is *quarantined*: it counts for
+again. Entries and tree are never touched. What a rule refuses stays in the log and is *skipped*: it counts for
 nobody from now on, and stays a problem for whoever verifies.
 
 Refused: a repair from entries that the tree does not hold, or whose signatures do not fit. That would make the damage
@@ -22,7 +22,7 @@ from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
-from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, id_key, index_key, quarantine_key
+from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, id_key, index_key, skipped_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tables import Head
 
@@ -36,12 +36,12 @@ _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPOR
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """What a repair changed: records and ids written anew, those removed, and the entries that are quarantined."""
+    """What a repair changed: records and ids written anew, those removed, and the entries that are skipped."""
 
     size: int
     written: int
     removed: int
-    quarantined: list[Problem]
+    skipped: list[Problem]
 
 
 def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | None = None) -> Repaired:
@@ -71,8 +71,8 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
         # If we crash here, or before the commit, LMDB drops it all, and the tables are what they were.
         changes = [_put_right(txn, log.tables.state, state), _put_right(txn, log.tables.ids, ids)]
     written, removed = (sum(counts) for counts in zip(*changes, strict=True))
-    quarantined = [one for one in findings.sorted_problems() if quarantine_key(one.index or 0) in state]
-    return Repaired(head.size, written, removed, quarantined)
+    skipped = [one for one in findings.sorted_problems() if skipped_key(one.index or 0) in state]
+    return Repaired(head.size, written, removed, skipped)
 
 
 def _replay_all(snapshot: Snapshot, size: int, replay: Replay, progress: Callable[[int, int], None]) -> None:

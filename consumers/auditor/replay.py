@@ -255,7 +255,7 @@ class Replay:
         if judged.refused is not None:
             refusal = judged.refused
             self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
-            self.state.packed[keys.quarantine_key(index)] = encode_packed(refusal.code)
+            self.state.packed[keys.skipped_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since
             message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"

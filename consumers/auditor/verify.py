@@ -17,9 +17,9 @@ from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
 from deedbook.consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.limits import range_events_max
-from deedbook.ledger.trust.history import Epoch, Trusted
+from deedbook.ledger.trust.history import ResetPoint, Trusted
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.comparison import compare_beside, verify_views
 from deedbook.projections.views.registry import VIEWS
@@ -46,7 +46,7 @@ def verify_log(
     ``root`` is the fingerprint of the root key, ``trusted_checkpoint`` a note kept from earlier; with settings in
     ``views``, the views are rebuilt and compared. In the file ``kept`` lies what the last audit with it found right:
     that is hashed again, and only what follows it is verified; nothing is kept of a log in which a problem was found.
-    A log that does not begin with it is wrong, unless an epoch that began since abandons it.
+    A log that does not begin with it is wrong, unless a history reset that began since abandons it.
     ``progress`` is called with entries done and to do: with views each counts twice, as it is replayed and compared.
     Raises Refused: ``INVALID_FORMAT`` when the trusted checkpoint is no checkpoint. Unavailable: the ledger could not
     be read.
@@ -148,21 +148,21 @@ def _hash_again(client: Client, size: int, replay: Replay, kept: Kept, progress:
     return True
 
 
-def _abandons(replay: Replay, lost: Kept) -> Epoch | None:
-    """Return the epoch, begun since, that abandons what the last audit found right; None where there is none yet."""
+def _abandons(replay: Replay, lost: Kept) -> ResetPoint | None:
+    """Return the reset, begun since, that abandons what the last audit found right; None where there is none yet."""
     held = Trusted(lost.size, lost.root.hex())
     for index, _, data in replay.authority:
-        if isinstance(data, EpochStarted) and replay.state.indexes.get(lost.id_at(index)) != index:
-            epoch = Epoch(index, data.abandoned_size, data.abandoned_root, data.reason)
-            if epoch.covers(held):
-                return epoch
+        if isinstance(data, HistoryReset) and replay.state.indexes.get(lost.id_at(index)) != index:
+            reset = ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)
+            if reset.covers(held):
+                return reset
     return None
 
 
 def _tell_lost(replay: Replay, lost: Kept, findings: Findings) -> None:
-    """Say, once, that an epoch abandons what the last audit found right; else that the log has lost it."""
-    if (epoch := _abandons(replay, lost)) is not None:
-        findings.note(epoch.index, "HISTORY_CHANGED", str(epoch))
+    """Say, once, that a history reset abandons what the last audit found right; else that the log has lost it."""
+    if (reset := _abandons(replay, lost)) is not None:
+        findings.note(reset.index, "HISTORY_CHANGED", str(reset))
         return
     message = f"the log does not begin with the {lost.size} that the last audit found right: all are verified anew"
     findings.problem(0, "HISTORY_CHANGED", message, end=lost.size)

@@ -195,8 +195,8 @@ def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
 
 def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
     """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it."""
-    # The date and the file's skeleton follow from what was said, and are nobody's to choose.
-    known = set(kinds.HandoffContent.__struct_fields__) - {"created", "skeleton"}
+    # The date and the file's template follow from what was said, and are nobody's to choose.
+    known = set(kinds.HandoffContent.__struct_fields__) - {"created", "template"}
     if unknown := changes.keys() - known:
         raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
 
@@ -209,10 +209,10 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
         return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
     # What its file cannot hold is refused now; the file is written by whoever renders it.
-    if content.skeleton is None:
+    if content.template is None:
         write(data, handoff["from"])
     else:
-        fitting(data, parse(author.client.get_blob(content.skeleton)))
+        fitting(data, parse(author.client.get_blob(content.template)))
     return data
 
 

@@ -51,7 +51,7 @@ def later(shown: Mapping[str, Any]) -> list[str]:
     """Return what a handoff's sender logged since its content stands: what he cannot amend once work has begun."""
     senders = (shown["from"], shown["importer"])
     logged = (one for one in shown["log"] if one["kind"] == "handoff.logged" and one["author"] in senders)
-    return [one["text"] for one in logged if one["event_index"] > shown["skeleton_index"]][-later_max:]
+    return [one["text"] for one in logged if one["event_index"] > shown["template_index"]][-later_max:]
 
 
 def missing(notes: ReceiverNotes, name: str) -> list[str]:

@@ -41,7 +41,7 @@ _NO_BRIEF: Final[dict[str, Any]] = {"tokens": 0, "prompt": "", "expanded": ""}
 _NOTHING: Final = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(("measured", *_TOLD))
 
 
-class Grounds:
+class Citations:
     """What stands behind things, each looked at once, with as many briefs as ``tokens`` hold."""
 
     def __init__(self, view: Ask, tokens: int = shown_tokens_max, asker: str | None = None) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
-from deedbook.ledger.client.client import Client, follow, poll_wait_s, read_epoch
+from deedbook.ledger.client.client import Client, follow, poll_wait_s, read_reset
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
@@ -165,7 +165,7 @@ class Reactor:
             if until is not None and position >= until:
                 # Nothing is left to handle only if the log is still the one that was handled.
                 questions = past.meet(self._client.consistency(past.size), position)
-                place = answered(questions, self._client.consistency, partial(read_epoch, self._client))
+                place = answered(questions, self._client.consistency, partial(read_reset, self._client))
                 if place == position:
                     return
                 self._go_on_at(position := place)

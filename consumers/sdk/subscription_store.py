@@ -13,7 +13,7 @@ SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS deedbook_positions (
     name TEXT PRIMARY KEY, next_index BIGINT NOT NULL, ledger TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS deedbook_heads (
-    name TEXT NOT NULL, size BIGINT NOT NULL, root TEXT NOT NULL, epochs TEXT NOT NULL, PRIMARY KEY (name, size));
+    name TEXT NOT NULL, size BIGINT NOT NULL, root TEXT NOT NULL, resets TEXT NOT NULL, PRIMARY KEY (name, size));
 CREATE TABLE IF NOT EXISTS deedbook_attempts (
     name TEXT NOT NULL, event_index BIGINT NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (name, event_index));
 CREATE TABLE IF NOT EXISTS deedbook_dead_letters (
@@ -100,13 +100,13 @@ class SubscriptionStore(ABC):
 
     def past(self, name: str) -> Past:
         """Return the heads of the log that a subscription trusted, kept by ``trust``."""
-        rows = self.run("SELECT size, root, epochs FROM deedbook_heads WHERE name = ? ORDER BY size", name)
+        rows = self.run("SELECT size, root, resets FROM deedbook_heads WHERE name = ? ORDER BY size", name)
         where = f"what {self.place} remembers of it is"
-        return Past([Trusted(size, root, epochs.split()) for size, root, epochs in rows], where)
+        return Past([Trusted(size, root, resets.split()) for size, root, resets in rows], where)
 
     def trust(self, name: str, past: Past) -> None:
         """Keep the heads that are trusted now, in the transaction that moves the position over what they hold."""
-        heads = {head.size: (name, head.size, head.root, " ".join(head.epochs)) for head in past.heads}
+        heads = {head.size: (name, head.size, head.root, " ".join(head.resets)) for head in past.heads}
         known = self.run("SELECT * FROM deedbook_heads WHERE name = ?", name)
         for row in known:
             if heads.get(row[1]) != row:

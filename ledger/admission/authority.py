@@ -80,15 +80,15 @@ def _created(event: Event, state: Layer, _: Life) -> None:
     _put_checkpoint_key(event, state, data.checkpoint_key)
 
 
-def _epoch_started(event: Event, _state: Layer, _: Life) -> None:
+def _history_reset(event: Event, _state: Layer, _: Life) -> None:
     """The root alone says that acknowledged entries are given up.
 
     Which head that was cannot be asked of this log, which does not hold it: its size may be smaller than this log's
     (a copy was put back and written to) or larger.
     """
-    data = typed(event, authority.EpochStarted)
+    data = typed(event, authority.HistoryReset)
     if event.author != life.ROOT:
-        raise Refused("NOT_AUTHORIZED", f"only {life.ROOT} signs ledger.epoch_started", name=event.author)
+        raise Refused("NOT_AUTHORIZED", f"only {life.ROOT} signs ledger.history_reset", name=event.author)
     if data.abandoned_size == 0:
         raise Refused("INVALID_FIELD", "a log without entries has no head to abandon", path="$.data.abandoned_size")
 
@@ -373,7 +373,7 @@ def _require_new_key(event: Event, state: Layer, agent: str, key: str, proof: st
 
 OF_KIND: Final[dict[str, Rule]] = {
     "ledger.created": _created,
-    "ledger.epoch_started": _epoch_started,
+    "ledger.history_reset": _history_reset,
     "ledger.clock_set": _clock_set,
     "ledger.term_started": _term_started,
     "agent.invited": _invited,

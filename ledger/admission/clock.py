@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from deedbook.ledger.events.authority import ClockSet, EpochStarted
+from deedbook.ledger.events.authority import ClockSet, HistoryReset
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.clock import forward_days_max, is_jump
 
@@ -56,7 +56,7 @@ class Clock:
             self._set(index, accepted_ms)
             return
         is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
-        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, EpochStarted):
+        if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, HistoryReset):
             self._jumps[index] = accepted_ms
         if self._doubt is not None:
             behind, behind_ms = self._doubt

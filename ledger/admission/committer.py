@@ -23,7 +23,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.format.envelope import Submission, decode_submission
 from deedbook.ledger.limits import group_commit_events_max, submit_queue_max
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.system.resource import Resource
 
 Answer = Future[list[Accepted]]
@@ -41,10 +41,10 @@ class _Asked(NamedTuple):
 class Committer(Resource):
     """Admits submissions of many callers to one log. Close it, or use it in a ``with`` block."""
 
-    def __init__(self, gate: Gate, tally: Tally | None = None) -> None:
-        """Start the threads; from now on only the committer may use ``gate``. ``tally`` is where work is counted."""
+    def __init__(self, gate: Gate, metrics: Metrics | None = None) -> None:
+        """Start the threads; from now on only the committer may use ``gate``. ``metrics`` is where work is counted."""
         self._gate = gate
-        self._tally = tally or Tally()
+        self._tally = metrics or Metrics()
         self._arrived: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._ready: queue.SimpleQueue[tuple[_Asked, Checked]] = queue.SimpleQueue()
         self._writing = threading.Lock()

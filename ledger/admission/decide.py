@@ -16,7 +16,7 @@ from deedbook.ledger.admission.check import Candidate, Checked, refusal_of
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import AgentRegistered, ClockSet, EpochStarted
+from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset
 from deedbook.ledger.events.body import Body, Event, make_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_of
@@ -97,7 +97,7 @@ def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
 
     Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
     """
-    if group.now_ms is not None and isinstance(checked.candidates[0].data, EpochStarted):
+    if group.now_ms is not None and isinstance(checked.candidates[0].data, HistoryReset):
         # A copy that was put back may be old: the root's word that it goes on says so of its clock, too.
         return ledger_now(group.now_ms, next_ms(None, system_ms))
     settings = [one.data for one in checked.candidates if isinstance(one.data, ClockSet)]

@@ -152,7 +152,7 @@ def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | 
         event, body, entry = _read(snapshot, index)
         if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
             raise _unlike(stream)
-        if not snapshot.is_quarantined(index):
+        if not snapshot.is_skipped(index):
             yield event
 
 

@@ -4,7 +4,7 @@ JetStream is transport, fan-out and fence, never the only copy: the log in LMDB 
 can be rebuilt from it. The words used here:
 
 - *log stream*: the JetStream stream that holds the published log; its sequence is the index + 1;
-- *incarnation*: the number of a log stream; a damaged one is retired, and the next one built from the log;
+- *generation*: the number of a log stream; a damaged one is retired, and the next one built from the log;
 - *node*: a process that serves the ledger (account LEDGER); everybody else is an *agent*, in an account of its own;
 - *unit*: what is published whole: one event, or all events of one signed batch.
 

@@ -20,10 +20,10 @@ from nats.js.api import RawStreamMsg
 from deedbook.ledger import limits
 from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.bus.message import entry_in, entry_of
-from deedbook.ledger.bus.stream import Incarnation, stream_info
+from deedbook.ledger.bus.stream import Generation, stream_info
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry
@@ -31,7 +31,7 @@ from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.read import Snapshot
-from deedbook.ledger.trust.history import Epoch, Trusted
+from deedbook.ledger.trust.history import ResetPoint, Trusted
 
 # How far before and after the end of the shorter one evidence is looked for.
 window_events: Final = limits.batch_events_max
@@ -48,7 +48,7 @@ class LostHistory:
     ``stream_size`` counts from entry 0 on, whatever the stream's first is.
     """
 
-    incarnation: Incarnation
+    generation: Generation
     shared: int
     log_size: int
     stream_size: int
@@ -78,40 +78,40 @@ class LostHistory:
                 "Run `deed recover --from-stream` to bring them back, or `deed recover --accept-loss` to go on "
                 "without them"
             )
-        message = f"the log was put back to an earlier state: the stream {self.incarnation.name} holds {what}. {way}"
-        details = {"stream": self.incarnation.name, "log_size": self.log_size, "stream_size": self.stream_size}
+        message = f"the log was put back to an earlier state: the stream {self.generation.name} holds {what}. {way}"
+        details = {"stream": self.generation.name, "log_size": self.log_size, "stream_size": self.stream_size}
         return Corrupted("HISTORY_CHANGED", message, **details, shared=self.shared, missing=self.missing)
 
 
-async def lost_history(client: Client, incarnation: Incarnation, log: Log) -> LostHistory | None:
-    """Return what the stream in use proves to be missing; None if nothing, or if it was given up by an epoch.
+async def lost_history(client: Client, generation: Generation, log: Log) -> LostHistory | None:
+    """Return what the stream in use proves to be missing; None if nothing, or if it was given up by a history reset.
 
     Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
     try:
-        info = await stream_info(client, incarnation)
+        info = await stream_info(client, generation)
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
         return None  # It is gone, and proves nothing.
-    if info.config.subjects == [retired_subject(incarnation.ledger, incarnation.number)]:
+    if info.config.subjects == [retired_subject(generation.ledger, generation.number)]:
         return None  # It was given up, or replaced when it was damaged.
     first, last = max(info.state.first_seq, 1), info.state.last_seq
     with log.snapshot() as snapshot:
         size = snapshot.size
     if size == 0:
-        return LostHistory(incarnation, 0, 0, last) if last else None
+        return LostHistory(generation, 0, 0, last) if last else None
     begin = max(first, min(size, last) - window_events + 1)
-    messages = await read_messages(client, incarnation, begin, min(last, size + window_events))
+    messages = await read_messages(client, generation, begin, min(last, size + window_events))
     with log.snapshot() as snapshot:
-        if not any(_proves_loss(snapshot, incarnation.ledger, seq, one) for seq, one in messages.items()):
+        if not any(_proves_loss(snapshot, generation.ledger, seq, one) for seq, one in messages.items()):
             return None
-    history = LostHistory(incarnation, await _shared(client, incarnation, log, first, min(size, last)), size, last)
+    history = LostHistory(generation, await _shared(client, generation, log, first, min(size, last)), size, last)
     return None if await _is_given_up(client, history, log) else history
 
 
 async def read_messages(
-    client: Client, incarnation: Incarnation, begin: int, end: int, wait_s: float = limits.request_timeout_s
+    client: Client, generation: Generation, begin: int, end: int, wait_s: float = limits.request_timeout_s
 ) -> dict[int, RawStreamMsg | None]:
     """Return the messages of these sequences; None for one that the stream has lost.
 
@@ -121,8 +121,8 @@ async def read_messages(
 
     async def read(seq: int) -> RawStreamMsg | None:
         try:
-            with bus_errors(f"message {seq} of log stream {incarnation.name}"):
-                return await manager.get_msg(incarnation.name, seq)
+            with bus_errors(f"message {seq} of log stream {generation.name}"):
+                return await manager.get_msg(generation.name, seq)
         except Unavailable as error:
             if error.code != "BUS_DEGRADED":
                 raise
@@ -135,9 +135,7 @@ async def read_messages(
     return messages
 
 
-async def read_near(
-    client: Client, incarnation: Incarnation, begin: int, end: int, wait_s: float
-) -> list[RawStreamMsg]:
+async def read_near(client: Client, generation: Generation, begin: int, end: int, wait_s: float) -> list[RawStreamMsg]:
     """Return messages from ``begin`` on without a gap as the nearest replica has them, as many as fit in memory.
 
     None unless the last of them is what the stream's leader holds: a replica may lag, and two histories that have
@@ -155,10 +153,10 @@ async def read_near(
 
     asked = {"seq": begin, "batch": min(end - begin + 1, near_events_max), "max_bytes": near_size_max_bytes}
     inbox = client.new_inbox()
-    with bus_errors(f"messages from {begin} on of log stream {incarnation.name}"):
+    with bus_errors(f"messages from {begin} on of log stream {generation.name}"):
         subscription = await client.subscribe(inbox, cb=take)
         try:
-            await client.publish(f"$JS.API.DIRECT.GET.{incarnation.name}", msgspec.json.encode(asked), reply=inbox)
+            await client.publish(f"$JS.API.DIRECT.GET.{generation.name}", msgspec.json.encode(asked), reply=inbox)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await is_over.wait()
@@ -167,7 +165,7 @@ async def read_near(
     if not read:
         return read
     last = begin + len(read) - 1
-    of_leader = (await read_messages(client, incarnation, last, last, wait_s))[last]
+    of_leader = (await read_messages(client, generation, last, last, wait_s))[last]
     return read if _content(of_leader) == _content(read[-1]) else []
 
 
@@ -200,7 +198,7 @@ async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tupl
         frontier = snapshot.frontier(history.shared)
     for begin in range(history.shared + 1, history.stream_size + 1, window_events):
         end = min(begin + window_events - 1, history.stream_size)
-        messages = await read_messages(client, history.incarnation, begin, end)
+        messages = await read_messages(client, history.generation, begin, end)
         for seq, message in messages.items():
             data = entry_at(seq, message)
             if data is None:
@@ -209,23 +207,23 @@ async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tupl
     return frontier.size, frontier.root()
 
 
-def epochs(snapshot: Snapshot) -> list[Epoch]:
-    """Return the epochs of a log, in order."""
-    read = ((index, read_event(index, snapshot.entry(index)).data) for _, index in snapshot.epochs())
+def resets(snapshot: Snapshot) -> list[ResetPoint]:
+    """Return the resets of a log, in order."""
+    read = ((index, read_event(index, snapshot.entry(index)).data) for _, index in snapshot.resets())
     return [
-        Epoch(index, data.abandoned_size, data.abandoned_root, data.reason)
+        ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)
         for index, data in read
-        if isinstance(data, EpochStarted)
+        if isinstance(data, HistoryReset)
     ]
 
 
 async def _is_given_up(client: Client, history: LostHistory, log: Log) -> bool:
     with log.snapshot() as snapshot:
-        begun = [epoch for epoch in epochs(snapshot) if epoch.index >= history.shared]
+        begun = [reset for reset in resets(snapshot) if reset.index >= history.shared]
     if not begun:
         return False
     size, root = await abandoned_head(client, history, log)
-    return any(epoch.covers(Trusted(size, root.hex())) for epoch in begun)
+    return any(reset.covers(Trusted(size, root.hex())) for reset in begun)
 
 
 def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMsg | None) -> bool:
@@ -242,12 +240,12 @@ def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMs
     return body.ledger == ledger and owner is not None and owner.agent == body.author
 
 
-async def _shared(client: Client, incarnation: Incarnation, log: Log, first: int, last: int) -> int:
+async def _shared(client: Client, generation: Generation, log: Log, first: int, last: int) -> int:
     """Return how many entries both begin with: where two histories have parted they never meet again."""
     low, high = first - 1, last
     while low < high:
         middle = (low + high) // 2
-        data = entry_at(middle + 1, (await read_messages(client, incarnation, middle + 1, middle + 1))[middle + 1])
+        data = entry_at(middle + 1, (await read_messages(client, generation, middle + 1, middle + 1))[middle + 1])
         with log.snapshot() as snapshot:
             is_same = data is None or snapshot.entry(middle) == data  # what is damaged or gone is no other history
         low, high = (middle + 1, high) if is_same else (low, middle)

@@ -3,7 +3,7 @@
 The log itself is the outbox: what the stream does not hold yet is still to be published. Every publish
 says which sequence must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event),
 so a repetition is refused by the server. Then the stored messages are compared with the log's: the same
-means published before, anything else is foreign and ends publishing until the next incarnation.
+means published before, anything else is foreign and ends publishing until the next generation.
 ``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
 
 The next start, after a crash at any line, asks the stream where it ends and goes on from there. The same path is taken
@@ -25,7 +25,7 @@ from nats.js.api import RawStreamMsg
 from deedbook.ledger import limits
 from deedbook.ledger.bus.connection import bus_errors
 from deedbook.ledger.bus.message import headers_of
-from deedbook.ledger.bus.stream import Incarnation, raise_degraded, scrub_quick, stream_info
+from deedbook.ledger.bus.stream import Generation, raise_degraded, scrub_quick, stream_info
 from deedbook.ledger.bus.subjects import event_subject
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE
@@ -104,7 +104,7 @@ class StreamPublisher:
     """
 
     client: Client
-    incarnation: Incarnation
+    generation: Generation
     read_messages: ReadMessages
     answer_wait_s: float = limits.request_timeout_s
     _last_seq: int = field(default=0, init=False)
@@ -114,7 +114,7 @@ class StreamPublisher:
     @property
     def published(self) -> int:
         """How many events of the log the stream is known to hold: the index of the next one."""
-        return max(self._last_seq, self.incarnation.first_seq - 1)
+        return max(self._last_seq, self.generation.first_seq - 1)
 
     async def start(self, acknowledged_seq: int = 0) -> int:
         """Compare the stream with the log, and return ``published``.
@@ -129,7 +129,7 @@ class StreamPublisher:
     async def publish_next(self) -> int:
         """Publish the next group of events, and return their number; 0 if the log holds no more.
 
-        Raises Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new incarnation.
+        Raises Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new generation.
         """
         return await self._retried(self._publish_group)
 
@@ -138,7 +138,7 @@ class StreamPublisher:
 
         Raises Unavailable: as ``publish_next``.
         """
-        begin = max(after_index + 2, self.incarnation.first_seq)
+        begin = max(after_index + 2, self.generation.first_seq)
         end = min(begin + limit - 1, self._last_seq)
         await self.compare(begin, end)
         return max(end, begin - 1) - 1
@@ -160,9 +160,9 @@ class StreamPublisher:
         raise AssertionError
 
     async def _resync(self) -> int:
-        info = await stream_info(self.client, self.incarnation, self.answer_wait_s)
-        end, first = info.state.last_seq, self.incarnation.first_seq
-        raise_degraded(self.incarnation, scrub_quick(info, self.incarnation, self._last_seq))
+        info = await stream_info(self.client, self.generation, self.answer_wait_s)
+        end, first = info.state.last_seq, self.generation.first_seq
+        raise_degraded(self.generation, scrub_quick(info, self.generation, self._last_seq))
         # What came since the last certain answer, or at a start the end of the stream, is compared. A
         # publisher never has more than one group under way, so more than that is for the full scrub.
         begin = min(self._last_seq + 1, end) if self._last_seq >= first else first
@@ -178,12 +178,12 @@ class StreamPublisher:
         manager = self.client.jetstream(timeout=limits.request_timeout_s)
         for seq in range(begin, end + 1):
             if seq not in ours:
-                raise_degraded(self.incarnation, [f"it is ahead of the log, which has no index {seq - 1}"], seq=seq)
-            with bus_errors(f"message {seq} of log stream {self.incarnation.name}"):
-                stored = await manager.get_msg(self.incarnation.name, seq)  # From the leader: a replica may lag.
+                raise_degraded(self.generation, [f"it is ahead of the log, which has no index {seq - 1}"], seq=seq)
+            with bus_errors(f"message {seq} of log stream {self.generation.name}"):
+                stored = await manager.get_msg(self.generation.name, seq)  # From the leader: a replica may lag.
             if not is_same(stored, ours[seq]):
                 faults = [f"message {seq} is not the event of index {seq - 1}"]
-                raise_degraded(self.incarnation, faults, seq=seq, leaf=ours[seq].leaf_hash.hex())
+                raise_degraded(self.generation, faults, seq=seq, leaf=ours[seq].leaf_hash.hex())
 
     async def _publish_group(self) -> int:
         if not self._is_certain:
@@ -205,7 +205,7 @@ class StreamPublisher:
             raise Unavailable("BUS_UNAVAILABLE", message, err_code=answer.error.err_code)
         if answer.seq != following + len(group):
             faults = [f"index {following + len(group) - 1} was stored at sequence {answer.seq}"]
-            raise_degraded(self.incarnation, faults, seq=answer.seq)
+            raise_degraded(self.generation, faults, seq=answer.seq)
         self._last_seq, self._is_certain = answer.seq, True
         return len(group)
 

@@ -3,7 +3,7 @@
 The server forbids deleting or purging its messages, but an operator can still give it a ``max_age`` that empties it,
 narrow its subjects, or delete it whole; a server can come back from a damaged disk with an unchanged last sequence and
 messages missing (all measured). So it is compared with what the ledger recorded, and any difference is
-``BUS_DEGRADED``: stop publishing, and build the next incarnation from the log. Nothing is mended. A quick check cannot
+``BUS_DEGRADED``: stop publishing, and build the next generation from the log. Nothing is mended. A quick check cannot
 see altered content; ``StreamPublisher.scrub`` compares every message.
 """
 
@@ -24,7 +24,7 @@ _NO_LIMIT: Final = (None, 0, -1)
 
 
 @dataclass(frozen=True)
-class Incarnation:
+class Generation:
     """One log stream, as the ledger records it; ``created`` is None until the stream was made.
 
     ``first_seq`` is the index + 1 of the first event it holds.
@@ -41,11 +41,11 @@ class Incarnation:
         return log_stream_name(self.ledger, self.number)
 
 
-def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConfig:
+def log_stream_config(generation: Generation, replicas: int = 1) -> StreamConfig:
     """Return how the log stream is made. There is no ``max_age`` and no message TTL: it keeps everything."""
     return StreamConfig(
-        name=incarnation.name,
-        subjects=[event_pattern(incarnation.ledger)],
+        name=generation.name,
+        subjects=[event_pattern(generation.ledger)],
         retention=RetentionPolicy.LIMITS,
         storage=StorageType.FILE,
         discard=DiscardPolicy.NEW,
@@ -55,12 +55,12 @@ def log_stream_config(incarnation: Incarnation, replicas: int = 1) -> StreamConf
         allow_rollup_hdrs=False,
         allow_atomic=True,
         allow_direct=True,
-        first_seq=incarnation.first_seq,
-        republish=RePublish(src=event_pattern(incarnation.ledger), dest=live_subject(incarnation.ledger)),
+        first_seq=generation.first_seq,
+        republish=RePublish(src=event_pattern(generation.ledger), dest=live_subject(generation.ledger)),
     )
 
 
-def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
+def config_faults(config: StreamConfig, expected: Generation) -> list[str]:
     """Return what in a stream's configuration could lose or refuse events; empty if nothing could."""
     made = log_stream_config(expected)
     republish = config.republish
@@ -84,7 +84,7 @@ def config_faults(config: StreamConfig, expected: Incarnation) -> list[str]:
     return faults
 
 
-def scrub_quick(info: StreamInfo, expected: Incarnation, last_seq_min: int = 0) -> list[str]:
+def scrub_quick(info: StreamInfo, expected: Generation, last_seq_min: int = 0) -> list[str]:
     """Return how a stream differs from the record; empty if it is sound. It acknowledged ``last_seq_min`` before."""
     state, created = info.state, created_of(info)
     faults = config_faults(info.config, expected)
@@ -102,61 +102,61 @@ def scrub_quick(info: StreamInfo, expected: Incarnation, last_seq_min: int = 0) 
 
 
 def created_of(info: StreamInfo) -> str | None:
-    """Return when the stream was made, in the form that an incarnation records."""
+    """Return when the stream was made, in the form that a generation records."""
     return info.created.isoformat() if info.created else None
 
 
-def raise_degraded(expected: Incarnation, faults: list[str], **details: Any) -> None:
+def raise_degraded(expected: Generation, faults: list[str], **details: Any) -> None:
     """Raise ``BUS_DEGRADED`` for a stream that is not what the ledger published, if there are faults."""
     if faults:
         message = f"log stream {expected.name} is not what was published: {'; '.join(faults)}"
         raise Unavailable("BUS_DEGRADED", message, stream=expected.name, faults=faults, **details)
 
 
-async def stream_info(client: Client, incarnation: Incarnation, wait_s: float = limits.request_timeout_s) -> StreamInfo:
+async def stream_info(client: Client, generation: Generation, wait_s: float = limits.request_timeout_s) -> StreamInfo:
     """Return what the server says of the log stream now.
 
     Raises Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
     """
-    with bus_errors(f"log stream {incarnation.name}"):
-        return await client.jetstream(timeout=wait_s).stream_info(incarnation.name)
+    with bus_errors(f"log stream {generation.name}"):
+        return await client.jetstream(timeout=wait_s).stream_info(generation.name)
 
 
-async def open_stream(client: Client, incarnation: Incarnation, replicas: int = 1) -> Incarnation:
-    """Return the incarnation as recorded from now on, after making its stream if it never was made.
+async def open_stream(client: Client, generation: Generation, replicas: int = 1) -> Generation:
+    """Return the generation as recorded from now on, after making its stream if it never was made.
 
     One that was recorded is never made again. Raises Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered,
     ``BUS_UNAVAILABLE`` without answer.
     """
     try:
-        info = await stream_info(client, incarnation)
+        info = await stream_info(client, generation)
     except Unavailable as error:
-        if error.code != "BUS_DEGRADED" or incarnation.created is not None:
+        if error.code != "BUS_DEGRADED" or generation.created is not None:
             raise
-        with bus_errors(f"making log stream {incarnation.name}"):
+        with bus_errors(f"making log stream {generation.name}"):
             manager = client.jetstream(timeout=limits.request_timeout_s)
-            info = await manager.add_stream(log_stream_config(incarnation, replicas))
+            info = await manager.add_stream(log_stream_config(generation, replicas))
             # If we crash before the caller has recorded it, the next call finds the stream and takes it; what it holds
             # is compared when publishing starts.
-    raise_degraded(incarnation, scrub_quick(info, incarnation))
-    return replace(incarnation, created=created_of(info))
+    raise_degraded(generation, scrub_quick(info, generation))
+    return replace(generation, created=created_of(info))
 
 
-async def next_incarnation(
-    client: Client, retiring: Incarnation, *, first_index: int = 0, replicas: int = 1
-) -> Incarnation:
-    """Retire a log stream and return the next incarnation, empty: publishing then fills it from the log.
+async def next_generation(
+    client: Client, retiring: Generation, *, first_index: int = 0, replicas: int = 1
+) -> Generation:
+    """Retire a log stream and return the next generation, empty: publishing then fills it from the log.
 
     The old stream keeps what it holds, as evidence, under a subject that nobody publishes to: its own are free then.
     Raises Unavailable: as ``open_stream``.
     """
     await retire(client, retiring)
     # If we crash here, the old stream is retired and there is no new one: retiring it again changes nothing.
-    following = Incarnation(retiring.ledger, retiring.number + 1, first_index + 1)
+    following = Generation(retiring.ledger, retiring.number + 1, first_index + 1)
     return await open_stream(client, following, replicas)
 
 
-async def retire(client: Client, retiring: Incarnation) -> None:
+async def retire(client: Client, retiring: Generation) -> None:
     """Let a log stream take nothing more; one that is gone, or is retired, stays so. Raises as ``open_stream``."""
     manager = client.jetstream(timeout=limits.request_timeout_s)
     retired = retired_subject(retiring.ledger, retiring.number)

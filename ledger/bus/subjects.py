@@ -41,9 +41,9 @@ def _kind(kind: str) -> str:
     return _checked(_KIND, "a kind (two words joined by a dot)", kind)
 
 
-def _incarnation(number: int) -> int:
+def _generation(number: int) -> int:
     if number < 1:
-        raise Refused("INVALID_FORMAT", f"incarnations count from 1, not {number}", value=number)
+        raise Refused("INVALID_FORMAT", f"generations count from 1, not {number}", value=number)
     return number
 
 
@@ -129,14 +129,14 @@ def lease_bucket(ledger: str) -> str:
     return f"DEEDBOOK_{_ledger(ledger)}_LEASE"
 
 
-def retired_subject(ledger: str, incarnation: int) -> str:
-    """Return the only subject left to the log stream of a retired incarnation: nobody publishes there."""
-    return f"deedbook.{_ledger(ledger)}.retired.{_incarnation(incarnation)}"
+def retired_subject(ledger: str, generation: int) -> str:
+    """Return the only subject left to the log stream of a retired generation: nobody publishes there."""
+    return f"deedbook.{_ledger(ledger)}.retired.{_generation(generation)}"
 
 
-def log_stream_name(ledger: str, incarnation: int) -> str:
-    """Return the JetStream name of the log stream of this incarnation."""
-    return f"DEEDBOOK_{_ledger(ledger)}_{_incarnation(incarnation)}"
+def log_stream_name(ledger: str, generation: int) -> str:
+    """Return the JetStream name of the log stream of this generation."""
+    return f"DEEDBOOK_{_ledger(ledger)}_{_generation(generation)}"
 
 
 def read_verb(subject: str) -> str:

@@ -15,12 +15,12 @@ from deedbook.ledger import limits
 from deedbook.ledger.client.reads import EntryReads, HeadView, Page
 from deedbook.ledger.client.stream_reader import StreamReader
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, pae
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.trust.history import Epoch, Growth, Past, StreamAsked, StreamPage, answered
+from deedbook.ledger.trust.history import ResetPoint, ConsistencyProof, Past, StreamAsked, StreamPage, answered
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -78,7 +78,7 @@ class Client(Protocol):
     def head(self) -> HeadView:
         """Return where the log ends."""
 
-    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
         """Return where the log ends, and the proof that it begins with its first ``old_size`` entries.
 
         With ``new_size`` it is the log as it was then, and no checkpoint comes along.
@@ -206,17 +206,19 @@ def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
     return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
 
 
-def read_epoch(client: Client, event: str) -> Epoch:
-    """Return what the ``ledger.epoch_started`` with this id says.
+def read_reset(client: Client, event: str) -> ResetPoint:
+    """Return what the ``ledger.history_reset`` with this id says.
 
     Raises Corrupted: the log holds no such event by root.
     """
     index = client.index_of("ledger", event)
     if index is not None:
-        epoch = read_event(index, client.entry(index))
-        if isinstance(epoch.data, EpochStarted) and epoch.author == ROOT and epoch.id == event:
-            return Epoch(index, epoch.data.abandoned_size, epoch.data.abandoned_root, epoch.data.reason)
-    raise Corrupted("HISTORY_CHANGED", f"the log says that an epoch began with {event}, and has no such entry by root")
+        reset = read_event(index, client.entry(index))
+        if isinstance(reset.data, HistoryReset) and reset.author == ROOT and reset.id == event:
+            return ResetPoint(index, reset.data.abandoned_size, reset.data.abandoned_root, reset.data.reason)
+    raise Corrupted(
+        "HISTORY_CHANGED", f"the log says that a history reset began with {event}, and has no such entry by root"
+    )
 
 
 def follow(
@@ -231,16 +233,16 @@ def follow(
 ) -> Iterator[Event | int]:
     """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
 
-    The int lets a subscriber move its position past events that did not match, or, after an epoch, back to where it
-    goes on (``past.led_back_to``). Ends when ``stop`` is set. ``past`` is what the follower has trusted before (see
+    The int lets a subscriber move its position past events that did not match, or, after a history reset, back to where it
+    goes on (``past.led_back_to``). StreamHeads when ``stop`` is set. ``past`` is what the follower has trusted before (see
     ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
     """
     position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():
         page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)
-        place = answered(past.meet(page.growth, position), client.consistency, partial(read_epoch, client))
+        place = answered(past.meet(page.consistency_proof, position), client.consistency, partial(read_reset, client))
         if place != position:
-            position = place  # the page was read on another branch: an epoch leads back to where this one begins
+            position = place  # the page was read on another branch: a history reset leads back to where this one begins
             yield position
             continue
         for index, data in page.entries:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from deedbook.ledger import limits
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
-from deedbook.ledger.client.client import Progress, When, read_epoch
+from deedbook.ledger.client.client import Progress, When, read_reset
 from deedbook.ledger.client.reads import HeadView, Page
 from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -32,17 +32,17 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import Uploads
 from deedbook.ledger.proof.checkpoint import (
     Checkpoint,
-    Ends,
+    StreamHeads,
     note_size_max_bytes,
     sign_checkpoint,
-    sign_ends,
+    sign_stream_heads,
     verify_checkpoint,
 )
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.files import read_regular
 from deedbook.ledger.system.resource import Resource
-from deedbook.ledger.trust.history import Growth, StreamAsked, StreamPage, Trusted, tell, trust
+from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage, Trusted, tell, trust
 from deedbook.ledger.trust.store import Memory
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class LocalClient(Resource):
         Raises Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
         """
         only_looks = self.settings.only_looks
-        self._trusted = self.memory.keep(self.consistency, partial(read_epoch, self), only_looks=only_looks)
+        self._trusted = self.memory.keep(self.consistency, partial(read_reset, self), only_looks=only_looks)
 
     def close(self) -> None:
         """Remember where the log ends, and close the views, and the log if this client opened it."""
@@ -159,20 +159,20 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             return HeadView(self.ledger, snapshot.size, snapshot.root().hex())
 
-    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
         if old_size < 0:
             raise Refused("INVALID_FIELD", f"a size is never negative: {old_size}", path="$.old_size")
         with self.log.snapshot() as snapshot:
-            return snapshot.growth(old_size, new_size)
+            return snapshot.consistency(old_size, new_size)
 
-    def signed_consistency(self, old_size: int) -> Growth:
+    def signed_consistency(self, old_size: int) -> ConsistencyProof:
         """Return what ``consistency`` does, with a signed checkpoint of that head, as it goes over the bus.
 
         Raises Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
             note = _signed(snapshot, self._checkpoint_key(snapshot))
-            return replace(snapshot.growth(old_size), checkpoint=note)
+            return replace(snapshot.consistency(old_size), checkpoint=note)
 
     def entry(self, index: int) -> bytes:
         with self.log.snapshot() as snapshot:
@@ -202,18 +202,18 @@ class LocalClient(Resource):
         with self.log.snapshot() as snapshot:
             raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
             size = snapshot.size
-            growth = None if old_size is None else snapshot.growth(old_size)
+            consistency_proof = None if old_size is None else snapshot.consistency(old_size)
         entries = [(start + offset, data) for offset, data in enumerate(raw)]
         if kinds or stream is not None:
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
-        return Page(entries, start + len(raw), size, growth)
+        return Page(entries, start + len(raw), size, consistency_proof)
 
     def stream(self, asked: StreamAsked) -> StreamPage:
         trusted = self._trusted
         with self.log.snapshot() as snapshot:
             page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
         if asked.size is None and not self.settings.only_looks:
-            self._trusted, _ = trust(trusted, page.growth, partial(read_epoch, self), self.memory.where)
+            self._trusted, _ = trust(trusted, page.consistency_proof, partial(read_reset, self), self.memory.where)
         return page
 
     def signed_stream(self, asked: StreamAsked) -> StreamPage:
@@ -227,7 +227,7 @@ class LocalClient(Resource):
                 return page
             note = _signed(snapshot, self._checkpoint_key(snapshot))
             ends = self._ends(snapshot, snapshot.size, [asked.stream])
-        return replace(page, growth=replace(page.growth, checkpoint=note), ends=ends)
+        return replace(page, consistency_proof=replace(page.consistency_proof, checkpoint=note), ends=ends)
 
     @cached_property
     def streams(self) -> StreamReader:
@@ -289,7 +289,7 @@ class LocalClient(Resource):
         root = snapshot.frontier(size).root().hex()
         authority = decode_entry(snapshot.entry(size - 1)).authority_version
         versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
-        return sign_ends(Ends(size, root, authority, versions), self._checkpoint_key(snapshot))
+        return sign_stream_heads(StreamHeads(size, root, authority, versions), self._checkpoint_key(snapshot))
 
     def checkpoint_keys(self) -> tuple[str, ...]:
         """Return the keys (hex) that may sign checkpoints now."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from deedbook.ledger.trust.history import Growth, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage
 from deedbook.ledger.trust.store import Memory
 
 
@@ -20,12 +20,12 @@ class HeadView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its growth, if asked for."""
+    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its consistency proof, if asked for."""
 
     entries: list[tuple[int, bytes]]
     next_index: int
     size: int
-    growth: Growth | None = None
+    consistency_proof: ConsistencyProof | None = None
 
 
 class EntryReads(Protocol):
@@ -41,7 +41,7 @@ class EntryReads(Protocol):
 class Reads(EntryReads, Protocol):
     """What whoever checks a history asks of it (see ``Client``)."""
 
-    def consistency(self, old_size: int) -> Growth: ...
+    def consistency(self, old_size: int) -> ConsistencyProof: ...
 
 
 class StreamReads(EntryReads, Protocol):
@@ -53,6 +53,6 @@ class StreamReads(EntryReads, Protocol):
     @property
     def memory(self) -> Memory: ...
 
-    def consistency(self, old_size: int, new_size: int | None = None) -> Growth: ...
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof: ...
 
     def stream(self, asked: StreamAsked) -> StreamPage: ...

@@ -39,7 +39,7 @@ from deedbook.ledger.log.blobs import BlobPage, BlobView, check_blob
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.resource import Resource
-from deedbook.ledger.trust.history import Growth, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage
 from deedbook.ledger.trust.store import Memory
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -56,8 +56,8 @@ class RemoteReads(ABC):
     def head(self) -> HeadView:
         return _whole(HeadView, self._read("head"))
 
-    def consistency(self, old_size: int, new_size: int | None = None) -> Growth:
-        return _whole(Growth, self._read("consistency", old_size=old_size, new_size=new_size))
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
+        return _whole(ConsistencyProof, self._read("consistency", old_size=old_size, new_size=new_size))
 
     def entry(self, index: int) -> bytes:
         return _only(bytes, "entry", self._read("entry", index=index))
@@ -144,7 +144,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         asked = msgspec.structs.replace(asked, old_size=trusted.size if trusted else 0)
         page = _whole(StreamPage, self._read("stream", **msgspec.structs.asdict(asked)))
         if asked.size is None:
-            history.follow(self, page.growth, trusted)
+            history.follow(self, page.consistency_proof, trusted)
         return page
 
     @cached_property

@@ -2,7 +2,7 @@
 
 The node's head comes with a checkpoint. It must be signed by a key that the ledger's root named, or by that of a node
 which root let in; the head must go on from the one remembered of this ledger (``ledger.trust.store``, whatever the
-node's address), and an epoch counts only if root signed it. A ledger's id is the hash of its first root key, so all of
+node's address), and a history reset counts only if root signed it. A ledger's id is the hash of its first root key, so all of
 that hangs on what the agent's key file says.
 """
 
@@ -19,7 +19,7 @@ from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
     CheckpointKeyRotated,
-    EpochStarted,
+    HistoryReset,
     KeyRotated,
     LedgerCreated,
 )
@@ -30,7 +30,7 @@ from deedbook.ledger.format.identity import joining, ledger_id, verify
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import ROOT, CheckpointKeys
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
-from deedbook.ledger.trust.history import Epoch, Growth, Trusted, tell, trust
+from deedbook.ledger.trust.history import ResetPoint, ConsistencyProof, Trusted, tell, trust
 from deedbook.ledger.trust.store import Memory
 
 _NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
@@ -54,42 +54,42 @@ class RemoteHistory:
         """
         chain = Chain(reads, self._ledger)
 
-        def growth_since(old_size: int) -> Growth:
+        def read_consistency(old_size: int) -> ConsistencyProof:
             return self._signed(reads.consistency(old_size), chain)
 
         if self.has_followed and self.trusted is not None:
             # What was read since the file was written is not in it, and the node must go on from that, too.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
-        self.trusted = self.memory.keep(growth_since, chain.epoch, only_looks=self._only_looks)
+        self.trusted = self.memory.keep(read_consistency, chain.reset, only_looks=self._only_looks)
 
-    def follow(self, reads: Reads, growth: Growth, before: Trusted | None) -> None:
+    def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: Trusted | None) -> None:
         """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
 
         Raises Corrupted: as ``greet``.
         """
-        if before is not None and growth.head == before:
+        if before is not None and consistency_proof.head == before:
             return
         chain = Chain(reads, self._ledger)
-        self._signed(growth, chain)
+        self._signed(consistency_proof, chain)
         if self._only_looks:
             return
-        self.trusted, begun = trust(before, growth, chain.epoch, self.memory.where)
+        self.trusted, begun = trust(before, consistency_proof, chain.reset, self.memory.where)
         self.has_followed = True
-        for epoch in begun:
-            tell(str(epoch))
+        for reset in begun:
+            tell(str(reset))
 
-    def _signed(self, growth: Growth, chain: Chain) -> Growth:
+    def _signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
         known = self.memory.checkpoint_keys
         try:
-            checkpoint = verify_checkpoint(growth.checkpoint, *signing(known))
+            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
         except Corrupted:
             known = chain.checkpoint_keys(known)  # another may have been named since these were learnt, or none was yet
-            checkpoint = verify_checkpoint(growth.checkpoint, *signing(known))
+            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
         self.memory.checkpoint_keys = known
-        if (checkpoint.size, checkpoint.root.hex()) != (growth.size, growth.root):
+        if (checkpoint.size, checkpoint.root.hex()) != (consistency_proof.size, consistency_proof.root):
             raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
-        return growth
+        return consistency_proof
 
 
 def signing(known: Mapping[str, bool]) -> list[CheckpointVerifier]:
@@ -140,12 +140,12 @@ class Chain:
             raise Corrupted("VERIFICATION_FAILED", message)
         return named
 
-    def epoch(self, event_id: str) -> Epoch:
-        """Return the epoch with this id, which root signed."""
-        for event in self._signed(["ledger.epoch_started"], "ledger"):
-            if event.id == event_id and isinstance(event.data, EpochStarted) and self._is_by_root(event):
-                return Epoch(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
-        message = f"the node says that an epoch began with {event_id}, and has no such entry by root"
+    def reset(self, event_id: str) -> ResetPoint:
+        """Return the reset with this id, which root signed."""
+        for event in self._signed(["ledger.history_reset"], "ledger"):
+            if event.id == event_id and isinstance(event.data, HistoryReset) and self._is_by_root(event):
+                return ResetPoint(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
+        message = f"the node says that a history reset began with {event_id}, and has no such entry by root"
         raise Corrupted("VERIFICATION_FAILED", message, id=event_id)
 
     def _created(self) -> LedgerCreated:

@@ -38,9 +38,16 @@ from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, agent_key, decode_record, key_key
 from deedbook.ledger.log.records import StreamRecord, StreamState
-from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_ends, parse_vkey, verifiers_of
+from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_stream_heads, parse_vkey, verifiers_of
 from deedbook.ledger.system.files import read_regular, replacing
-from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, Trusted, is_continued, root_digits_shown
+from deedbook.ledger.trust.history import (
+    ConsistencyProof,
+    Proven,
+    StreamAsked,
+    Trusted,
+    is_continued,
+    root_digits_shown,
+)
 
 R = TypeVar("R")
 authority_file_max_bytes: Final = 64 * 1024**2
@@ -184,9 +191,13 @@ class StreamReader:
     def _before(self, checked: CheckedStream, size: int) -> CheckedStream:
         """Return a stream as it was when the log had ``size`` entries, of which the log of now is proven to go on."""
         page = self._client.stream(StreamAsked(checked.name, start=size, authority_start=size, size=size))
-        then, last = page.growth.head, page.last
-        growth = self._client.consistency(size, checked.head.size)
-        if growth.root != checked.head.root or then.size != size or not is_continued(then, growth):
+        then, last = page.consistency_proof.head, page.last
+        consistency_proof = self._client.consistency(size, checked.head.size)
+        if (
+            consistency_proof.root != checked.head.root
+            or then.size != size
+            or not is_continued(then, consistency_proof)
+        ):
             raise unproven(f"the log of {checked.head.size} entries does not go on from the one of {size}", size=size)
         if last.index != size - 1 or not verify_inclusion(
             leaf_hash(last.data), last.index, size, last.path, bytes.fromhex(then.root)
@@ -203,11 +214,15 @@ class StreamReader:
         start = before.head.size if before else 0
         asked = StreamAsked(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(asked)
-        if known.size and not is_continued(known, replace(page.growth, path=page.known_path)):
+        if known.size and not is_continued(known, replace(page.consistency_proof, path=page.known_path)):
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
             self.authority, self._runs = self._nobody(), {}
             return self._read(stream, size)
-        run = before.on(page.growth) if before else _Run(self._client.ledger, stream, authority, page.growth, size)
+        run = (
+            before.on(page.consistency_proof)
+            if before
+            else _Run(self._client.ledger, stream, authority, page.consistency_proof, size)
+        )
         ends = page.ends
         while True:
             for proven in page.entries:
@@ -215,7 +230,9 @@ class StreamReader:
             if page.next_index is None or not page.entries:  # whoever hands over nothing more is asked no more
                 break
             start = page.next_index
-            page = self._client.stream(replace(asked, start=start, authority_start=start, size=page.growth.size))
+            page = self._client.stream(
+                replace(asked, start=start, authority_start=start, size=page.consistency_proof.size)
+            )
         last_ms = run.end(page.last)
         if learnt := self._client.memory.checkpoint_keys:  # whoever reads over the bus has learnt them
             # Which of them count at this head, what was checked says: a node that was removed since is none of them.
@@ -257,14 +274,16 @@ class StreamReader:
 class _Run:
     """One reading of a stream under one head."""
 
-    def __init__(self, ledger: str, stream: str, authority: Authority, growth: Growth, size: int | None) -> None:
+    def __init__(
+        self, ledger: str, stream: str, authority: Authority, consistency_proof: ConsistencyProof, size: int | None
+    ) -> None:
         self.entries: list[tuple[int, bytes]] = []
         self.ignored: list[Ignored] = []
         self.kept_bytes = _kept_overhead_bytes
         self.state: StreamState | None = None
         self.then: StreamState | None = None  # as it was in the log of ``size`` entries
-        self._size = growth.size if size is None else size
-        self.head = growth.head
+        self._size = consistency_proof.size if size is None else size
+        self.head = consistency_proof.head
         self.ledger = ledger
         self._stream = stream
         self._authority = authority
@@ -272,11 +291,11 @@ class _Run:
         self._ids: dict[str, int] = {}
         self._last = -1
 
-    def on(self, growth: Growth) -> _Run:
+    def on(self, consistency_proof: ConsistencyProof) -> _Run:
         """Return the reading that goes on with what the log has since; this one stays as it is."""
         run = copy(self)
         run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}
-        run.head, run._size = growth.head, growth.size
+        run.head, run._size = consistency_proof.head, consistency_proof.size
         return run
 
     def take(self, proven: Proven) -> None:
@@ -325,7 +344,7 @@ class _Run:
     def compare(self, note: str, verifiers: list[CheckpointVerifier]) -> None:
         """Compare how much of the stream was read with how much a key of the ledger has signed for."""
         try:
-            ends = open_ends(note, *verifiers)
+            ends = open_stream_heads(note, *verifiers)
         except DeedbookError as error:
             raise unproven(f"its key has not signed where {self._stream} ends ({error.message})") from error
         signed = ends.streams.get(self._stream)

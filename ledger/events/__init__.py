@@ -61,7 +61,7 @@ _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
         "ledger",
         {
             "ledger.created": "LedgerCreated",
-            "ledger.epoch_started": "EpochStarted",
+            "ledger.history_reset": "HistoryReset",
             "ledger.clock_set": "ClockSet",
             "ledger.term_started": "TermStarted",
         },

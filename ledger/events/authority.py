@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, its epochs, clock and terms, invitations, agents, roles and keys."""
+"""Who may sign: the ledger's creation, its resets, clock and terms, invitations, agents, roles and keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LedgerCreated(EventData, frozen=True):
     node_key: PublicKey
 
 
-class EpochStarted(EventData, frozen=True):
+class HistoryReset(EventData, frozen=True):
     """The ledger goes on without entries that were acknowledged and are lost, or on another branch of its history.
 
     ``abandoned_size`` and ``abandoned_root`` (hex) are the last head known of what is left behind: whoever remembers a

@@ -40,7 +40,7 @@ def blobs_of(data: EventData) -> list[str]:
         return []  # asked of every event that a gate admits
     match data:
         case HandoffCreated() | HandoffAmended():
-            refs = [data.skeleton]
+            refs = [data.template]
         case ReasoningValidated():
             refs = [data.whole]
         case ReportGenerated():

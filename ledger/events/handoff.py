@@ -51,7 +51,7 @@ class ReceiverNotes(EventData, frozen=True):
 class HandoffContent(EventData, frozen=True):
     """What is handed over: everything in it is what a reviewer approves. An imported file may name nobody in ``to``.
 
-    ``skeleton`` is the blob with the bytes of its markdown file, as they were when this content was set.
+    ``template`` is the blob with the bytes of its markdown file, as they were when this content was set.
     """
 
     title: Title
@@ -68,7 +68,7 @@ class HandoffContent(EventData, frozen=True):
     notes: ReceiverNotes = ReceiverNotes()
     answers: HandoffId | None = None
     reasoning_refs: ReasoningRefs = []
-    skeleton: Ref | None = None
+    template: Ref | None = None
 
 
 class HandoffCreated(HandoffContent, frozen=True):

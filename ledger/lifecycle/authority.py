@@ -48,7 +48,7 @@ InvitationEnd: TypeAlias = Literal["used", "revoked"]
 # A reviewer decides with the identity key in hand: these kinds are never delegable.
 NEVER_DELEGABLE: Final = frozenset(
     {
-        "ledger.epoch_started",
+        "ledger.history_reset",
         "ledger.clock_set",
         "ledger.term_started",
         "agent.invited",

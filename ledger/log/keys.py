@@ -43,7 +43,7 @@ def id_key(stream: str, event_id: str) -> bytes:
 HEAD_KEY: Final = b"h"
 
 
-QUARANTINE_PREFIX: Final = b"x"
+SKIPPED_PREFIX: Final = b"x"
 
 
 CHECKPOINT_KEYS_KEY: Final = cast("Key[CheckpointKeys]", b"c")
@@ -90,9 +90,9 @@ def bus_key_key(nkey: str) -> Key[str]:
     return cast("Key[str]", b"n" + nkey.encode())
 
 
-def quarantine_key(index: int) -> bytes:
+def skipped_key(index: int) -> bytes:
     """Return the state key that says of an entry that its rule refuses it; its value is the code."""
-    return QUARANTINE_PREFIX + index_key(index)
+    return SKIPPED_PREFIX + index_key(index)
 
 
 def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
@@ -126,6 +126,6 @@ TYPES: Final[dict[bytes, type]] = {
     b"n": str,
     SHARED_KEY: Shared,
     QUOTA_PREFIX: Spent,
-    QUARANTINE_PREFIX: str,
+    SKIPPED_PREFIX: str,
 }
 """By the first letter of the key."""

@@ -20,7 +20,7 @@ from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
-from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamAsked, StreamPage
 
 if TYPE_CHECKING:
     from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
@@ -85,9 +85,9 @@ class Snapshot:
         found = self._tables.items(self._txn, self._tables.ids, prefix)
         return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in found)
 
-    def is_quarantined(self, index: int) -> bool:
+    def is_skipped(self, index: int) -> bool:
         """Return whether a repair found that the entry's rule refuses it."""
-        return self._get(self._tables.state, keys.quarantine_key(index)) is not None
+        return self._get(self._tables.state, keys.skipped_key(index)) is not None
 
     def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key (see ``log.tables``), or None."""
@@ -171,12 +171,12 @@ class Snapshot:
         if not 0 < width <= min(TILE_WIDTH, count - number * TILE_WIDTH):
             raise Refused("NOT_FOUND", f"the log of {self.size} entries has no such tile", size=self.size)
 
-    def growth(self, old_size: int, new_size: int | None = None) -> Growth:
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
         """Return where the log ends or ended, with the path from a log of ``old_size`` entries, if it is no shorter."""
         size = self.size if new_size is None else new_size
         root = self.root() if size == self.size else self.frontier(size).root()
         path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
-        return Growth(size, root.hex(), path, [id_ for id_, index in self.epochs() if index < size])
+        return ConsistencyProof(size, root.hex(), path, [id_ for id_, index in self.resets() if index < size])
 
     def stream_page(self, asked: StreamAsked) -> StreamPage:
         """Return entries of a stream and of authority, each proven."""
@@ -195,8 +195,8 @@ class Snapshot:
                 following = index
                 break
             entries.append(proven)
-        known_path = self.growth(asked.known_size, size).path
-        return StreamPage(self.growth(asked.old_size, size), known_path, entries, prove(size - 1), following)
+        known_path = self.consistency(asked.known_size, size).path
+        return StreamPage(self.consistency(asked.old_size, size), known_path, entries, prove(size - 1), following)
 
     def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
         """Yield the indexes of the events of authority: where the count that each entry carries grows."""
@@ -236,13 +236,13 @@ class Snapshot:
             hashed = self._tables.hashed = layout.Hashed(self.head, {}, {})
         return hashed
 
-    def epochs(self) -> list[tuple[str, int]]:
-        """Return the id and index of each ``ledger.epoch_started``, in order.
+    def resets(self) -> list[tuple[str, int]]:
+        """Return the id and index of each ``ledger.history_reset``, in order.
 
         The duplicate check keeps the events of a stream together, and that of the ledger holds few.
         """
         listed = self.stream_indexes("ledger")
-        return [(f"blake3:{digest.hex()}", index) for index, digest in listed if _is_epoch(self.entry(index))]
+        return [(f"blake3:{digest.hex()}", index) for index, digest in listed if _is_reset(self.entry(index))]
 
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:
@@ -255,8 +255,8 @@ class Snapshot:
         return self._tables.items(self._txn, self._tables.state, prefix)
 
 
-def _is_epoch(data: bytes) -> bool:
+def _is_reset(data: bytes) -> bool:
     try:
-        return head_of(decode_entry(data).body).kind == "ledger.epoch_started"
+        return head_of(decode_entry(data).body).kind == "ledger.history_reset"
     except (Refused, *UNREADABLE):
         return False  # a damaged entry, which is not for whoever only starts to tell of

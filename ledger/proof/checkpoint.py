@@ -7,8 +7,8 @@ Rules: nothing in a note is believed before its signature is verified, over the 
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
 claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
 
-*Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``ENDS_TYPE``, and in a
-second line the fields of ``Ends`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
+*Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``STREAM_HEADS_TYPE``, and in a
+second line the fields of ``StreamHeads`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
 does; a ledger that signs ends wrongly is convicted by the entries that it hides.
 
 Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.proof.policy``'s.
@@ -282,11 +282,11 @@ def _check_line(line: str, what: str) -> None:
         raise Refused("INVALID_FORMAT", f"The {what} is empty or contains a control character.")
 
 
-ENDS_TYPE: Final = "application/vnd.deedbook.ends.v1"
+STREAM_HEADS_TYPE: Final = "application/vnd.deedbook.ends.v1"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamHeads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many entries a log of ``size`` under ``root`` (hex) has of authority, and of each of some streams."""
 
     size: Count
@@ -296,13 +296,13 @@ class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def text(self) -> str:
         """Return the text that is signed."""
-        return f"{ENDS_TYPE}\n{encode_canonical(self).decode()}\n"
+        return f"{STREAM_HEADS_TYPE}\n{encode_canonical(self).decode()}\n"
 
 
-_decoder = msgspec.json.Decoder(Ends)
+_decoder = msgspec.json.Decoder(StreamHeads)
 
 
-def sign_ends(ends: Ends, key: CheckpointKey) -> str:
+def sign_stream_heads(ends: StreamHeads, key: CheckpointKey) -> str:
     """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names more streams than a note has room for."""
     note = sign_note(ends.text(), key)
     if len(note.encode()) > note_size_max_bytes:
@@ -310,13 +310,13 @@ def sign_ends(ends: Ends, key: CheckpointKey) -> str:
     return note
 
 
-def open_ends(note: str, *verifiers: CheckpointVerifier) -> Ends:
+def open_stream_heads(note: str, *verifiers: CheckpointVerifier) -> StreamHeads:
     """Return what one of the verifiers' keys signed.
 
     Raises Corrupted: none of them signed this note. Refused: it is no such note in its one form.
     """
     text, _ = open_note(note, *verifiers)
-    ends = decode_strict(text.removeprefix(f"{ENDS_TYPE}\n").encode(), _decoder)
+    ends = decode_strict(text.removeprefix(f"{STREAM_HEADS_TYPE}\n").encode(), _decoder)
     if ends.text() != text:
         raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")
     return ends

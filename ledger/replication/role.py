@@ -7,7 +7,7 @@ it; between that he comes with a ``Tick`` several times a second. An observation
     follower --no heartbeat, lease free--> candidate --lease, caught up, term published--> leader
        ^                                      |                                              |
        +-----lease lost, fenced---------------+------lease lost, fenced, handed over---------+
-    each of them --the stream is damaged--> degraded --next incarnation--> candidate, or follower
+    each of them --the stream is damaged--> degraded --next generation--> candidate, or follower
 
 A leader whose lease cannot be renewed for as long as it lasts *pauses*: it acknowledges nothing, and leads on when it
 can. It loses nothing by that: the next leader's term stands in the stream, and no publish of its own fits any more.
@@ -112,7 +112,7 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Degraded(msgspec.Struct, frozen=True):
-    """The stream is damaged. It holds the lease and the log with most entries, and fills the next incarnation."""
+    """The stream is damaged. It holds the lease and the log with most entries, and fills the next generation."""
 
     reason: str
     revision: int = 0

@@ -18,7 +18,7 @@ class Tick(msgspec.Struct, frozen=True):
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node's heartbeat: how far its log is, and whether it leads. ``successor``: to whom its leader hands over.
 
-    ``fault`` is what its sender finds wrong with the stream, or with its log beside it; ``incarnation`` the number of
+    ``fault`` is what its sender finds wrong with the stream, or with its log beside it; ``generation`` the number of
     the stream that it knows; and a node that ``leaves`` is no successor.
     """
 
@@ -29,7 +29,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     successor: str = ""
     url: str = ""
     fault: str = ""
-    incarnation: int = 0
+    generation: int = 0
     leaves: bool = False
 
 
@@ -149,7 +149,7 @@ class StepDown(msgspec.Struct, frozen=True):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """Retire the stream and fill the next incarnation from the log; ``Rebuilt`` or ``Failed``."""
+    """Retire the stream and fill the next generation from the log; ``Rebuilt`` or ``Failed``."""
 
 
 class Scrub(msgspec.Struct, frozen=True):

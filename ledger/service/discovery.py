@@ -26,7 +26,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.service.intake import QUEUE
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 
 NAME: Final = "deedbook"
 window_s: Final = 1.0
@@ -36,9 +36,9 @@ _NANOSECONDS: Final = 1_000_000_000
 class Discovery:
     """Answers who asks for services, for one node; ``role`` says what the node is at that moment."""
 
-    def __init__(self, ledger: str, role: Callable[[], str], tally: Tally) -> None:
+    def __init__(self, ledger: str, role: Callable[[], str], metrics: Metrics) -> None:
         self.id = token_hex(11)
-        self._ledger, self._role, self._tally = ledger, role, tally
+        self._ledger, self._role, self._tally = ledger, role, metrics
         self._started = datetime.now(UTC)
         self._answered = 0
         try:

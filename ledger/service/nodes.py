@@ -19,7 +19,7 @@ from nats.js.api import DiscardPolicy, KeyValueConfig, RawStreamMsg, StorageType
 from deedbook.ledger import limits
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.stream import Incarnation, created_of, stream_info
+from deedbook.ledger.bus.stream import Generation, created_of, stream_info
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, decode_decimal
 from deedbook.ledger.log.blobs import Blobs, check_blob
@@ -38,19 +38,19 @@ _wait_s: Final = limits.lease_renew_s / 2
 _wrong_last_sequence: Final = frozenset({10071, 10164})
 
 
-async def stream_in_use(client: Client, ledger: str) -> Incarnation | None:
+async def stream_in_use(client: Client, ledger: str) -> Generation | None:
     """Return the log stream that takes events now; None when there is none. Raises Unavailable: ``BUS_UNAVAILABLE``."""
     manager = client.jetstream(timeout=answer_wait_s)
     try:
         with bus_errors("looking for the log stream"):
             name = await manager.find_stream_name_by_subject(subjects.event_pattern(ledger))
         number = int(name.rpartition("_")[2])
-        info = await stream_info(client, Incarnation(ledger, number), answer_wait_s)
+        info = await stream_info(client, Generation(ledger, number), answer_wait_s)
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
         return None
-    return Incarnation(ledger, number, max(info.state.first_seq, 1), created_of(info))
+    return Generation(ledger, number, max(info.state.first_seq, 1), created_of(info))
 
 
 class LeaseBucket:

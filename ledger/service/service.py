@@ -43,7 +43,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.service.fair_queue import Share
 from deedbook.ledger.service.intake import QUEUE, Intake
 from deedbook.ledger.service.uploads import take
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.trust.history import StreamAsked
 
 log = structlog.get_logger("deedbook.service")
@@ -135,7 +135,7 @@ class _Index(_Arguments, frozen=True):
     index: _Count
 
 
-class _Ends(_Arguments, frozen=True):
+class _StreamHeads(_Arguments, frozen=True):
     size: Annotated[int, msgspec.Meta(ge=1)]
     streams: list[str]
 
@@ -183,7 +183,7 @@ class Service:
         committer: Committer,
         news: News,
         answer_view: AnswerView,
-        tally: Tally | None = None,
+        metrics: Metrics | None = None,
         *,
         is_last_word: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -191,7 +191,7 @@ class Service:
 
         ``is_last_word`` tells in any thread whether no other node can have more of the log than this one now.
         """
-        self._count = count = (tally or Tally()).count
+        self._count = count = (metrics or Metrics()).count
         self._client = client
         self._committer = committer
         self._news, self._is_last_word = news, is_last_word
@@ -359,7 +359,7 @@ class _Behind(NamedTuple):
 
 def seen_size(wanted: Any) -> int:
     """Return how large its caller has seen the log."""
-    return int(wanted.size if isinstance(wanted, _Ends) else getattr(wanted, "old_size", None) or 0)
+    return int(wanted.size if isinstance(wanted, _StreamHeads) else getattr(wanted, "old_size", None) or 0)
 
 
 def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type, Callable[[Any], Any]]]:
@@ -389,7 +389,7 @@ def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type
         "index": (_Event, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
         "proof": (_Index, lambda asked: {"receipt": client.prove(asked.index).to_text()}),
         "checkpoint": (_Arguments, lambda _: {"checkpoint": client.checkpoint()}),
-        "ends": (_Ends, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
+        "ends": (_StreamHeads, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
         "agents": (_Arguments, lambda _: {"agents": [_fields(agent) for agent in client.agents()]}),
         "blob": (_Chunk, blob),
         "blob.stat": (_Blob, lambda asked: _fields(client.stat_blob(asked.ref))),

@@ -37,7 +37,7 @@ METERS: Final = {
     "doors_closed": Meter("counter", "Times that an agent sent more than is served, and was held off", "queue"),
     "task_failures": Meter("counter", "Times that a task of the node failed and was started again", "task"),
     "stream_faults": Meter("counter", "Times that the log stream was found damaged"),
-    "stream_incarnation": Meter("gauge", "The number of the log stream that is published to"),
+    "stream_generation": Meter("gauge", "The number of the log stream that is published to"),
     "scrub_timestamp_seconds": Meter("gauge", "When the whole stream was last compared with the log"),
     "checkpoint_timestamp_seconds": Meter("gauge", "When the last checkpoint was published"),
     "witness_entries": Meter("gauge", "Entries under the last checkpoint that a witness cosigned", "witness"),
@@ -45,7 +45,7 @@ METERS: Final = {
 }
 
 
-class Tally:
+class Metrics:
     """Counts of one process. A name that is not in ``METERS`` is a mistake of ours: KeyError."""
 
     def __init__(self) -> None:

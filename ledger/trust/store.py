@@ -26,7 +26,7 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailabl
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.home.location import state_folder
 from deedbook.ledger.system.files import read_regular, replacing
-from deedbook.ledger.trust.history import GrowthSince, ReadEpoch, Trusted, is_continued, shown, tell, trust
+from deedbook.ledger.trust.history import ReadConsistency, ReadReset, Trusted, is_continued, shown, tell, trust
 
 # The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address.
 SERVER: Final = "server"
@@ -129,7 +129,7 @@ class Memory:
                         others.append(self._decode(path, content))
         return [other for other in others if other.ledger == self.ledger]
 
-    def rivals(self, growth_since: GrowthSince) -> list[str]:
+    def rivals(self, read_consistency: ReadConsistency) -> list[str]:
         """Return in words which other folders hold this ledger and have entries that the log here lacks.
 
         Both may be honest copies; but what is written to two parts them for ever. One that lags is none, nor is a
@@ -141,13 +141,17 @@ class Memory:
             with contextlib.suppress(OSError):
                 if other.place == SERVER or not place.is_dir() or place.samefile(Path(self.place, "log")):
                     continue
-                size, growth = other.trusted.size, growth_since(other.trusted.size)
-                if not is_continued(other.trusted, growth):
-                    has = f"{size} entries, this one {growth.size}" if size > growth.size else "another past"
+                size, consistency_proof = other.trusted.size, read_consistency(other.trusted.size)
+                if not is_continued(other.trusted, consistency_proof):
+                    has = (
+                        f"{size} entries, this one {consistency_proof.size}"
+                        if size > consistency_proof.size
+                        else "another past"
+                    )
                     rivals.append(f"{other.place} holds this ledger too, with {has}: use one, and remove the other")
         return rivals
 
-    def meet(self, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
+    def meet(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> Meeting:
         """Compare the log with what is remembered, and remember where it ends now.
 
         The file is written only when the log has grown, and read again under the lock before that. Raises Corrupted:
@@ -155,7 +159,7 @@ class Memory:
         """
         remembered = self.load()
         while True:
-            meeting = self.compare(remembered, growth_since, read_epoch)
+            meeting = self.compare(remembered, read_consistency, read_reset)
             if remembered is not None and meeting.trusted == remembered.trusted:
                 return meeting
             with self._locked() as is_locked:
@@ -166,15 +170,17 @@ class Memory:
                     return meeting
             remembered = present  # another process remembered something since: our log must go on from that, too
 
-    def compare(self, remembered: Remembered | None, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
+    def compare(
+        self, remembered: Remembered | None, read_consistency: ReadConsistency, read_reset: ReadReset
+    ) -> Meeting:
         """Compare the log with what is remembered, and remember nothing. Raises Corrupted: ``HISTORY_CHANGED``."""
         if remembered is None:
-            return self._first_meeting(growth_since, read_epoch)
+            return self._first_meeting(read_consistency, read_reset)
         held = remembered.trusted
-        trusted, begun = trust(held, growth_since(held.size), read_epoch, self.where)
-        return Meeting(trusted, [str(epoch) for epoch in begun])
+        trusted, begun = trust(held, read_consistency(held.size), read_reset, self.where)
+        return Meeting(trusted, [str(reset) for reset in begun])
 
-    def keep(self, growth_since: GrowthSince, read_epoch: ReadEpoch, *, only_looks: bool) -> Trusted | None:
+    def keep(self, read_consistency: ReadConsistency, read_reset: ReadReset, *, only_looks: bool) -> Trusted | None:
         """Do what ``meet`` does and tell what is to be told; return the head that is trusted now.
 
         Whoever ``only_looks`` remembers nothing, and is told of a changed history instead of being refused. Raises
@@ -182,9 +188,9 @@ class Memory:
         """
         try:
             if only_looks:
-                meeting = self.compare(self.load(), growth_since, read_epoch)
+                meeting = self.compare(self.load(), read_consistency, read_reset)
             else:
-                meeting = self.meet(growth_since, read_epoch)
+                meeting = self.meet(read_consistency, read_reset)
         except Corrupted as error:
             if not only_looks:
                 raise
@@ -212,20 +218,20 @@ class Memory:
             self.path.with_suffix(".lock").unlink(missing_ok=True)
             self.path.parent.rmdir()  # not while other places are remembered
 
-    def _first_meeting(self, growth_since: GrowthSince, read_epoch: ReadEpoch) -> Meeting:
+    def _first_meeting(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> Meeting:
         notices = []
         for other in self.others():
-            growth = growth_since(other.trusted.size)
-            if growth.size < other.trusted.size and not growth.epochs:
+            consistency_proof = read_consistency(other.trusted.size)
+            if consistency_proof.size < other.trusted.size and not consistency_proof.resets:
                 head = shown(other.trusted.size, other.trusted.root)
                 notices.append(
-                    f"this copy of the ledger has {growth.size} entries, and {other.place} had {head}: "
+                    f"this copy of the ledger has {consistency_proof.size} entries, and {other.place} had {head}: "
                     "if that one lives on, write nothing to this one"
                 )
                 continue
-            _, begun = trust(other.trusted, growth, read_epoch, f"what was read at {other.place} is")
-            notices += [str(epoch) for epoch in begun]
-        return Meeting(growth_since(0).head, list(dict.fromkeys(notices)))
+            _, begun = trust(other.trusted, consistency_proof, read_reset, f"what was read at {other.place} is")
+            notices += [str(reset) for reset in begun]
+        return Meeting(read_consistency(0).head, list(dict.fromkeys(notices)))
 
     def _read(self, path: Path) -> bytes:
         try:

@@ -159,7 +159,7 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
 def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str]]:
     """Return whose passing report a graph may be acted on by, or in sentences why it may not be.
 
-    The sentences name entries and no ages: equal grounds are one request for a human, whenever it is made.
+    The sentences name entries and no ages: equal citations are one request for a human, whenever it is made.
     """
     if verdict is None or verdict.latest is None:
         return None, ["No validation by another than its author has passed."]

@@ -8,17 +8,17 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from deedbook.projections.answers import query
-from deedbook.projections.stores.store import quarantine_table
+from deedbook.projections.stores.store import skipped_table
 from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 
 INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; a leading zero makes it hex digits
 
-_QUARANTINES: Final = [
-    f"SELECT {place} AS place, '{view}' AS view, * FROM {quarantine_table(view).name}"
+_SKIPPEDS: Final = [
+    f"SELECT {place} AS place, '{view}' AS view, * FROM {skipped_table(view).name}"
     for place, view in enumerate(VIEW_VERSIONS)
     if view not in ON_DEMAND
 ]
-_QUARANTINED: Final = f"{' UNION ALL '.join(_QUARANTINES)} ORDER BY place, event_index"
+_SKIPPEDD: Final = f"{' UNION ALL '.join(_SKIPPEDS)} ORDER BY place, event_index"
 LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
@@ -46,10 +46,10 @@ def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
     return found
 
 
-def list_quarantined(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
+def list_skipped(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
     """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
     entries: dict[int, dict[str, Any]] = {}
-    for row in moment.kept(_QUARANTINED):
+    for row in moment.kept(_SKIPPEDD):
         found = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
         entries.setdefault(row["event_index"], found)["views"].append(row["view"])
     return {"entries": [entries[index] for index in sorted(entries)]}
@@ -67,11 +67,11 @@ def show_event(moment: query.Moment, asked: query.ByRef) -> query.Answer:
 def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
     """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match.
 
-    An event that views left out is ``quarantined``, by the code of why.
+    An event that views left out is ``skipped``, by the code of why.
     """
     listing = replace(LISTING, newest_first=asked.newest)
     page = query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
-    left_out = {one["index"]: {"quarantined": one["code"]} for one in list_quarantined(moment, asked)["entries"]}
+    left_out = {one["index"]: {"skipped": one["code"]} for one in list_skipped(moment, asked)["entries"]}
     return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
 
 

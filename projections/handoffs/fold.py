@@ -54,8 +54,8 @@ class HandoffRow(Row, frozen=True):
     notes: str
     answers: str | None
     reasoning_refs: str
-    skeleton: str | None
-    skeleton_index: int
+    template: str | None
+    template_index: int
     tasks_done: int
     tasks_total: int
     criteria_done: int
@@ -259,7 +259,7 @@ def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffConten
         reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
         created=state.created,
         unlock_at=life.unlock_at,
-        skeleton_index=state.content_index,
+        template_index=state.content_index,
         tasks_done=sum(life.tasks),
         tasks_total=len(life.tasks),
         criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),

@@ -102,7 +102,7 @@ _ROLES: Final[dict[Party, str]] = {
 }
 _ROLE_OF_AMENDER: Final = "TRUE"  # who may be the reviewer as well: nobody else is told
 _LAST: Final = "(SELECT max(l.event_index) FROM handoff_log l WHERE l.handoff_id = h.id AND l.kind IN ({}))"
-_APPROVED: Final = "coalesce(h.approved_index, h.skeleton_index)"  # a human owner's own needs no approval
+_APPROVED: Final = "coalesce(h.approved_index, h.template_index)"  # a human owner's own needs no approval
 _GIVEN_UP: Final = _LAST.format("'handoff.claimed', 'handoff.released'")  # a claim counts here once its lease ran out
 _FREED: Final = """(
     SELECT max(CASE h.unlock_at WHEN 'completed' THEN coalesce(o.completed_index, o.verified_index)
@@ -112,8 +112,8 @@ _FREED: Final = """(
 _SINCE: Final[dict[Case, str]] = {
     "orphaned": RECEIVER_REMOVED,
     "stuck": _APPROVED,
-    "pending": "h.skeleton_index",
-    "imported": "h.skeleton_index",
+    "pending": "h.template_index",
+    "imported": "h.template_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
     "asked": _LAST.format("'handoff.waiver_asked'"),

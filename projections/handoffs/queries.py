@@ -50,7 +50,7 @@ _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoff
 # What a program needs that acts on a handoff, or imports over it: two words of a whole one.
 _BRIEFLY: Final = (
     'SELECT id, sender AS "from", importer, receiver AS "to", reviewer, status, version, completion, claimed_status, '
-    "claimed_done, updated_ms, source, original, format, skeleton_index FROM handoffs"
+    "claimed_done, updated_ms, source, original, format, template_index FROM handoffs"
 )
 # What is over stands last on the board, without cards unless they are asked for.
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))

@@ -23,7 +23,7 @@ Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 # What follows from the rest, and shows it in a file.
-_NOT_COMPARED: Final = ("skeleton", "notes", "created")
+_NOT_COMPARED: Final = ("template", "notes", "created")
 
 
 class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):

@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import Correction, is_same, plain, read_report
-from deedbook.projections.reports.trends import grounds_of
+from deedbook.projections.reports.trends import citations_of
 from deedbook.projections.sessions.queries import corrections_of, find_session
 
 pattern_max_chars: Final = 1_000
@@ -92,7 +92,7 @@ class SessionsWithReport(query.Arguments, frozen=True):
 
 
 def show_report(moment: query.Moment, asked: ReportName) -> query.Answer:
-    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
+    """Return ``{"report", "versions", "citations"}``: a version with ``markdown`` and ``compressed_json``, all in order.
 
     Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
     session without a report), or ``REF_AMBIGUOUS`` with the candidates.
@@ -110,8 +110,8 @@ def show_report(moment: query.Moment, asked: ReportName) -> query.Answer:
         index = fitting[query.only_match(list(fitting), wanted, f"report of session {session}")]
     (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(moment, [decoded(row)])
-    grounds = grounds_of(moment, session)[session]
-    return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
+    citations = citations_of(moment, session)[session]
+    return {"report": with_texts(read_report(report)), "versions": versions, "citations": citations}
 
 
 def list_reports(moment: query.Moment, asked: ReportList) -> query.Answer:

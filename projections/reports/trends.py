@@ -70,7 +70,7 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
 
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
-    points of an agent the ``grounds``: what others and later events say, beside what vectors say of themselves.
+    points of an agent the ``citations``: what others and later events say, beside what vectors say of themselves.
     """
     where = Where(asked, "ai_id", "author")
     where.given("happened_ms >= ?", asked.since_ms)
@@ -84,14 +84,14 @@ def calibration(moment: Moment, asked: OfAgent) -> Answer:
     for row in moment.rows(sql, where.values):
         agents.setdefault(row["ai_id"], []).append(_point(row))
     for points in agents.values():
-        grounds = grounds_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
+        citations = citations_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
         for point in points[-asked.limit :]:
-            point["grounds"] = grounds[point["session_id"]]
+            point["citations"] = citations[point["session_id"]]
     answers = [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]
     return {"agents": answers, "imported_left_out": left_out}
 
 
-def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
+def citations_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
     """Return what stands behind sessions: the numbers of ``GROUNDS``, and ``text``, which says them.
 
     A criterion counts as verified when the handoff in which the session's author ticked it was; a finding or dead end
@@ -115,12 +115,12 @@ def grounds_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
     for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):
         counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
-    return {name: _grounds(of) for name, of in counts.items()}
+    return {name: _citations(of) for name, of in counts.items()}
 
 
-def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
-    words = [text.format(**grounds) for name, text in _GROUNDS_WORDS.items() if grounds[name]]
-    return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
+def _citations(citations: Mapping[str, int]) -> dict[str, Any]:
+    words = [text.format(**citations) for name, text in _GROUNDS_WORDS.items() if citations[name]]
+    return {**citations, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
 
 
 def accomplished(moment: Moment, asked: ById) -> Answer:
@@ -178,7 +178,7 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
         "assessed": len(biases),
         "bias": bias,
         "meaning": bias_text(bias),
-        "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
+        "citations": _citations({name: sum(point["citations"][name] for point in points[-limit:]) for name in GROUNDS}),
     }
 
 

@@ -76,7 +76,7 @@ def boundary_behind(position: int) -> int:
     return boundary_before(position) + stretch_events
 
 
-class QuarantineRow(Row, frozen=True):
+class SkippedRow(Row, frozen=True):
     """An entry that a view left out because it does not follow from those before it: no gate admitted it."""
 
     event_index: int
@@ -84,15 +84,15 @@ class QuarantineRow(Row, frozen=True):
     message: str
 
 
-def quarantine_table(view: str) -> Table:
+def skipped_table(view: str) -> Table:
     """Return the table that lists which entries a view left out."""
-    return Table(f"deedbook_quarantine_{view}", QuarantineRow, primary_key=("event_index",))
+    return Table(f"deedbook_skipped_{view}", SkippedRow, primary_key=("event_index",))
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
     """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
     states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
-    return (*view.tables, *states, quarantine_table(view.name))
+    return (*view.tables, *states, skipped_table(view.name))
 
 
 @functools.cache

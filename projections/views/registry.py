@@ -63,7 +63,7 @@ _QUERIES: Final = {
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",
     "catalog.moment": "answers.instants.show_moment",
-    "catalog.quarantined": "catalog.queries.list_quarantined",
+    "catalog.skipped": "catalog.queries.list_skipped",
     "catalog.show": "catalog.queries.show_event",
     "catalog.why": "catalog.walk.why_event",
     "handoffs.around": "handoffs.graph.around_handoff",

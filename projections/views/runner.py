@@ -17,14 +17,14 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Client, read_epoch
+from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.projections.stores.store import (
     ADVICE,
     Changes,
-    QuarantineRow,
+    SkippedRow,
     Slot,
     StateRow,
     Store,
@@ -154,13 +154,13 @@ class Runner:
             return reading.rows("SELECT id FROM events WHERE event_index = ?", (size - 1,)) == [{"id": last}]
 
     def _start_over(self, slots: list[Slot], batch: Batch) -> None:
-        """Fold from the beginning what was folded of a past that an epoch has given up.
+        """Fold from the beginning what was folded of a past that a history reset has given up.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: no epoch of the log gives up as much as was folded.
+        Raises Corrupted: ``HISTORY_CHANGED``: no reset of the log gives up as much as was folded.
         """
         folded = max(slot.position for slot in slots)
-        epochs = [read_epoch(self._client, id_) for id_ in self._client.consistency(0).epochs]
-        if all(epoch.abandoned_size < folded for epoch in epochs):
+        resets = [read_reset(self._client, id_) for id_ in self._client.consistency(0).resets]
+        if all(reset.abandoned_size < folded for reset in resets):
             message = f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}"
             raise Corrupted("HISTORY_CHANGED", message, size=batch.size, position=folded)
         with self._store.writing() as writing:
@@ -278,7 +278,7 @@ class Work(Generic[S]):
                 folded = {key: fold(states[key], logged.event) for key in keys}
             except Refused as error:
                 # Somebody wrote it past the gate. One such entry must not end every question about all the others.
-                rows[QuarantineRow].append(QuarantineRow(logged.event.index, error.code, error.message))
+                rows[SkippedRow].append(SkippedRow(logged.event.index, error.code, error.message))
                 continue
             states |= folded
             for row in view.added(states[keys[0]] if keys else None, logged):

@@ -36,7 +36,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.admission.check import Checked, check
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
-from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.stream import Generation, open_stream
 from deedbook.ledger.bus.subjects import event_pattern
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.home.config import Settings
@@ -97,7 +97,7 @@ async def _of_streams(bench: Bench, ledger: Ledger, urls: dict[str, str]) -> lis
             contextlib.closing(Log(_made(bench.folder / "follower"), map_size=MAP_SIZE, create=True))
         )
         following, own = sides[-1], await stack.enter_async_context(connected(urls["always"], NodeClient))
-        follower = Replica(lambda: own, log, ledger.id, "node-2", replicas=1, record=bench.folder / "incarnation.json")
+        follower = Replica(lambda: own, log, ledger.id, "node-2", replicas=1, record=bench.folder / "generation.json")
         for number in range(bench.rounds + 1):
             start = ledger.head()[0]
             ready = [check(one) for one in batches(ledger, f"round-{number}", BATCHES)]
@@ -138,8 +138,8 @@ class _Side:
 
     @classmethod
     async def make(cls, client: NatsClient, ledger: Ledger) -> _Side:
-        incarnation = await open_stream(client, Incarnation(ledger.id))
-        publisher = StreamPublisher(client, incarnation, Outbox(ledger.log, ledger.id).read)
+        generation = await open_stream(client, Generation(ledger.id))
+        publisher = StreamPublisher(client, generation, Outbox(ledger.log, ledger.id).read)
         await publisher.start()
         while await publisher.publish_next():
             pass
@@ -190,7 +190,7 @@ async def _consumed(client: NatsClient, ledger: str, first_seq: int, count: int)
 
     config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first_seq)
     subscription = await client.jetstream(timeout=wait_max_s).subscribe(
-        event_pattern(ledger), stream=Incarnation(ledger).name, cb=take, ordered_consumer=True, config=config
+        event_pattern(ledger), stream=Generation(ledger).name, cb=take, ordered_consumer=True, config=config
     )
     await done.wait()
     await subscription.unsubscribe()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
-from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.stream import Generation, open_stream
 from deedbook.ledger.log.log import Log
 from tests.bench.pairs import scaled
 from tests.bench.servers import connected, servers
@@ -56,7 +56,7 @@ async def _measured(folder: Path, ledger: Ledger, one: str, three: str) -> Repli
         with contextlib.closing(Log(folder / "follower", map_size=MAP_SIZE, create=True)) as log:
             publishers = [await _opened(alone, ledger, 1), await _opened(replicated, ledger, REPLICAS)]
             follower = Replica(
-                lambda: replicated, log, ledger.id, "node-2", replicas=REPLICAS, record=folder / "incarnation.json"
+                lambda: replicated, log, ledger.id, "node-2", replicas=REPLICAS, record=folder / "generation.json"
             )
             times: list[list[float]] = [[], []]
             ready = singles(ledger, "replicated", EVENTS)
@@ -76,8 +76,8 @@ async def _measured(folder: Path, ledger: Ledger, one: str, three: str) -> Repli
 
 
 async def _opened(client: NatsClient, ledger: Ledger, replicas: int) -> StreamPublisher:
-    incarnation = await open_stream(client, Incarnation(ledger.id), replicas)
-    publisher = StreamPublisher(client, incarnation, Outbox(ledger.log, ledger.id).read)
+    generation = await open_stream(client, Generation(ledger.id), replicas)
+    publisher = StreamPublisher(client, generation, Outbox(ledger.log, ledger.id).read)
     await publisher.start()
     while await publisher.publish_next():
         pass

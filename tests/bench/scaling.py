@@ -122,7 +122,7 @@ class Sender:
         folder = Home(home)
         self._key = open_key(folder.key_file(AUTHOR))
         self._connection = AsyncConnection(url, AUTHOR, folder.bus_seed(AUTHOR))
-        ledger = msgspec.json.decode((home / "bus" / "incarnation.json").read_bytes())["ledger"]
+        ledger = msgspec.json.decode((home / "bus" / "generation.json").read_bytes())["ledger"]
         self._ledger, self._subject, self._number = ledger, submit_subject(ledger, AUTHOR), 0
         self.count = self.request_bytes = self.answer_bytes = 0
 

@@ -21,7 +21,7 @@ from serving import CAROL, make_home
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.bus import connection
-from deedbook.ledger.bus.stream import Incarnation, log_stream_config
+from deedbook.ledger.bus.stream import Generation, log_stream_config
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Settings
@@ -106,7 +106,7 @@ async def make_stream(urls: list[str], **options: Any) -> StreamInfo:
             with contextlib.suppress(nats.errors.Error, OSError):
                 client = await connect(urls, NODE, **options)
                 try:
-                    configuration = log_stream_config(Incarnation(LEDGER), len(urls))
+                    configuration = log_stream_config(Generation(LEDGER), len(urls))
                     return await client.jetstream().add_stream(configuration)
                 finally:
                     await client.close()

@@ -54,7 +54,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
                 await asyncio.to_thread(as_carol, settings, node.url, act)
             await published(node)
             _, token = Tokens(settings.home).create(CAROL, "metrics", LATER_MS)
-            web = Web(node.client, gauges=node.gauges(), tally=node.tally)
+            web = Web(node.client, gauges=node.gauges(), metrics=node.metrics)
             try:
                 client = TestClient(web, base_url="http://127.0.0.1")
                 return client.get("/metrics", headers={"authorization": f"Bearer {token}"}).text
@@ -82,7 +82,7 @@ def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None
     assert values["deedbook_refusals_total", code] == 1
     assert values["deedbook_submit_seconds_count", ""] == values["deedbook_commit_events_sum", ""] == 2
     assert values["deedbook_bus_behind_entries", ""] == values["deedbook_submissions_waiting", ""] == 0
-    assert values["deedbook_stream_incarnation", ""] == 1
+    assert values["deedbook_stream_generation", ""] == 1
     assert 0 < values["deedbook_log_map_used_ratio", ""] < 1
     assert values["deedbook_disk_free_bytes", ""] > 0
     assert values["process_open_fds", ""] > 0

@@ -17,7 +17,7 @@ from deedbook.ledger.format.merkle import (
     root_of,
     subtrees_of,
 )
-from deedbook.ledger.trust.history import Growth, Proven, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamAsked, StreamPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class ScriptedNode:
         kept = wanted[: self.page_entries_max]
         return self.edits(
             StreamPage(
-                growth=Growth(size, root_of(map(leaf_hash, self.entries[:size])).hex()),
+                consistency_proof=ConsistencyProof(size, root_of(map(leaf_hash, self.entries[:size])).hex()),
                 known_path=consistency_proof(known_size, size, subtree) if known_size <= size else [],
                 entries=[self._proven(index, size) for index in kept],
                 last=self._proven(size - 1, size),
@@ -68,10 +68,12 @@ class ScriptedNode:
             )
         )
 
-    def consistency(self, old_size: int, new_size: int) -> Growth:
-        """Return the growth from a smaller log to the one of so many entries, as ``Client.consistency`` does."""
+    def consistency(self, old_size: int, new_size: int) -> ConsistencyProof:
+        """Return the consistency proof from a smaller log to the one of so many entries, as ``Client.consistency`` does."""
         leaves = [leaf_hash(data) for data in self.entries[:new_size]]
-        return Growth(new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves)))
+        return ConsistencyProof(
+            new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves))
+        )
 
     def _proven(self, index: int, size: int) -> Proven:
         data, entry = self.entries[index], decode_entry(self.entries[index])

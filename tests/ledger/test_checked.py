@@ -126,7 +126,9 @@ LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
         "entries of authority were handed over",
     ),
     "the head is another one": (
-        lambda page: msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, root="00" * 32)),
+        lambda page: msgspec.structs.replace(
+            page, consistency_proof=msgspec.structs.replace(page.consistency_proof, root="00" * 32)
+        ),
         "is not in the tree",
     ),
 }
@@ -278,11 +280,15 @@ def test_stream_of_then_is_what_stands_before_its_end_under_a_head_that_the_pres
 
 
 def then_of_another_log(page: StreamPage) -> StreamPage:
-    return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, root="ab" * 32))
+    return msgspec.structs.replace(
+        page, consistency_proof=msgspec.structs.replace(page.consistency_proof, root="ab" * 32)
+    )
 
 
 def then_of_another_size(page: StreamPage) -> StreamPage:
-    return msgspec.structs.replace(page, growth=msgspec.structs.replace(page.growth, size=page.growth.size - 1))
+    return msgspec.structs.replace(
+        page, consistency_proof=msgspec.structs.replace(page.consistency_proof, size=page.consistency_proof.size - 1)
+    )
 
 
 def then_with_another_end(page: StreamPage) -> StreamPage:

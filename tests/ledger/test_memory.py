@@ -1,4 +1,4 @@
-"""What readers remember: a log that is not the one they read is refused at its place, and an epoch is told once."""
+"""What readers remember: a log that is not the one they read is refused at its place, and a history reset is told once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from building import Ledger
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.trust.history import Growth
+from deedbook.ledger.trust.history import ConsistencyProof
 from deedbook.ledger.trust.store import Memory
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_an_epoch_that_abandons_what_is_remembered_is_told_once_and_followed(
 
     with put_back() as older:
         grow(older, "new1", "new2", "new3")
-        lost = EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="a disk was lost")
+        lost = HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="a disk was lost")
         older.emit("root", "ledger", lost)
 
         assert ["a disk was lost" in notice for notice in told(older)] == [True]
@@ -143,7 +143,7 @@ def test_an_epoch_of_another_head_excuses_nothing(ledger: Ledger, put_back: Call
     grow(ledger, "one", "two")
     read(ledger)
     size, root = ledger.head()
-    lost = EpochStarted(
+    lost = HistoryReset(
         abandoned_size=size - (wrong == "size"), abandoned_root="00" * 32 if wrong == "root" else root.hex(), reason="r"
     )
 
@@ -154,7 +154,7 @@ def test_an_epoch_of_another_head_excuses_nothing(ledger: Ledger, put_back: Call
 
 
 def test_an_epoch_that_the_reader_knew_does_not_excuse_the_next_loss(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.emit("root", "ledger", EpochStarted(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
+    ledger.emit("root", "ledger", HistoryReset(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
     database = ledger.home.path / "log" / "data.mdb"
     shutil.copyfile(database, tmp_path / "older.mdb")
     grow(ledger, "one", "two")
@@ -226,9 +226,9 @@ def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_r
     grow(ledger, "a")
     read(ledger)
     with ledger.log.snapshot() as snapshot:
-        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(snapshot.growth) == []
-        other.meet(snapshot.growth, lambda _: pytest.fail("there is no epoch"))
-        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(lambda _: Growth(1, "00")) == []
+        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency_proof) == []
+        other.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
+        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
 
 
 def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: 
     monkeypatch.setattr(memory, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
     ledger.home.path.joinpath("config.toml").touch()
     with ledger.log.snapshot() as snapshot:
-        memory.meet(snapshot.growth, lambda _: pytest.fail("there is no epoch"))
+        memory.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
     assert memory.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 
@@ -316,13 +316,13 @@ def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
     with ledger.client() as client:
         before = client.consistency(0)
         grow(ledger, "one")
-        after = memory.meet(client.consistency, lambda _: pytest.fail("there is no epoch"))
+        after = memory.meet(client.consistency, lambda _: pytest.fail("there is no reset"))
 
         def slow(old_size: int) -> object:
             # What this process saw first is older than what the other one has remembered meanwhile.
             return before if old_size < before.size else client.consistency(old_size)
 
-        memory.meet(slow, lambda _: pytest.fail("there is no epoch"))  # type: ignore[arg-type]
+        memory.meet(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
 
     remembered = memory.load()
     assert remembered is not None

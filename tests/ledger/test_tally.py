@@ -6,41 +6,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deedbook.ledger.system.metrics import METERS, Tally
+from deedbook.ledger.system.metrics import METERS, Metrics
 
 
 def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:
-    tally = Tally()
+    metrics = Metrics()
     for value in (1, 2, 3, 1024, 5000):
-        tally.observe("commit_events", value)
-    under = tally.spread("commit_events")
+        metrics.observe("commit_events", value)
+    under = metrics.spread("commit_events")
     bounds = METERS["commit_events"].bounds
     assert [under[bounds.index(bound)] for bound in (1, 2, 4, 1024)] == [1, 1, 1, 1]
-    assert (under[-1], sum(under), tally.values("commit_events")) == (1, 5, {"": 6030})
+    assert (under[-1], sum(under), metrics.values("commit_events")) == (1, 5, {"": 6030})
 
 
 def test_threads_that_count_at_once_lose_nothing() -> None:
-    tally = Tally()
+    metrics = Metrics()
 
     def count(_: int) -> None:
         for _ in range(1000):
-            tally.count("refusals", "BUSY")
-            tally.observe("submit_seconds", 0.002)
+            metrics.count("refusals", "BUSY")
+            metrics.observe("submit_seconds", 0.002)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(count, range(4)))
-    assert tally.values("refusals") == {"BUSY": 4000}
-    assert sum(tally.spread("submit_seconds")) == 4000
+    assert metrics.values("refusals") == {"BUSY": 4000}
+    assert sum(metrics.spread("submit_seconds")) == 4000
 
 
 def test_what_was_not_counted_is_nothing_and_what_has_labels_is_not_there() -> None:
-    tally = Tally()
-    assert (tally.values("submissions"), tally.values("refusals")) == ({"": 0}, {})
-    tally.put("witness_entries", 7, "one")
-    assert tally.values("witness_entries") == {"one": 7}
+    metrics = Metrics()
+    assert (metrics.values("submissions"), metrics.values("refusals")) == ({"": 0}, {})
+    metrics.put("witness_entries", 7, "one")
+    assert metrics.values("witness_entries") == {"one": 7}
 
 
 def test_a_name_that_nobody_declared_is_a_mistake() -> None:
-    for use in (lambda: Tally().count("refusal"), lambda: Tally().observe("submissions", 1)):
+    for use in (lambda: Metrics().count("refusal"), lambda: Metrics().observe("submissions", 1)):
         with pytest.raises(KeyError):
             use()

@@ -64,7 +64,7 @@ def test_causes_come_before_what_the_data_names_and_nothing_twice():
 
 
 def test_data_names_reasoning_handoffs_and_blobs():
-    content = HandoffCreated(title="t", to="bob", reasoning_refs=[REF], answers="a", depends_on=["b"], skeleton=BLOB)
+    content = HandoffCreated(title="t", to="bob", reasoning_refs=[REF], answers="a", depends_on=["b"], template=BLOB)
     assert refs_of("handoff/h", ("alice", content)) == [
         (REF, "reasoning_ref"),
         ("handoff/a", "answers"),

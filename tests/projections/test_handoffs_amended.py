@@ -66,7 +66,7 @@ def test_an_amended_handoff_has_new_content_and_waits_anew() -> None:
     (row,) = rows["handoffs"]
     expected = {"status": "pending", "title": "new", "sender": "alice", "receiver": "carl", "reviewer": "ruth"}
     expected |= {"version": compute_version("alice", AMENDED), "created_index": 0, "approved_index": None}
-    expected |= {"skeleton_index": 2, "updated_index": 2, "created": "2026-02-12", "is_announced": 0}
+    expected |= {"template_index": 2, "updated_index": 2, "created": "2026-02-12", "is_announced": 0}
     assert {name: row[name] for name in expected} == expected
     assert [one["text"] for one in rows["handoff_tasks"]] == ["a", "b"]
     assert [one["depends_on"] for one in rows["handoff_dependencies"]] == ["y"]
@@ -95,11 +95,11 @@ def test_an_amendment_keeps_the_day_unless_it_gives_another() -> None:
     assert row_of(("alice", CREATED), ("alice", dated))["created"] == "2025-01-31"
 
 
-def test_the_skeleton_is_that_of_the_content_as_it_is_now() -> None:
-    amended = kinds.HandoffAmended(title="new", to="bob", reviewer="rita", skeleton=SKELETON)
-    assert row_of(("alice", CREATED))["skeleton"] is None
+def test_the_template_is_that_of_the_content_as_it_is_now() -> None:
+    amended = kinds.HandoffAmended(title="new", to="bob", reviewer="rita", template=SKELETON)
+    assert row_of(("alice", CREATED))["template"] is None
     row = row_of(("alice", CREATED), ("alice", amended), ("alice", kinds.HandoffLogged(text="note")))
-    assert (row["skeleton"], row["skeleton_index"]) == (SKELETON, 1)
+    assert (row["template"], row["template_index"]) == (SKELETON, 1)
 
 
 def test_why_forgets_the_dependencies_that_were_amended_away(ledger, reader):
@@ -226,7 +226,7 @@ def test_an_import_again_replaces_every_row() -> None:
     assert (row["title"], row["sender"], row["receiver"], row["importer"]) == ("neu", "", "", "scribe")
     assert (row["source"], row["claimed_status"], row["claimed_done"]) == ("b.md", "", None)
     assert (rows["handoff_tasks"], rows["handoff_criteria"]) == ([], [])
-    assert (row["created_index"], row["skeleton_index"]) == (0, 1)
+    assert (row["created_index"], row["template_index"]) == (0, 1)
 
 
 def test_an_importer_who_sets_the_content_without_a_reviewer_is_shown_as_reviewer() -> None:

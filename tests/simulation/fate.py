@@ -15,7 +15,7 @@ from unittest import mock
 from deedbook.consumers.interfaces.node import membership, publication, replica
 from deedbook.consumers.sdk import reactor
 from deedbook.ledger.admission import follower, gate
-from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.format import identity
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.lifecycle.clock import clock_text
@@ -60,11 +60,11 @@ class Outcome:
 def parts(world: World) -> Iterator[None]:
     """Put in the place of what touches the machine what a world has: clocks, files, log lines, known signatures."""
 
-    def read(record: Record, ledger: str) -> Incarnation:
-        return record.incarnation or Incarnation(ledger)
+    def read(record: Record, ledger: str) -> Generation:
+        return record.generation or Generation(ledger)
 
-    def write(record: Record, incarnation: Incarnation) -> None:
-        record.incarnation = incarnation
+    def write(record: Record, generation: Generation) -> None:
+        record.generation = generation
 
     def nowhere(*_arguments: object, **_options: object) -> contextlib.AbstractContextManager[BytesIO]:
         return contextlib.nullcontext(BytesIO())
@@ -232,7 +232,7 @@ class Fate:
         if node.backup is None:
             node.backup = node.log.copy()
             return
-        if node.record.incarnation is None or not self.cluster.holds(self.invariants.history):
+        if node.record.generation is None or not self.cluster.holds(self.invariants.history):
             return  # what lies in no other place is lost with the disk
         node.process.kill()
         node.log, node.backup = node.backup, None

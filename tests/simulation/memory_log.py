@@ -17,7 +17,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
-from deedbook.ledger.trust.history import Growth
+from deedbook.ledger.trust.history import ConsistencyProof
 from tests.simulation.thread import Killed, Thread
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class MemorySnapshot:
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
         return self._log.streams.get(keys.stream_digest(stream), [])
 
-    def is_quarantined(self, index: int) -> bool:
+    def is_skipped(self, index: int) -> bool:
         return False
 
     def record(self, key: bytes) -> Any:
@@ -197,12 +197,12 @@ class MemorySnapshot:
         term: Term | None = self.record(keys.TERM_KEY)
         return term
 
-    def epochs(self) -> list[tuple[str, int]]:
+    def resets(self) -> list[tuple[str, int]]:
         return []
 
     def frontier(self, size: int) -> Frontier:
         return Frontier.empty().extend(self._log.leaves[:size])
 
-    def growth(self, old_size: int) -> Growth:
+    def consistency_proof(self, old_size: int) -> ConsistencyProof:
         path = consistency_proof(old_size, self.size, self._log.subtrees()) if 0 <= old_size <= self.size else []
-        return Growth(self.size, self.root().hex(), path)
+        return ConsistencyProof(self.size, self.root().hex(), path)

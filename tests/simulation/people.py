@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deedbook.ledger.events.body import Event
-    from deedbook.ledger.trust.history import Growth
+    from deedbook.ledger.trust.history import ConsistencyProof
     from tests.simulation.invariants import Invariants
     from tests.simulation.memory_log import MemoryLog
     from tests.simulation.world import World
@@ -168,13 +168,13 @@ class _Reads:
             raise Unavailable("BUS_UNAVAILABLE", "no node answers")
         return log.snapshot()
 
-    def head(self) -> Growth:
+    def head(self) -> ConsistencyProof:
         with self._snapshot() as snapshot:
-            return snapshot.growth(0)
+            return snapshot.consistency_proof(0)
 
-    def consistency(self, old_size: int) -> Growth:
+    def consistency(self, old_size: int) -> ConsistencyProof:
         with self._snapshot() as snapshot:
-            return snapshot.growth(old_size)
+            return snapshot.consistency_proof(old_size)
 
     def entries(self, start: int, *, old_size: int = 0, **_asked: Any) -> Page:
         with self._snapshot() as snapshot:
@@ -182,7 +182,9 @@ class _Reads:
             if snapshot.size <= start or snapshot.size < old_size:
                 raise _NoNews("BUS_UNAVAILABLE", "no news")
             data = snapshot.entries(start, limit=page_max, size_max_bytes=0)
-            return Page(list(enumerate(data, start)), start + len(data), snapshot.size, snapshot.growth(old_size))
+            return Page(
+                list(enumerate(data, start)), start + len(data), snapshot.size, snapshot.consistency_proof(old_size)
+            )
 
 
 class _Stop:

@@ -15,7 +15,7 @@ from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.ledger.admission import follower
 from deedbook.ledger.admission.gate import Transaction
 from deedbook.ledger.bus import publisher
-from deedbook.ledger.bus.stream import Incarnation, retire
+from deedbook.ledger.bus.stream import Generation, retire
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.replication import role
 from tests.simulation.cluster import Cluster
@@ -54,10 +54,10 @@ def _store_anywhere(self: Cluster, pattern: str, messages: Any, expected: int, *
 
 
 async def _retire_only(self: Replica, number: int) -> bool:
-    incarnation = Incarnation(self.ledger, number)
-    await retire(self._nats(), incarnation)
+    generation = Generation(self.ledger, number)
+    await retire(self._nats(), generation)
     try:
-        await publisher.stream_info(self._nats(), incarnation)
+        await publisher.stream_info(self._nats(), generation)
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise

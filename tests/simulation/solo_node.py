@@ -1,6 +1,6 @@
 """One node with its own server, as ``serve`` runs it: the gate commits, the log is the outbox, ``Publishing`` follows.
 
-Gate, publishing, scrub and incarnations are the real ones. When somebody put an older copy of the log back, the node
+Gate, publishing, scrub and generations are the real ones. When somebody put an older copy of the log back, the node
 must refuse to start; then the operator of this world brings the entries back from the stream with the real follower.
 """
 
@@ -16,7 +16,7 @@ from deedbook.ledger.admission.follower import Follower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus.history import entry_at, read_messages
 from deedbook.ledger.bus.publisher import Outbox
-from deedbook.ledger.bus.stream import Incarnation, stream_info
+from deedbook.ledger.bus.stream import Generation, stream_info
 from deedbook.ledger.bus.subjects import submit_pattern
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.service.service import News
@@ -38,10 +38,10 @@ group_max = 8
 
 
 class Record:
-    """The file that remembers the incarnation of the stream."""
+    """The file that remembers the generation of the stream."""
 
     def __init__(self) -> None:
-        self.incarnation: Incarnation | None = None
+        self.generation: Generation | None = None
 
 
 class SoloNode:
@@ -103,11 +103,11 @@ class SoloNode:
             await asyncio.sleep(1.0)
 
     async def _recover(self) -> None:
-        follower, incarnation = Follower(self.log), self.publishing._incarnation  # type: ignore[arg-type]
+        follower, generation = Follower(self.log), self.publishing._generation  # type: ignore[arg-type]
         try:
-            end = (await stream_info(self._client, incarnation)).state.last_seq
+            end = (await stream_info(self._client, generation)).state.last_seq
             size = len(self.log.data)
-            stored = await read_messages(self._client, incarnation, size + 1, end)
+            stored = await read_messages(self._client, generation, size + 1, end)
         except Unavailable:
             await asyncio.sleep(1.0)
             return

@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from faults import is_long_run, note, tally, times
+from faults import is_long_run, note, metrics, times
 
 from tests.simulation.fate import Outcome, run_seed
 from tests.simulation.planted import PLANTED, WORLDS_MAX
@@ -47,7 +47,7 @@ def test_no_world_breaks_a_promise(share: int) -> None:
     outcomes = [run_seed(seed) for seed in range(share * count, (share + 1) * count)]
     assert [broken(outcome) for outcome in outcomes if outcome.violation] == []
     for name in ("entries", "acknowledged", "effects", "terms", "faults"):
-        tally(f"{name} in simulated worlds", sum(getattr(outcome, name) for outcome in outcomes))
+        metrics(f"{name} in simulated worlds", sum(getattr(outcome, name) for outcome in outcomes))
 
 
 @pytest.mark.parametrize("name", [name for name in PLANTED if is_long_run or name not in RARE])

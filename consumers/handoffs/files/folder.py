@@ -68,7 +68,7 @@ class Folder:
             if content is not None:
                 self._adopt(id_, content)
         elif content is not None or handoff["format"] != TABLE_FORMAT:
-            self._compare(handoff, file_now(handoff, self._skeleton(handoff)), content)
+            self._compare(handoff, file_now(handoff, self._template(handoff)), content)
 
     def _compare(self, handoff: dict[str, Any], now: bytes, content: bytes | None) -> None:
         id_ = handoff["id"]
@@ -134,7 +134,7 @@ class Folder:
         if is_signed:
             self._tell(sync.sign_plan(self._context, handoff, plan, base=before, edited=edited, ledger=ledger))
             handoff = self._answered(id_) or handoff
-            now = file_now(handoff, self._skeleton(handoff))
+            now = file_now(handoff, self._template(handoff))
         if plan.amends:
             before = parse(comparison.with_progress_of(edited, before))
         target = comparison.merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
@@ -166,14 +166,14 @@ class Folder:
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
         """Return what a file that was never in step stands on: what its handoff was made of, or nothing known."""
         # A status or tick in a new file is an edit like any other; in an imported one it is a claim of the ledger's.
-        skeleton = self._skeleton(handoff)
-        is_new = handoff["importer"] is None and handoff["skeleton_index"] == handoff["created_index"]
-        if not is_new or skeleton is None or content != skeleton:
+        template = self._template(handoff)
+        is_new = handoff["importer"] is None and handoff["template_index"] == handoff["created_index"]
+        if not is_new or template is None or content != template:
             return b""
         fresh = [{**one, "done": False} for one in handoff["tasks"]]
         unmet = [{**one, "mark": "open"} for one in handoff["criteria"]]
         status = "pending" if handoff["reviewer"] else "approved"
-        return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, skeleton)
+        return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, template)
 
     def _conflict(self, handoff: dict[str, Any], content: bytes, now: bytes) -> None:
         """Put the ledger's version beside the file; once it is gone, the file counts as edited from that version."""
@@ -221,8 +221,8 @@ class Folder:
             raise
         return handoff if handoff["id"] == id_ else None
 
-    def _skeleton(self, handoff: dict[str, Any]) -> bytes | None:
-        ref = handoff["skeleton"]
+    def _template(self, handoff: dict[str, Any]) -> bytes | None:
+        ref = handoff["template"]
         return None if ref is None else self._author.client.get_blob(ref)
 
 

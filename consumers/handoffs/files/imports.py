@@ -122,7 +122,7 @@ def _file(source: Source, original: str, reviewer: str | None) -> Found:
         raise Refused("INVALID_FIELD", f"no handoff can be called {source.stem!r}: rename the file")
     if not file.meta and file.status is None:
         raise Refused("INVALID_FORMAT", "it has no Meta block and no status: it is no handoff")
-    content = mapping.content_of_file(file, skeleton=original, reviewer=reviewer)
+    content = mapping.content_of_file(file, template=original, reviewer=reviewer)
     data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file)
     return Found((Record(f"handoff/{source.stem}", data),), _warned(source, file.problems))
 
@@ -202,7 +202,7 @@ def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record
         if row is None or place != _place(record.data.source, record.data.format):
             changed.append(record)
         elif not _says_the_same(record.data, row):
-            changed.append(record._replace(over=row["skeleton_index"]))
+            changed.append(record._replace(over=row["template_index"]))
     others = [one.data for one in changed if one.over is None and one.data.mapped_kind is not None]
     rows = existing_records(answer, ((data.original, data.source) for data in others))
     replaced = {(row["original"], row["source"]) for row in rows if row["mapped_kind"] is not None}

@@ -1,7 +1,7 @@
 """Between a file and a handoff, both ways: what a file says in the ledger's terms, and the file as the ledger has it.
 
 A text that does not fit a field of the ledger is shortened at a word and ends in "…", or left out, and stands whole in
-the *skeleton*: the file as it was when its content was set. Only progress is ever written into a skeleton. A handoff
+the *template*: the file as it was when its content was set. Only progress is ever written into a template. A handoff
 without one (made by a command) gets a file in the protocol's form.
 """
 
@@ -31,12 +31,12 @@ from deedbook.projections.handoffs.fold import NOT_IN_FILES, HandoffRecord, fold
 title_max_chars: Final = 200
 line_max_chars: Final = 2000
 label_max_chars: Final = 200
-# What may stand in an event beside its envelope; larger texts are left to the skeleton.
+# What may stand in an event beside its envelope; larger texts are left to the template.
 content_size_max_bytes: Final = 40 * 1024
 _DAY: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 
 
-def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | None) -> HandoffContent:
+def content_of_file(file: HandoffFile, *, template: str | None, reviewer: str | None) -> HandoffContent:
     """Return the content that a file describes; ``reviewer`` is who reviews where the file names nobody.
 
     Raises Refused: ``TOO_LARGE`` when its lists alone do not fit into an event; ``INVALID_FIELD`` for a dependency that
@@ -59,7 +59,7 @@ def content_of_file(file: HandoffFile, *, skeleton: str | None, reviewer: str | 
         "criteria": [shortened(box.text, line_max_chars) for box in file.criteria],
         "notes": {name: [shortened(text, line_max_chars) for text in of] for name, of in asdict(file.notes).items()},
         "context": file.context,
-        "skeleton": skeleton,
+        "template": template,
     }
     for name in ("context", "task"):
         if len(encode_canonical(fields)) > content_size_max_bytes:
@@ -115,23 +115,23 @@ def file_name(id_: str) -> str:
     return f"{id_}.md"
 
 
-def file_now(handoff: dict[str, Any], skeleton: bytes | None) -> bytes:
+def file_now(handoff: dict[str, Any], template: bytes | None) -> bytes:
     """Return the file's bytes, of an answer of ``handoffs.show`` and the blob that it names. Raises as ``revise``."""
-    return rendered(handoff, None if skeleton is None else fitting(content_from(handoff), parse(skeleton)))
+    return rendered(handoff, None if template is None else fitting(content_from(handoff), parse(template)))
 
 
-def fitting(wanted: HandoffContent, skeleton: HandoffFile) -> HandoffFile:
-    """Return a skeleton that says what the ledger does: an amendment leaves the one before. Raises as ``revise``."""
-    written = content_of_file(skeleton, skeleton=None, reviewer=None)
+def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:
+    """Return a template that says what the ledger does: an amendment leaves the one before. Raises as ``revise``."""
+    written = content_of_file(template, template=None, reviewer=None)
     changes = {name: getattr(wanted, name) for name in FIELDS if getattr(wanted, name) != getattr(written, name)}
-    if skeleton.entry("Reviewer") is None:
+    if template.entry("Reviewer") is None:
         changes.pop("reviewer", None)  # the default, which no file has to name
-    return parse(revise(skeleton, changes)) if changes else skeleton
+    return parse(revise(template, changes)) if changes else template
 
 
-def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
-    """Return what ``file_now`` does, from a skeleton that was read and fits."""
-    file = skeleton
+def rendered(handoff: dict[str, Any], template: HandoffFile | None) -> bytes:
+    """Return what ``file_now`` does, from a template that was read and fits."""
+    file = template
     if file is None:
         log = [line["line"] for line in handoff["log"] if line["kind"] not in NOT_IN_FILES]
         file = parse(write(content_from(handoff), handoff["from"], status=handoff["status"], log=log))
@@ -140,20 +140,20 @@ def rendered(handoff: dict[str, Any], skeleton: HandoffFile | None) -> bytes:
         status=None if is_claim else handoff["status"],
         tasks={one["position"]: one["done"] for one in handoff["tasks"]},
         criteria={one["position"]: one["mark"] not in ("open", "asked") for one in handoff["criteria"]},
-        log=[] if skeleton is None else list(_later_lines(handoff, skeleton)),
+        log=[] if template is None else list(_later_lines(handoff, template)),
     )
     return render(file, progress)
 
 
-def _later_lines(handoff: dict[str, Any], skeleton: HandoffFile) -> Iterator[str]:
-    """Yield the log lines that the skeleton lacks; an amendment is not in the skeleton that it sets."""
-    # Who amends without making a skeleton anew leaves an old one, which lacks what happened before the amendment, too.
-    known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in skeleton.log)
+def _later_lines(handoff: dict[str, Any], template: HandoffFile) -> Iterator[str]:
+    """Yield the log lines that the template lacks; an amendment is not in the template that it sets."""
+    # Who amends without making a template anew leaves an old one, which lacks what happened before the amendment, too.
+    known = Counter(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in template.log)
     for line in handoff["log"]:
         if line["kind"] in NOT_IN_FILES or line["kind"] in {"handoff.created", "record.imported"}:
             continue
         text = log_text(line["line"])
-        if line["event_index"] < handoff["skeleton_index"] and known[text]:
+        if line["event_index"] < handoff["template_index"] and known[text]:
             known[text] -= 1
         else:
             yield text
@@ -170,17 +170,17 @@ def last_rendered(
     An old file may come back from version control, or be of another's watcher that knew one event more: nobody's edit.
     ``handoff`` is the answer of ``handoffs.show``; of longer lives only the last ``versions_max`` events are looked at.
     """
-    skeletons: dict[int, HandoffFile] = {}
+    templates: dict[int, HandoffFile] = {}
     last = None
     for count, (index, record) in enumerate(_records(handoff, read_entry), 1):
         if len(handoff["log"]) - count >= versions_max:
             continue
         then = _answered(record) | {"log": handoff["log"][:count]}
-        at = then["skeleton_index"]
+        at = then["template_index"]
         try:
-            if then["skeleton"] is not None and at not in skeletons:
-                skeletons[at] = fitting(content_from(then), parse(read_blob(then["skeleton"])))
-            is_same = rendered(then, skeletons.get(at)) == content
+            if then["template"] is not None and at not in templates:
+                templates[at] = fitting(content_from(then), parse(read_blob(then["template"])))
+            is_same = rendered(then, templates.get(at)) == content
         except Refused:
             is_same = False  # what could not be written as a file never was one
         if is_same:
@@ -212,6 +212,6 @@ def _answered(record: HandoffRecord) -> dict[str, Any]:
         "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
         "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
         "notes": asdict(content.notes),
-        "skeleton_index": record.content_index,
+        "template_index": record.content_index,
         "claimed_status": life.claimed_status,
     }

@@ -41,7 +41,7 @@ class Held(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to sign, in this order; ``amends`` tells that the file's content becomes a new skeleton; what is held."""
+    """What to sign, in this order; ``amends`` tells that the file's content becomes a new template; what is held."""
 
     steps: tuple[EventData, ...]
     amends: bool

@@ -131,8 +131,8 @@ def sign_plan(
     """
     steps = list(plan.steps)
     if plan.amends:
-        skeleton = context.author.put_blob(with_progress_of(edited, ledger))
-        content = content_of_file(edited, skeleton=skeleton, reviewer=context.reviewer)
+        template = context.author.put_blob(with_progress_of(edited, ledger))
+        content = content_of_file(edited, template=template, reviewer=context.reviewer)
         kept = {name: handoff[name] for name in ("unlock_at", "answers")}
         changes = msgspec.structs.asdict(content) | kept | {"created": content.created or handoff["created"]}
         steps.insert(0, amended(content_from(handoff), changes, reason_for_amending))
@@ -147,8 +147,8 @@ def sign_plan(
 
 def sign_new(context: SyncContext, id_: str, file: HandoffFile) -> Notice:
     """Hand over what a new file describes."""
-    skeleton = context.author.put_blob(file.content)
-    fields = msgspec.structs.asdict(content_of_file(file, skeleton=skeleton, reviewer=context.reviewer))
+    template = context.author.put_blob(file.content)
+    fields = msgspec.structs.asdict(content_of_file(file, template=template, reviewer=context.reviewer))
     if fields["to"] is None:
         raise Refused("INVALID_FIELD", "the file names nobody in `To:`, or nobody that an agent can be called")
     return _signed(context, id_, [Draft(stream=f"handoff/{id_}", data=HandoffCreated(**fields), expect=0)])

@@ -24,7 +24,7 @@ from deedbook.consumers.sdk.text import cut, json_text, one_line
 from deedbook.ledger.lifecycle.clock import clock_text
 
 Kind: TypeAlias = Literal["handoff", "review"]
-Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.grounds`` tells it
+Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.citations`` tells it
 
 
 class Key(NamedTuple):

@@ -121,7 +121,7 @@ def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
 
 
 @dataclass
-class Tally(Counts):
+class ImportTotals(Counts):
     """What an import did so far; of what was kept aside, the first are named."""
 
     sound: int = 0
@@ -157,7 +157,7 @@ class TranscriptImport:
         ``faults_of`` says why a graph does not hold together, by codes. ``task`` is that of responses which state none.
         ``is_dry``: nothing is written.
         """
-        self.tally = Tally()
+        self.totals = ImportTotals()
         self._me = me
         self._put_blob = put_blob
         self._append = append
@@ -189,14 +189,14 @@ class TranscriptImport:
         """Append what has come together."""
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
         self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
-        self.tally.read += len(waiting)
+        self.totals.read += len(waiting)
         made = (self._thought(item) if isinstance(item, mapping.Thought) else self._aside(item) for item in waiting)
         records = [record for record in made if record is not None]
         if records:
             counts = self._append(records)
-            self.tally.mapped += counts.mapped
-            self.tally.added += counts.added
-            self.tally.keep_aside(counts.aside)
+            self.totals.mapped += counts.mapped
+            self.totals.added += counts.added
+            self.totals.keep_aside(counts.aside)
 
     def _thought(self, thought: mapping.Thought) -> Record | None:
         """Return the record of a response; None where all of it stands already."""
@@ -210,7 +210,7 @@ class TranscriptImport:
             task = DirtyValue(path="prompt", value="(left out)", why=CREDENTIAL)
         existing = self._existing.of(thought)
         if existing.rest is None:
-            self.tally.mapped += 1
+            self.totals.mapped += 1
             self._check(thought)
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
@@ -226,8 +226,8 @@ class TranscriptImport:
 
     def _check(self, thought: mapping.Thought) -> None:
         faults = self._faults_of(thought.memory)
-        self.tally.sound += not faults
-        self.tally.faults.update(faults)
+        self.totals.sound += not faults
+        self.totals.faults.update(faults)
 
     def _record(self, thought: mapping.Thought, existing: Existing, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
@@ -244,7 +244,7 @@ class TranscriptImport:
         reason, stream = left.reason, mapping.aside_stream(left)
         source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
         if self._existing.has_record(stream):
-            self.tally.keep_aside([Aside(source, reason)])
+            self.totals.keep_aside([Aside(source, reason)])
             return None
         ref = None
         if left.original is not None and not reason.startswith(CREDENTIAL):

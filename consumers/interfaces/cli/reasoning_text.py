@@ -56,9 +56,9 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
         click.secho(clean(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
 
 
-def print_grounds(grounds: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
+def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
-    for one in grounds:
+    for one in citations:
         # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
         brief = told(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")

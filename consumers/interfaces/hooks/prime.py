@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
-from deedbook.consumers.reasoning.citations import Grounds, next_tokens_max
+from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin, age, block, is_plain
 from deedbook.consumers.sdk.text import dead_end_text, one_line
 from deedbook.consumers.sessions.resume import resume, whose
@@ -112,7 +112,7 @@ def prime(
     resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
     dead_ends, known = _related(ask, task, waiting, session, now)
     if any(one["reasoning_refs"] for one in waiting["items"]):
-        waiting = Grounds(view, next_tokens_max, agent).waiting(waiting)
+        waiting = Citations(view, next_tokens_max, agent).waiting(waiting)
     packing = _Packing(budget, origin, folder or present_folder())
     packing.add(_acting(view, agent, session))
     if doubts:

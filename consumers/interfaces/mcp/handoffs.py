@@ -30,7 +30,7 @@ from deedbook.consumers.handoffs.receiver import later, missing, uncommitted
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Said
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
-from deedbook.consumers.reasoning.citations import Grounds, next_tokens_max
+from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import is_plain, words_of
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.client.author import Draft
@@ -148,8 +148,8 @@ class ActDone(answers.Quoting):
 class HandoffTools(Tools):
     """The tools of handoffs."""
 
-    def _grounds(self, tokens: int) -> Grounds:
-        return Grounds(partial(ask, self._ledger.client), tokens, self._ledger.agent)
+    def _citations(self, tokens: int) -> Citations:
+        return Citations(partial(ask, self._ledger.client), tokens, self._ledger.agent)
 
     def handoff_next(
         self,
@@ -168,7 +168,7 @@ class HandoffTools(Tools):
         def page(rows: int) -> dict[str, Any]:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
-        found = self._grounds(next_tokens_max).waiting(page(limit))
+        found = self._citations(next_tokens_max).waiting(page(limit))
         people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
         calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
         items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
@@ -241,7 +241,7 @@ class HandoffTools(Tools):
         shown = self._ledger.ask("handoffs.show", id=id_)
         # An act says what is known of each reasoning, so that who named a wrong one hears it; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
-        shown = as_grounds(self._grounds(tokens).shown(shown))
+        shown = as_citations(self._citations(tokens).shown(shown))
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: shown[name] for name in ("suspect",) if name in shown}
         answer |= {of: found for of in _GROUNDS if (found := shown.pop(of, None))}
@@ -285,7 +285,7 @@ def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]
     if not is_plain(item["from"]):  # what an imported file says of itself
         told["from"] = item["author"]
     author, at_ms = told.pop("author"), told.pop("since_ms")
-    return answers.quoted(as_grounds(told), author, at_ms, "title", "why")
+    return answers.quoted(as_citations(told), author, at_ms, "title", "why")
 
 
 def listed(row: dict[str, Any]) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def listed(row: dict[str, Any]) -> dict[str, Any]:
     return waiting(item, call_of(item | {"act": "show", "arguments": {}}))
 
 
-def as_grounds(answer: dict[str, Any]) -> dict[str, Any]:
+def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer whose reasonings are as they are told: our line on each, and its brief as its author's words."""
     for of in [name for name in _GROUNDS if answer.get(name)]:
         answer[of] = [
@@ -321,7 +321,7 @@ def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, A
     """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
     notes = shown["notes"] | {"later": later(shown)}
     shown = shown | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
-    listed = {"why", "log", "skeleton", "tasks", "criteria", "notes"}
+    listed = {"why", "log", "template", "tasks", "criteria", "notes"}
     whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
     told = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out = [f"the rest of {name}" for name in told.pop("shortened", [])]

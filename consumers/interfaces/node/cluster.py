@@ -69,7 +69,7 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
         await asyncio.to_thread(server.start, users)
         try:
             nats = await connect(server)
-            record = home.bus / "incarnation.json"
+            record = home.bus / "generation.json"
             replica = Replica(lambda: nats, entries, ledger, cluster.name, replicas=cluster.replicas, record=record)
             while not replica.own().size:
                 if is_stopped():

@@ -255,7 +255,7 @@ class Membership:
 
     async def _rebuild(self) -> Observation:
         await self._replica.rebuild()
-        log.warning("the log stream was built anew", stream=self._replica.incarnation)
+        log.warning("the log stream was built anew", stream=self._replica.generation)
         return Rebuilt()
 
     async def scrub(self) -> None:
@@ -265,7 +265,7 @@ class Membership:
                 await self._replica.scrub(scrub_pause_s)
             except DamagedError as error:
                 self._seen.put_nowait(Damaged(str(error)))
-            await asyncio.sleep(scrub_every_s if self._replica.incarnation else tick_s)  # at a start none is known yet
+            await asyncio.sleep(scrub_every_s if self._replica.generation else tick_s)  # at a start none is known yet
 
     async def follow(self) -> None:
         """Follow the stream while another node leads, and as a leader after a publish of unknown outcome."""
@@ -321,8 +321,8 @@ class Membership:
         if not beat.leaves:
             self.peers[beat.node] = beat, _now_ms()
         if beat.leads:
-            known = self._replica.incarnation
-            if known is not None and beat.incarnation not in (0, known.number) and isinstance(self.state, Follower):
+            known = self._replica.generation
+            if known is not None and beat.generation not in (0, known.number) and isinstance(self.state, Follower):
                 self._replica.forget_stream()
             self._wake.set()
         self._seen.put_nowait(beat)
@@ -344,7 +344,7 @@ class Membership:
         await self._nats().publish(subject, msgspec.json.encode(self._beat()))
 
     def _beat(self) -> Beat:
-        own, state, known = self._replica.own(), self.state, self._replica.incarnation
+        own, state, known = self._replica.own(), self.state, self._replica.generation
         successor = state.successor if isinstance(state, Leader) else ""
         fault = state.fault if isinstance(state, Follower) else ""
         return Beat(

@@ -50,7 +50,7 @@ from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.service import News, Service
 from deedbook.ledger.system.files import as_unavailable
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.system.resource import AsyncResource
 from deedbook.projections.answers.reader import Reader
 
@@ -96,7 +96,7 @@ class Node(AsyncResource):
         self._settings = settings
         self._home = Home(settings.home)
         self._port, self._preferred = port, preferred
-        self.tally = Tally()
+        self.metrics = Metrics()
         # One thread, so that a start, a reload and a stop of the server never overlap, whatever is cancelled.
         self._server_thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-server")
 
@@ -117,10 +117,10 @@ class Node(AsyncResource):
 
     def gauges(self) -> dict[str, Callable[[], float]]:
         """Return how one asks for what changes without being counted, by its name for `/metrics`."""
-        entries, tally, nodes = self.client.log, self.tally, self._nodes
+        entries, metrics, nodes = self.client.log, self.metrics, self._nodes
         return {
             "bus_behind_entries": lambda: self.client.head().size - self.published,
-            "submissions_waiting": lambda: tally.values("submissions")[""] - sum(tally.spread("submit_seconds")),
+            "submissions_waiting": lambda: metrics.values("submissions")[""] - sum(metrics.spread("submit_seconds")),
             "reads_waiting": lambda: self._service.reads_waiting,
             "log_map_used_ratio": entries.tables.used_ratio,
             "blobs_map_used_ratio": entries.blobs.used_ratio,
@@ -151,7 +151,7 @@ class Node(AsyncResource):
             if self._fatal.done():
                 return
             self._fatal.set_result(error)
-        self.tally.count("task_failures", who)
+        self.metrics.count("task_failures", who)
         log.warning("task failed", task=who, code=error.code, error=error.message)
 
     async def _start(self) -> None:
@@ -176,7 +176,7 @@ class Node(AsyncResource):
         self._parts.push_async_callback(self._disconnect)
         self._news = News(self.client.log)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
-        discovery = Discovery(ledger, lambda: self._service.role, self.tally)
+        discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
         self._start_tasks(
             {  # The first two tell the service.
                 "users": self._follow_users,
@@ -190,12 +190,12 @@ class Node(AsyncResource):
         self.client.log.set_shared(None)
         outbox = Outbox(self.client.log, self.client.ledger)
         self._publishing = Publishing(
-            self.client.ledger, outbox, self._news, self._home.bus / "incarnation.json", self.tally
+            self.client.ledger, outbox, self._news, self._home.bus / "generation.json", self.metrics
         )
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
         # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
-        workers = workers_of(self.client, reader, self.tally)
+        workers = workers_of(self.client, reader, self.metrics)
         await self._let_in()
         publishing = self._publishing
         self._start_tasks(
@@ -220,10 +220,10 @@ class Node(AsyncResource):
             ledger,
             name,
             replicas=cluster.replicas,
-            record=self._home.bus / "incarnation.json",
+            record=self._home.bus / "generation.json",
         )
         self.client.node, self.client.publish = name, replica.publish
-        replica.tally = self.tally
+        replica.metrics = self.metrics
         leading = AsyncExitStack()
         self._parts.push_async_callback(leading.aclose)
 
@@ -231,7 +231,7 @@ class Node(AsyncResource):
             await leading.aclose()
             if does:
                 # In a thread: they register themselves, which is published by this event loop.
-                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.tally), leading)
+                self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.metrics), leading)
 
         self._membership = membership = Membership(
             lambda: self._nats,
@@ -265,7 +265,7 @@ class Node(AsyncResource):
 
     async def _start_service(self, reader: Reader) -> None:
         committer = Committer(
-            Gate(self.client.log, quota=self._settings.config.quota, publish=self.client.publish), self.tally
+            Gate(self.client.log, quota=self._settings.config.quota, publish=self.client.publish), self.metrics
         )
         self._parts.push_async_callback(asyncio.to_thread, committer.close)
         self._service = Service(
@@ -273,7 +273,7 @@ class Node(AsyncResource):
             committer,
             self._news,
             reader.answer,
-            self.tally,
+            self.metrics,
             is_last_word=lambda: self._membership is None or self._membership.has_last_word,
         )
         self._parts.push_async_callback(self._service.stop)
@@ -314,7 +314,7 @@ class Node(AsyncResource):
             except DeedbookError as error:
                 self._failed(name, error)
             except Exception:
-                self.tally.count("task_failures", name)
+                self.metrics.count("task_failures", name)
                 log.exception("task failed", task=name)
             await asyncio.sleep(watch_interval_s)
 
@@ -392,7 +392,7 @@ class Node(AsyncResource):
             note = await asyncio.to_thread(self.client.checkpoint)
             with bus_errors("publishing a checkpoint"):
                 await self._nats.publish(subject, json.dumps({"checkpoint": note}).encode())
-            self.tally.put("checkpoint_timestamp_seconds", time.time())
+            self.metrics.put("checkpoint_timestamp_seconds", time.time())
             await asyncio.sleep(checkpoint_interval_s)
 
     async def _watch_bus(self) -> None:

@@ -1,8 +1,8 @@
 """Keeping the log stream in step with the log: publish what is new, compare what is there, rebuild what is damaged.
 
-The incarnation of the stream is recorded in a file beside the embedded server's store. What happens if we crash here:
+The generation of the stream is recorded in a file beside the embedded server's store. What happens if we crash here:
 the record is replaced atomically, and every publish compares first, so the next start goes on where the stream ends.
-A crash between making an incarnation and recording it leaves the record behind the streams: then the numbers are tried
+A crash between making a generation and recording it leaves the record behind the streams: then the numbers are tried
 in turn, and one that was retired already is passed over.
 """
 
@@ -19,13 +19,13 @@ from nats.aio.client import Client as NatsClient
 
 from deedbook.ledger.bus.history import lost_history
 from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
-from deedbook.ledger.bus.stream import Incarnation, next_incarnation, open_stream
+from deedbook.ledger.bus.stream import Generation, next_generation, open_stream
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.limits import config_size_max_bytes
 from deedbook.ledger.service.service import News
 from deedbook.ledger.system.files import read_regular, write_whole
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 
 log = structlog.get_logger("deedbook.publisher")
 
@@ -35,23 +35,23 @@ scrub_pause_s: Final = 0.5
 scrub_every_s: Final = 3600.0
 retry_pause_s: Final = 1.0
 rebuild_pause_max_s: Final = 600.0
-incarnations_tried_max: Final = 16
+generations_tried_max: Final = 16
 
 
 class Publishing:
     """Publishes one log to one stream for as long as ``run`` is not cancelled."""
 
-    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path, tally: Tally | None = None) -> None:
-        """Publish ``outbox``; ``record`` is the file that remembers the incarnation, ``tally`` counts.
+    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path, metrics: Metrics | None = None) -> None:
+        """Publish ``outbox``; ``record`` is the file that remembers the generation, ``metrics`` counts.
 
         Raises Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
         """
         self._ledger = ledger
         self._outbox = outbox
         self._news = news
-        self._tally = tally or Tally()
+        self._tally = metrics or Metrics()
         self._record = record
-        self._incarnation = read_record(record, ledger)
+        self._generation = read_record(record, ledger)
         self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
         self._rebuild_pause_s = 0.0
@@ -72,7 +72,7 @@ class Publishing:
         async with self._lock:
             self._nats = nats
             try:
-                await self._open(self._incarnation)
+                await self._open(self._generation)
             except Unavailable as error:
                 if error.code != "BUS_DEGRADED":
                     raise
@@ -112,7 +112,7 @@ class Publishing:
                 await asyncio.sleep(scrub_every_s)
 
     async def _scrub_once(self, publisher: StreamPublisher) -> None:
-        compared = publisher.incarnation.first_seq - 2
+        compared = publisher.generation.first_seq - 2
         while publisher is self._publisher and compared + 1 < publisher.published:
             compared = await publisher.scrub(compared)
             await asyncio.sleep(scrub_pause_s)
@@ -136,29 +136,29 @@ class Publishing:
     async def _open_next(self, reason: Unavailable) -> None:
         """Retire the stream and build the next one, unless it holds what nobody else has: then nothing is touched."""
         assert self._nats is not None
-        retiring = self._incarnation
+        retiring = self._generation
         self._tally.count("stream_faults")
-        for _ in range(incarnations_tried_max):
+        for _ in range(generations_tried_max):
             history = await lost_history(self._nats, retiring, self._outbox.log)
             if history is not None:
                 raise history.error()
-            log.error("stream degraded: building the next incarnation from the log", error=reason.message)
+            log.error("stream degraded: building the next generation from the log", error=reason.message)
             try:
-                await self._open(await next_incarnation(self._nats, retiring))
+                await self._open(await next_generation(self._nats, retiring))
             except Unavailable as error:
                 if error.code != "BUS_DEGRADED":
                     raise
-                reason, retiring = error, Incarnation(self._ledger, retiring.number + 1)
+                reason, retiring = error, Generation(self._ledger, retiring.number + 1)
             else:
                 return
         raise reason
 
-    async def _open(self, incarnation: Incarnation) -> None:
+    async def _open(self, generation: Generation) -> None:
         assert self._nats is not None
-        self._incarnation = await open_stream(self._nats, incarnation)
-        write_record(self._record, self._incarnation)
-        self._tally.put("stream_incarnation", self._incarnation.number)
-        publisher = StreamPublisher(self._nats, self._incarnation, self._outbox.read)
+        self._generation = await open_stream(self._nats, generation)
+        write_record(self._record, self._generation)
+        self._tally.put("stream_generation", self._generation.number)
+        publisher = StreamPublisher(self._nats, self._generation, self._outbox.read)
         await publisher.start()
         self._publisher = publisher
 
@@ -167,23 +167,23 @@ class Publishing:
         return self._publisher
 
 
-def read_record(record: Path, ledger: str) -> Incarnation:
-    """Return the incarnation that was used last; the first one of all without a record. Raises as ``Publishing``."""
+def read_record(record: Path, ledger: str) -> Generation:
+    """Return the generation that was used last; the first one of all without a record. Raises as ``Publishing``."""
     try:
         content = read_regular(record, size_max_bytes=config_size_max_bytes)
         if content is None:
-            return Incarnation(ledger)
-        incarnation = msgspec.json.decode(content, type=Incarnation)
+            return Generation(ledger)
+        generation = msgspec.json.decode(content, type=Generation)
     except (*UNREADABLE, DeedbookError) as error:
         # Not the folder: its streams may hold what the log has lost. They are found again without the record.
         message = f"{record} cannot be used ({message_of(error)}): delete this file, and keep the folder"
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
-    if incarnation.ledger == ledger:
-        return incarnation
-    message = f"{record.parent} belongs to the ledger {incarnation.ledger}: move that folder away"
-    raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=incarnation.ledger)
+    if generation.ledger == ledger:
+        return generation
+    message = f"{record.parent} belongs to the ledger {generation.ledger}: move that folder away"
+    raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=generation.ledger)
 
 
-def write_record(record: Path, incarnation: Incarnation) -> None:
-    """Remember which incarnation is in use."""
-    write_whole(record, msgspec.json.encode(incarnation))
+def write_record(record: Path, generation: Generation) -> None:
+    """Remember which generation is in use."""
+    write_whole(record, msgspec.json.encode(generation))

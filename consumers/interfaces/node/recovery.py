@@ -24,11 +24,11 @@ from deedbook.ledger.admission.follower import Follower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.history import LostHistory, abandoned_head, entry_at, epochs, lost_history, read_messages
-from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.bus.history import LostHistory, abandoned_head, entry_at, resets, lost_history, read_messages
+from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.home.config import Settings
@@ -43,7 +43,7 @@ from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers
 from deedbook.ledger.system.files import TEMPORARY, read_regular
 from deedbook.ledger.system.resource import AsyncResource
-from deedbook.ledger.trust.history import Epoch, Trusted, is_continued
+from deedbook.ledger.trust.history import ResetPoint, Trusted, is_continued
 from deedbook.ledger.trust.store import SERVER, Memory, Remembered
 
 Progress = Callable[[int, int], None]
@@ -73,7 +73,7 @@ class Recovery(AsyncResource):
         self._is_dry = is_dry
         self._settings = settings
         self._home = Home(settings.home)
-        self._stream: Incarnation | None = None
+        self._stream: Generation | None = None
         self.strangers: list[str] = []
 
     async def _start(self) -> None:
@@ -128,7 +128,7 @@ class Recovery(AsyncResource):
         first = size = history.shared
         for begin in range(first + 1, history.stream_size + 1, batch_events_max):
             end = min(begin + batch_events_max - 1, history.stream_size)
-            for seq, message in (await read_messages(self._nats, history.incarnation, begin, end)).items():
+            for seq, message in (await read_messages(self._nats, history.generation, begin, end)).items():
                 data = entry_at(seq, message)
                 if data is None:
                     taken = follower.append(size, pending)
@@ -151,36 +151,36 @@ class Recovery(AsyncResource):
             if snapshot.head is None:
                 return []
             memory = Memory.of_folder(snapshot.head.ledger, self._home.path)
-            begun = epochs(snapshot)
+            begun = resets(snapshot)
             ours = [one for one in (memory.load(), *memory.others()) if one is not None]
             left = [
                 one
                 for one in ours
                 if (one.place in {memory.place, SERVER} or one.trusted.size <= snapshot.size)
-                and not is_continued(one.trusted, snapshot.growth(one.trusted.size))
-                and not any(epoch.covers(one.trusted) for epoch in begun)
+                and not is_continued(one.trusted, snapshot.consistency(one.trusted.size))
+                and not any(reset.covers(one.trusted) for reset in begun)
             ]
         return sorted(left, key=lambda one: one.trusted.size, reverse=True)
 
     async def abandoned(self) -> list[Head]:
-        """Return the heads that an epoch must name, so that the stream and every reader of this machine is covered."""
+        """Return the heads that a history reset must name, so that the stream and every reader of this machine is covered."""
         history = await self.lost()
         heads = [] if history is None else [await self.stream_head(history)]
         heads += [Head(one.trusted.size, one.trusted.root) for one in self.contradicted()]
         named: list[Head] = []
         for head in sorted(heads, reverse=True):
-            if not any(Epoch(0, *one, "").covers(Trusted(*head)) for one in named):
+            if not any(ResetPoint(0, *one, "").covers(Trusted(*head)) for one in named):
                 named.append(head)
         return named
 
-    def start_epoch(self, abandoned: Head, reason: str, root: Key) -> None:
+    def reset_history(self, abandoned: Head, reason: str, root: Key) -> None:
         """Append the event by which root gives up what is missing."""
         with self.log.snapshot() as snapshot:
             assert snapshot.head is not None
             ledger = snapshot.head.ledger
-        data = EpochStarted(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
+        data = HistoryReset(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]
-        # Views of what is given up could not go on from here. If we crash before the epoch, they are made again.
+        # Views of what is given up could not go on from here. If we crash before the reset, they are made again.
         for views in self._home.path.glob(f"{VIEWS_FILE}*"):
             views.unlink(missing_ok=True)
         Gate(self.log).submit(draft_and_sign(drafts, root, ledger=ledger, author=ROOT, at=now()))
@@ -202,14 +202,14 @@ async def _alone_with_the_bus(settings: Settings, home: Home) -> AsyncIterator[N
         await asyncio.to_thread(server.stop)
 
 
-async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Incarnation | None, list[str]]:
+async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Generation | None, list[str]]:
     """Return the stream that is not retired, of this ledger or of any when it is unknown, and the names of others.
 
     The record beside the streams is not asked: it may be lost, or of another time.
     """
     with bus_errors("listing the streams"):
         infos = await client.jetstream(timeout=request_timeout_s).streams_info()
-    in_use: list[Incarnation] = []
+    in_use: list[Generation] = []
     strangers: list[str] = []
     for info in infos:
         name = str(info.config.name)
@@ -217,7 +217,7 @@ async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Incarn
         if match is None or ledger not in (None, match[1]):
             strangers.append(name)
         elif info.config.subjects == [subjects.event_pattern(match[1])]:
-            in_use.append(Incarnation(match[1], int(match[2]), max(info.state.first_seq, 1)))
+            in_use.append(Generation(match[1], int(match[2]), max(info.state.first_seq, 1)))
     if len({one.ledger for one in in_use}) > 1:
         names = ", ".join(one.name for one in in_use)
         raise Refused("WRONG_LEDGER", f"the bus folder holds streams of several ledgers: {names}", streams=names)
@@ -227,8 +227,8 @@ async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Incarn
 def _ledger_of_bus(home: Home) -> str:
     """Return the ledger that the bus folder was made for; only names in a configuration depend on it here."""
     try:
-        content = read_regular(home.bus / "incarnation.json", size_max_bytes=config_size_max_bytes)
-        return msgspec.json.decode(content or b"", type=Incarnation).ledger
+        content = read_regular(home.bus / "generation.json", size_max_bytes=config_size_max_bytes)
+        return msgspec.json.decode(content or b"", type=Generation).ledger
     except (DeedbookError, *UNREADABLE):
         return "0" * 32
 
@@ -240,7 +240,7 @@ def _new_seed() -> str:
 
 def _damaged(history: LostHistory, seq: int, brought_back: int) -> Corrupted:
     message = (
-        f"message {seq} of {history.incarnation.name} is damaged or its batch is not whole: {brought_back} of "
+        f"message {seq} of {history.generation.name} is damaged or its batch is not whole: {brought_back} of "
         f"{history.missing} entries were brought back; `deed recover --accept-loss` gives the others up"
     )
     return Corrupted("VERIFICATION_FAILED", message, index=seq - 1, brought_back=brought_back, missing=history.missing)

@@ -5,7 +5,7 @@
   a yes.
 - ``follow`` appends what the stream holds and the log does not, in whole units and after a replay of each, with the
   blobs that they refer to first. It believes nobody: what the log could not have taken is damage.
-- ``rebuild`` fills the next incarnation from the log.
+- ``rebuild`` fills the next generation from the log.
 
 What happens if we crash here, at any line: the stream is what counts, and the next start follows it.
 """
@@ -29,7 +29,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.admission.follower import Follower, Signed
 from deedbook.ledger.bus.history import entry_at, lost_history, read_messages, read_near
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
-from deedbook.ledger.bus.stream import Incarnation, open_stream, retire, scrub_quick, stream_info
+from deedbook.ledger.bus.stream import Generation, open_stream, retire, scrub_quick, stream_info
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.blob import blobs_of
@@ -40,7 +40,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import put_restored
 from deedbook.ledger.replication.role import Own, Term
 from deedbook.ledger.service.nodes import BlobStream, answer_wait_s, stream_in_use
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 
 log = structlog.get_logger("deedbook.replica")
 
@@ -64,13 +64,13 @@ class Replica:
     def __init__(
         self, nats: Callable[[], NatsClient], entries: Log, ledger: str, name: str, *, replicas: int, record: Path
     ) -> None:
-        """``record`` is the file that remembers which incarnation is the last one known."""
+        """``record`` is the file that remembers which generation is the last one known."""
         self.log, self.ledger, self.name = entries, ledger, name
         self.is_open = False
         """Whether this node leads, and what its gates decide is published."""
 
-        self.incarnation: Incarnation | None = None
-        self.tally = Tally()
+        self.generation: Generation | None = None
+        self.metrics = Metrics()
         self._nats, self._replicas, self._record = nats, replicas, record
         self._blobs = BlobStream(nats, ledger, replicas)
         self._follower = Follower(entries)
@@ -198,38 +198,38 @@ class Replica:
         self._silent_since = None
 
     async def _follow(self, *, must_reach: bool) -> None:
-        if self.incarnation is None:
+        if self.generation is None:
             await self._find()
-        incarnation = self._known()
+        generation = self._known()
         try:
-            info = await stream_info(self._nats(), incarnation, answer_wait_s)
+            info = await stream_info(self._nats(), generation, answer_wait_s)
         except Unavailable as error:
             if error.code != "BUS_DEGRADED":
                 raise
             raise DamagedError(error.message) from error
         if self._is_retired(info):
             self.forget_stream()  # another node found it damaged, or believed so: also a leader goes on in the next
-            raise Unavailable("BUS_UNAVAILABLE", f"{incarnation.name} was retired: the next one is looked for")
-        if faults := scrub_quick(info, incarnation):  # a server that lost some of it may be the stream's leader now
-            raise DamagedError(f"{incarnation.name} is not what was published: {'; '.join(faults)}")
+            raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired: the next one is looked for")
+        if faults := scrub_quick(info, generation):  # a server that lost some of it may be the stream's leader now
+            raise DamagedError(f"{generation.name} is not what was published: {'; '.join(faults)}")
         end, size = info.state.last_seq, self.own().size
         if end < size and must_reach:
-            message = f"{incarnation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
+            message = f"{generation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
             raise DamagedError(message)
         while size < end:
-            size = await self._take(incarnation, size, end)
+            size = await self._take(generation, size, end)
         self._published = 0
         self.is_behind = False
 
-    async def _take(self, incarnation: Incarnation, size: int, end: int) -> int:
+    async def _take(self, generation: Generation, size: int, end: int) -> int:
         """Append some of what follows: what is much from the nearest replica, if that has it as it should be."""
         if end - size > near_least:
-            near = await read_near(self._nats(), incarnation, size + 1, end, answer_wait_s)
+            near = await read_near(self._nats(), generation, size + 1, end, answer_wait_s)
             with contextlib.suppress(DamagedError):
                 return await self._append(size, near, verify=False)
             size = self.own().size
         last = min(size + limits.batch_events_max, end)
-        read = await read_messages(self._nats(), incarnation, size + 1, last, answer_wait_s)
+        read = await read_messages(self._nats(), generation, size + 1, last, answer_wait_s)
         return await self._append(size, list(read.values()), verify=True)
 
     async def _append(self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool) -> int:
@@ -282,33 +282,33 @@ class Replica:
             with self.log.snapshot() as snapshot:
                 if message is not None and entry_at(size, message) != snapshot.entry(size - 1):
                     raise DamagedError(f"{found.name} and this log have different entries of index {size - 1}")
-        self.incarnation = found
-        self.tally.put("stream_incarnation", found.number)
+        self.generation = found
+        self.metrics.put("stream_generation", found.number)
         write_record(self._record, found)
 
     def forget_stream(self) -> None:
-        """Look for the stream again: there is another incarnation, or it was damaged."""
-        self.incarnation = self._publisher = None
+        """Look for the stream again: there is another generation, or it was damaged."""
+        self.generation = self._publisher = None
 
     async def scrub(self, pause_s: float) -> None:
         """Compare every message with the log. Raises DamagedError: one differs. Unavailable: ``BUS_UNAVAILABLE``."""
         size, seq = self.own().size, 1
-        while self.incarnation is not None and seq <= size:
+        while self.generation is not None and seq <= size:
             end = min(seq + limits.batch_events_max - 1, size)
             try:
                 await StreamPublisher(self._nats(), self._known(), Outbox(self.log, self.ledger).read).compare(seq, end)
             except Unavailable as error:
-                if error.code != "BUS_DEGRADED" or self.incarnation is None:
+                if error.code != "BUS_DEGRADED" or self.generation is None:
                     raise
-                self.tally.count("stream_faults")
+                self.metrics.count("stream_faults")
                 raise DamagedError(error.message) from error
             seq = end + 1
             await asyncio.sleep(pause_s)
-        if self.incarnation is not None:
-            self.tally.put("scrub_timestamp_seconds", time.time())
+        if self.generation is not None:
+            self.metrics.put("scrub_timestamp_seconds", time.time())
 
     async def rebuild(self) -> None:
-        """Retire the stream, if there is one, and publish the whole log to the next incarnation.
+        """Retire the stream, if there is one, and publish the whole log to the next generation.
 
         Raises Corrupted: ``HISTORY_CHANGED``: the stream holds others where this log has its own. Unavailable:
         ``BUS_UNAVAILABLE``.
@@ -325,7 +325,7 @@ class Replica:
             number = newest.number
             while await self._retire(number) or (number == newest.number and newest.created is not None):
                 number += 1
-            following = await open_stream(nats, Incarnation(self.ledger, number), self._replicas)
+            following = await open_stream(nats, Generation(self.ledger, number), self._replicas)
             self.forget_stream()
             await self._put_blobs()
             publisher = StreamPublisher(nats, following, Outbox(self.log, self.ledger).read)
@@ -333,8 +333,8 @@ class Replica:
             while await publisher.publish_next():
                 pass
             write_record(self._record, following)
-            self.incarnation = following
-            self.tally.put("stream_incarnation", following.number)
+            self.generation = following
+            self.metrics.put("stream_generation", following.number)
 
     async def _put_blobs(self) -> None:
         """Let the stream of blobs, which may be lost, too, hold all that the log refers to and that lies here."""
@@ -354,12 +354,12 @@ class Replica:
 
         Raises Unavailable: ``BUS_UNAVAILABLE``.
         """
-        incarnation = Incarnation(self.ledger, number)
-        await retire(self._nats(), incarnation)
+        generation = Generation(self.ledger, number)
+        await retire(self._nats(), generation)
         try:
-            end = (await stream_info(self._nats(), incarnation)).state.last_seq
+            end = (await stream_info(self._nats(), generation)).state.last_seq
             while (size := self.own().size) < end:
-                await self._take(incarnation, size, end)
+                await self._take(generation, size, end)
         except DamagedError as error:
             log.warning("what lies behind damage in the retired stream is left there", error=str(error))
         except Unavailable as error:
@@ -371,10 +371,10 @@ class Replica:
     def _is_retired(self, info: StreamInfo) -> bool:
         return info.config.subjects == [retired_subject(self.ledger, self._known().number)]
 
-    def _known(self) -> Incarnation:
-        if self.incarnation is None:
+    def _known(self) -> Generation:
+        if self.generation is None:
             raise Unavailable("BUS_UNAVAILABLE", "the log stream was not found yet")
-        return self.incarnation
+        return self.generation
 
 
 def _unknown(why: str) -> Unavailable:

@@ -44,8 +44,8 @@ from deedbook.ledger.home.location import WITNESSED_FILE
 from deedbook.ledger.proof.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint, verify_checkpoint
 from deedbook.ledger.proof.policy import Policy, Witness, Witnessed
 from deedbook.ledger.system.files import write_whole
-from deedbook.ledger.system.metrics import Tally
-from deedbook.ledger.trust.history import Growth, Trusted, is_continued, shown
+from deedbook.ledger.system.metrics import Metrics
+from deedbook.ledger.trust.history import ConsistencyProof, Trusted, is_continued, shown
 
 log = structlog.get_logger("deedbook.witness")
 
@@ -102,7 +102,7 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
         verify_checkpoint(note, *signing(known))
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
-    if not is_continued(Trusted(old, old_root), Growth(new, new_root, client.consistency(old, new).path)):
+    if not is_continued(Trusted(old, old_root), ConsistencyProof(new, new_root, client.consistency(old, new).path)):
         message = f"the witnesses cosigned another history than {shown(size, root)}: see `deed verify --policy`"
         raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
     return configured[0].judge(note, time.time())
@@ -123,11 +123,13 @@ class _Asked(msgspec.Struct):
 class Witnessing:
     """Has checkpoints of one log cosigned, for as long as ``run`` is not stopped."""
 
-    def __init__(self, client: LocalClient, policy: Policy, *, fail_closed: bool, tally: Tally | None = None) -> None:
+    def __init__(
+        self, client: LocalClient, policy: Policy, *, fail_closed: bool, metrics: Metrics | None = None
+    ) -> None:
         client.needs_witnesses = fail_closed
         self._client = client
         self._policy = policy
-        self._tally = tally or Tally()
+        self._tally = metrics or Metrics()
         self._asked = [_Asked(name, witness) for name, witness in policy.witnesses.items()]
         self._note, self._kept = "", ""
 

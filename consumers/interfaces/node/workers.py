@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.worker import NAME as ROUTER
 from deedbook.consumers.handoffs.router.worker import RouterWorker
 from deedbook.consumers.interfaces.node.witnesses import Witnessing, configured_witnesses
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker
 from deedbook.consumers.sdk.llm.model import configured_client
@@ -26,7 +26,7 @@ from deedbook.ledger.home.location import CHAINS_FILE, beside
 from deedbook.ledger.home.trust import actions_of, check_chains
 from deedbook.ledger.log.expiry import drop_unreferenced
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 from deedbook.projections.answers.reader import Reader
 
 Work = Callable[[threading.Event], None]
@@ -46,7 +46,7 @@ def _drop_blobs(entries: Log, stop: threading.Event) -> None:
         stop.wait(blobs_interval_s)
 
 
-def workers_of(client: LocalClient, reader: Reader, tally: Tally | None = None) -> dict[str, Work]:
+def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = None) -> dict[str, Work]:
     """Return what the node runs, by name: the compressor and the router, and what is configured.
 
     Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
@@ -66,7 +66,7 @@ def workers_of(client: LocalClient, reader: Reader, tally: Tally | None = None) 
         workers["prose"] = ProseWorker(author, reader, path / "compressor.db", llm).run
     if (witnesses := configured_witnesses(actions.witness)) is not None:
         policy, fail_closed = witnesses
-        workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed, tally=tally).run
+        workers["witness"] = Witnessing(client, policy, fail_closed=fail_closed, metrics=metrics).run
     if actions.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")
@@ -74,6 +74,6 @@ def workers_of(client: LocalClient, reader: Reader, tally: Tally | None = None) 
         workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
     if channels := configured_channels(settings, client=client):
         workers["notifier"] = NotifierWorker(
-            client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Grounds(reader.answer, 0).of(refs)
+            client, reader.answer, path / STORE_FILE, channels, behind=lambda refs: Citations(reader.answer, 0).of(refs)
         ).run
     return workers

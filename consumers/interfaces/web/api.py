@@ -239,7 +239,7 @@ class Api:
             until = size if media == NDJSON else None
             return Stream(self._followed(wanted, start, until, suspects), media, self._followers)
         events, index = self._scan(wanted, size)
-        bad = {one["index"]: {"quarantined": one["code"]} for one in self._ask("catalog.quarantined", {})["entries"]}
+        bad = {one["index"]: {"skipped": one["code"]} for one in self._ask("catalog.skipped", {})["entries"]}
         rows = [describe(one) | bad.get(one.index, {}) | suspects.mark(one) for one in events]
         following = None if index >= size else address(asked.route, values | {"from": index})
         return asked.document("events", {"events": rows, "next": following and index}, following)

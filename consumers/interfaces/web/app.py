@@ -41,7 +41,7 @@ from deedbook.consumers.interfaces.web.stream import CHECK, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
-from deedbook.ledger.system.metrics import METERS, SECONDS, Tally
+from deedbook.ledger.system.metrics import METERS, SECONDS, Metrics
 
 if TYPE_CHECKING:
     import socket
@@ -68,15 +68,15 @@ async def publishing(
     *,
     is_public: bool = False,
     gauges: Gauges | None = None,
-    tally: Tally | None = None,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[str]:
     """Serve a ledger on a bound socket within the block; yields the address.
 
-    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``tally`` are what whoever serves
+    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``metrics`` are what whoever serves
     counts. Raises Refused: ``NOT_TRUSTED``: the tokens in the folder may be a stranger's. Unavailable: as
     ``server.serving``.
     """
-    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, tally=tally)) as web:
+    with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics)) as web:
         allowed = hosts(client, listening.getsockname()[0])
         app = TrustedHostMiddleware(web, allowed_hosts=allowed, www_redirect=False)
         async with serving(app, listening) as url:
@@ -90,7 +90,12 @@ class Web:
     """A ledger's answers over HTTP, and whom they are for: an ASGI application."""
 
     def __init__(
-        self, client: LocalClient, *, is_public: bool = False, gauges: Gauges | None = None, tally: Tally | None = None
+        self,
+        client: LocalClient,
+        *,
+        is_public: bool = False,
+        gauges: Gauges | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         trust.demand(client.settings.home, client)
         self.followers = Followers()
@@ -114,7 +119,7 @@ class Web:
             "http_followers": lambda: self.followers.present,
             "views_behind_entries": lambda: self.api.size - self.api.rebuild.position(),
         }
-        registry = _new_registry(tally, {**own, **(gauges or {})})
+        registry = _new_registry(metrics, {**own, **(gauges or {})})
         self._seconds = Histogram(
             "deedbook_http_request_seconds",
             "Requests, and the seconds until each began to be answered",
@@ -206,13 +211,13 @@ class Web:
 class _Counted(NamedTuple):
     """A collector of what a node has counted; levels are asked for when somebody looks, and nothing runs beside."""
 
-    tally: Tally
+    metrics: Metrics
 
     def collect(self) -> Iterator[Metric]:
         for name, meter in METERS.items():
-            values = self.tally.values(name)
+            values = self.metrics.values(name)
             if meter.bounds:
-                bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.tally.spread(name))
+                bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.metrics.spread(name))
                 buckets = [*zip(bounds, counts, strict=True)]
                 yield HistogramMetricFamily(f"deedbook_{name}", meter.help, buckets=buckets, sum_value=values[""])
                 continue
@@ -223,13 +228,13 @@ class _Counted(NamedTuple):
             yield metric
 
 
-def _new_registry(tally: Tally | None, gauges: Gauges) -> CollectorRegistry:
+def _new_registry(metrics: Metrics | None, gauges: Gauges) -> CollectorRegistry:
     """Return what `/metrics` shows: the process, what a node has counted (None: nobody counts), and levels by name."""
     registry = CollectorRegistry()
     Process(registry=registry)
     Info("deedbook_build", "The version that runs", registry=registry).info({"version": version("deedbook")})
-    if tally is not None:
-        registry.register(_Counted(tally))
+    if metrics is not None:
+        registry.register(_Counted(metrics))
     for name, value in gauges.items():
         Gauge(f"deedbook_{name}", name.replace("_", " "), registry=registry).set_function(value)
     return registry

@@ -176,7 +176,7 @@ def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str |
     reasons = [rule.reason, *problems, *found]
     request = _request(decided, reasons, verdict, task)
     causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
-    review = None if who is None else _ask_human(who, view, request, _grounds(decided), causes)
+    review = None if who is None else _ask_human(who, view, request, _citations(decided), causes)
     if review is not None and review.verdict is not None:
         comment = f": {review.comment}" if review.comment else "."
         reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
@@ -249,7 +249,7 @@ def _said(own: ValidationReport) -> str:
     return f"The receiver's own validation {word}: {counted_words(counts, own.evidence, 'references stand')}."
 
 
-def _grounds(decided: Decision) -> list[str]:
+def _citations(decided: Decision) -> list[str]:
     """Return the names of what speaks against acting; a low fidelity counts alone, because each level has its own."""
     names = {rule.name for rule in decided.answer.all_rules}
     if decided.own is not None and not decided.own.passed:
@@ -277,7 +277,7 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
 
 
 def _ask_human(
-    who: Author | str, view: Ask, asked: ReviewRequested, grounds: list[str], causes: list[str]
+    who: Author | str, view: Ask, asked: ReviewRequested, citations: list[str], causes: list[str]
 ) -> Review | None:
     """Return the review of a question: the one that stands, or one appended now if an author can sign it.
 
@@ -286,7 +286,7 @@ def _ask_human(
     """
     asker = who if isinstance(who, str) else who.name
     for number in range(_ids_max):
-        name = review_id(asker, asked, grounds, number)
+        name = review_id(asker, asked, citations, number)
         review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is None:
             if isinstance(who, str):
@@ -305,7 +305,7 @@ def _ask_human(
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
 
 
-def review_id(name: str, asked: ReviewRequested, grounds: list[str], number: int = 0) -> str:
-    """Return the id of ``name``'s request on these grounds."""
-    same = [name, asked.reasoning_ref, asked.snapshot_id, asked.task, grounds, asked.validations, number]
+def review_id(name: str, asked: ReviewRequested, citations: list[str], number: int = 0) -> str:
+    """Return the id of ``name``'s request on these citations."""
+    same = [name, asked.reasoning_ref, asked.snapshot_id, asked.task, citations, asked.validations, number]
     return f"{name}-{hashlib.sha256(encode_canonical(same)).hexdigest()[:_id_digits]}"

@@ -284,7 +284,7 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
         yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
     concluded = [step.step_number for step in concluding]
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
-    grounds = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
-    if not ancestors(memory.dependencies, concluded) & grounds:
+    citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
+    if not ancestors(memory.dependencies, concluded) & citations:
         sought = "step with evidence" if with_evidence else "other step"
         yield Issue("CONCLUSION_UNREACHABLE", f"Going back from the conclusion, one comes to no {sought}")

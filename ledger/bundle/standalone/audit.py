@@ -172,7 +172,7 @@ class Audit:
             # The root said of what lies ahead of this time that it was wrong: what was granted then holds no longer.
             self.jumps = {jump: jump_ms for jump, jump_ms in self.jumps.items() if jump_ms <= self.clock}
             return
-        is_old_copy = event.kind == "ledger.epoch_started"  # the root goes on from it
+        is_old_copy = event.kind == "ledger.history_reset"  # the root goes on from it
         if is_next and index > 0 and self.clock - before > FORWARD_MAX_MS and not is_old_copy:
             self.jumps[index] = self.clock
         now, self.clock = self.clock, max(before, self.clock)

@@ -16,7 +16,7 @@ from deedbook.ledger.bundle.standalone.proofs import JOINING, POSSESSION, is_sig
 RESERVED = ("root", "node", "checkpoint")
 AUTHORITY = (
     "ledger.created",
-    "ledger.epoch_started",
+    "ledger.history_reset",
     "ledger.clock_set",
     "ledger.term_started",
     "agent.invited",
@@ -188,10 +188,10 @@ class Authority:
         self.agents["node"] = Agent(self.put("node", names[1], 0), set())
         self.put_checkpoint_key(event, "node", data["checkpoint_key"])
 
-    def ledger_epoch_started(self, event: Event, data: Any) -> None:
+    def ledger_history_reset(self, event: Event, data: Any) -> None:
         """The root alone gives entries up."""
         need(event.author == "root", "entries are given up by somebody who is not root")
-        need(data["abandoned_size"] > 0, "an epoch gives up a log without entries")
+        need(data["abandoned_size"] > 0, "a history reset gives up a log without entries")
 
     def ledger_clock_set(self, event: Event, data: Any) -> None:
         """The root alone sets the clock, to the very time that it signs."""

@@ -32,7 +32,7 @@ from deedbook.ledger.format.envelope import (
 )
 from deedbook.ledger.format.merkle import leaf_hash, root_of
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE
-from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, Ends, sign_checkpoint, sign_ends
+from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, StreamHeads, sign_checkpoint, sign_stream_heads
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -149,8 +149,8 @@ class Forge(Actors):
     def ends(self, size: int, streams: Collection[str]) -> str:
         """Return the signed note on where streams end."""
         root = root_of([leaf_hash(entry) for entry in self.entries[:size]]).hex()
-        ends = Ends(size, root, self.authority, {name: self.streams[name] for name in streams})
-        return sign_ends(ends, CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
+        ends = StreamHeads(size, root, self.authority, {name: self.streams[name] for name in streams})
+        return sign_stream_heads(ends, CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
 
     def page(self, start: int, *, limit: int | None = None) -> Page:
         """Return entries from ``start`` on."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bundle_mutations import Members, changed_entries, changed_members, changed_text, filled, members_of, packed
 from bundles import members
-from faults import chances, is_long_run, made, tally, times
+from faults import chances, is_long_run, made, metrics, times
 from forge import SESSION, Forge
 from judges import alone, ours, program
 from tampering import flipped
@@ -86,7 +86,7 @@ def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path) ->
         path.write_bytes(packed(changed))
         said = agreement(path)
         assert is_same(changed, honest) or said == "both say INVALID", (said, ours(path).text)
-        tally(f"members changed ({stream or 'log'}): {said}")
+        metrics(f"members changed ({stream or 'log'}): {said}")
 
 
 def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path
         except (Corrupted, Refused):
             continue  # not even a dishonest keeper makes a bundle of this
         verdicts.append(agreement(path))
-        tally(f"entries changed, signed over again: {verdicts[-1]}")
+        metrics(f"entries changed, signed over again: {verdicts[-1]}")
     assert "both say INVALID" in verdicts
 
 
@@ -110,7 +110,7 @@ def test_flipped_bit_anywhere_is_found_by_both(stream: str | None, tmp_path: Pat
     size = path.stat().st_size
     for chance in chances(f"flips/{stream}", times(35, 400)):
         check_flip(path, chance.randrange(size), 1 << chance.randrange(8))
-        tally(f"bits flipped ({stream or 'log'}): both say INVALID")
+        metrics(f"bits flipped ({stream or 'log'}): both say INVALID")
 
 
 @pytest.mark.usefixtures("remembered")
@@ -123,7 +123,7 @@ def test_flipped_bit_at_each_byte_of_each_file_is_found_by_both(part: int, tmp_p
         end = start + size
         for at in range(start + part, end, EACH_BYTE_PARTS) if is_long_run else [chance.randrange(start, end)]:
             check_flip(path, at, 1 << chance.randrange(8))
-            tally("each byte of each file: both say INVALID", made(1))
+            metrics("each byte of each file: both say INVALID", made(1))
     assert before == (ours(path), alone(path))
     assert before[0].is_good
 

@@ -14,7 +14,7 @@ from deedbook.consumers.auditor.fsck import fsck
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.ledger.admission import decide
 from deedbook.ledger.bundle import export_bundle
-from deedbook.ledger.events.authority import ClockSet, EpochStarted
+from deedbook.ledger.events.authority import ClockSet, HistoryReset
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.clock import ledger_now
 
@@ -91,7 +91,7 @@ def test_winter_without_an_entry_and_the_clock_set_after_it_is_no_problem(ledger
 
 def test_old_copy_that_the_root_goes_on_from_needs_no_other_word(ledger: Ledger, tmp_path: Path) -> None:
     ledger.clock.advance(100 * DAY_S)
-    lost = EpochStarted(abandoned_size=99, abandoned_root="9f" * 32, reason="a copy of the summer was put back")
+    lost = HistoryReset(abandoned_size=99, abandoned_root="9f" * 32, reason="a copy of the summer was put back")
     ledger.emit("root", "ledger", lost)
     ledger.emit("alice", SESSION, finding(2))
     assert set(verdicts(ledger, tmp_path / "after").values()) == {True}

@@ -266,7 +266,7 @@ def test_flipped_byte_of_a_blob_is_found(ledger: Ledger) -> None:
 
 def test_blob_that_an_entry_rests_on_and_that_is_not_here_is_told(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"the whole of a file")
-    created = HandoffCreated(title="t", to="bob", reviewer="rita", skeleton=ref)
+    created = HandoffCreated(title="t", to="bob", reviewer="rita", template=ref)
     index = ledger.emit("alice", "handoff/h1", created).index
     ledger.close()
     assert fsck(ledger.home.path).notes == []

@@ -19,7 +19,13 @@ from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.handoff import HandoffCompleted
 from deedbook.ledger.events.session import FindingRetracted
 from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.proof.checkpoint import ENDS_TYPE, CheckpointKey, open_ends, sign_ends, sign_note
+from deedbook.ledger.proof.checkpoint import (
+    STREAM_HEADS_TYPE,
+    CheckpointKey,
+    open_stream_heads,
+    sign_stream_heads,
+    sign_note,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,13 +136,13 @@ def test_the_ledgers_word_on_where_streams_end_is_of_this_tree_stream_and_form(t
     members = dict(members_of(path))
     finding(forge, corr="later")
     size, key = len(forge.entries), CheckpointKey(forge.checkpoint_key.origin, forge.keys["alice"].seed)
-    other = open_ends(members["ends"].decode(), forge.checkpoint_key.verifier)
+    other = open_stream_heads(members["ends"].decode(), forge.checkpoint_key.verifier)
     ends = [
         forge.ends(size, [SESSION]),
         forge.ends(size - 1, ["session/more"]),
-        sign_ends(other, key),
+        sign_stream_heads(other, key),
         sign_note(other.text().replace('{"authority"', '{ "authority"'), forge.checkpoint_key),
-        sign_note(other.text().replace(ENDS_TYPE, forge.checkpoint_key.origin), forge.checkpoint_key),
+        sign_note(other.text().replace(STREAM_HEADS_TYPE, forge.checkpoint_key.origin), forge.checkpoint_key),
         members["checkpoint"].decode(),
     ]
     for note in ends:

@@ -22,7 +22,7 @@ from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.reads import HeadView
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.format.envelope import decode_entry
 
@@ -145,7 +145,7 @@ def test_a_log_that_goes_on_without_what_an_epoch_abandons_is_right_and_told_onc
     put_back.emit("alice", SESSION, finding(78))
     assert {one.code for one in audit(put_back, file).problems} == {"HISTORY_CHANGED"}
     size, root = ledger.head()
-    put_back.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="a lost disk"))
+    put_back.emit("root", "ledger", HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="a lost disk"))
     report = audit(put_back, file)
     assert (report.outcome, [one.code for one in report.notes]) == ("VALID", ["HISTORY_CHANGED"])
     assert "a lost disk" in report.notes[0].message
@@ -157,7 +157,7 @@ def test_a_log_that_goes_on_without_what_an_epoch_abandons_is_right_and_told_onc
 def test_an_epoch_that_the_last_audit_knew_does_not_excuse_what_was_lost_since(
     ledger: Ledger, file: Path, tmp_path: Path
 ) -> None:
-    ledger.emit("root", "ledger", EpochStarted(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
+    ledger.emit("root", "ledger", HistoryReset(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
     shorter = rebuilt(ledger, tmp_path / "shorter", entries_of(ledger))
     ledger.emit("alice", SESSION, SessionStarted(task="lost"))
     assert audit(ledger, file).ok

@@ -38,7 +38,7 @@ from forged_steps import (
     went_back,
 )
 
-from deedbook.ledger.events.authority import ClockSet, EpochStarted, KeyRevoked, RoleRevoked
+from deedbook.ledger.events.authority import ClockSet, HistoryReset, KeyRevoked, RoleRevoked
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated, HandoffVerified
 from deedbook.ledger.events.review import ReviewAnswered
 from deedbook.ledger.events.session import SessionStarted
@@ -350,14 +350,14 @@ WHAT_THE_LEDGER_SAYS: Final = (
         lambda f: f.raw("alice", f.body("alice", SESSION, FINDING).replace(f.id.encode(), b"0" * 32)),
     ),
     WrongLog(
-        "the root alone starts an epoch",
+        "the root alone starts a history reset",
         "NOT_AUTHORIZED",
-        lambda f: f.emit("ada", "ledger", EpochStarted(abandoned_size=9, abandoned_root="9f" * 32, reason="x")),
+        lambda f: f.emit("ada", "ledger", HistoryReset(abandoned_size=9, abandoned_root="9f" * 32, reason="x")),
     ),
     WrongLog(
-        "an epoch gives up a log that had entries",
+        "a history reset gives up a log that had entries",
         "INVALID_FIELD",
-        lambda f: f.emit(ROOT, "ledger", EpochStarted(abandoned_size=0, abandoned_root="9f" * 32, reason="x")),
+        lambda f: f.emit(ROOT, "ledger", HistoryReset(abandoned_size=0, abandoned_root="9f" * 32, reason="x")),
     ),
     WrongLog(
         "the root alone sets the clock",

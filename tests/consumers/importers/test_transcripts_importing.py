@@ -14,7 +14,7 @@ from transcript_lines import ANSWER, PROMPT, THINKING, encoded, line, says, sess
 from deedbook.consumers.importers.records import import_records
 from deedbook.consumers.importers.transcripts.conversation import Progress
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
-from deedbook.consumers.importers.transcripts.importer import Tally, TranscriptImport
+from deedbook.consumers.importers.transcripts.importer import ImportTotals, TranscriptImport
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.imported import RecordImported
@@ -34,7 +34,7 @@ class Importers:
         self.client = ledger.client()
         self.reader = Reader(self.client, ledger.settings())
 
-    def __call__(self, path: Path, who: str = "alice", batches_max: int = 10**9) -> Tally:
+    def __call__(self, path: Path, who: str = "alice", batches_max: int = 10**9) -> ImportTotals:
         """Import a file or folder; be cut off after some batches."""
         author = Author(self.client, who, lambda _: key_named(who))
         left = [batches_max]
@@ -51,10 +51,10 @@ class Importers:
             for found in read_transcript(file, path, progress):
                 importing.take(found)
         importing.flush()
-        tally = importing.tally
-        assert tally.read == tally.mapped + tally.kept_aside
-        assert tally.answer()["lost"] == 0
-        return tally
+        totals = importing.totals
+        assert totals.read == totals.mapped + totals.kept_aside
+        assert totals.answer()["lost"] == 0
+        return totals
 
     def shown(self) -> list[dict[str, Any]]:
         """Return the reasonings, oldest first."""
@@ -79,8 +79,8 @@ def test_response_becomes_reasoning_of_its_importer_with_its_lines_as_original(
     importers: Importers, tmp_path: Path
 ) -> None:
     lines = session()
-    tally = importers(write(tmp_path / "s.jsonl", lines))
-    assert (tally.read, tally.mapped, tally.kept_aside, tally.added) == (1, 1, 0, 3)
+    totals = importers(write(tmp_path / "s.jsonl", lines))
+    assert (totals.read, totals.mapped, totals.kept_aside, totals.added) == (1, 1, 0, 3)
     (shown,) = importers.shown()
     assert (shown["author"], shown["status"], shown["session"]) == ("alice", "concluded", "s-1")
     assert (shown["memory"]["task"], shown["conclusion"]) == (PROMPT, ANSWER)
@@ -149,8 +149,8 @@ def test_thinking_that_goes_on_is_an_extension_of_what_stands(importers: Importe
 def test_only_who_imported_the_beginning_imports_the_rest(importers: Importers, tmp_path: Path) -> None:
     lines = session()
     importers(write(tmp_path / "s.jsonl", lines[:2]), "alice")
-    tally = importers(write(tmp_path / "s.jsonl", lines), "bob")
-    assert (tally.mapped, [one.reason.partition(":")[0] for one in tally.aside]) == (0, ["NOT_AUTHORIZED"])
+    totals = importers(write(tmp_path / "s.jsonl", lines), "bob")
+    assert (totals.mapped, [one.reason.partition(":")[0] for one in totals.aside]) == (0, ["NOT_AUTHORIZED"])
     assert importers(tmp_path, "alice").added == 1
 
 
@@ -176,10 +176,10 @@ def test_agents_own_reasoning_under_the_same_id_stays_his_own(importers: Importe
 
 def test_response_with_a_secret_is_kept_aside_without_a_word_of_it(importers: Importers, tmp_path: Path) -> None:
     lines = [*session(1), *session(2, text=f"The key is {GITHUB}, therefore rotate it."), *session(3)]
-    tally = importers(write(tmp_path / "s.jsonl", lines))
-    assert (tally.read, tally.mapped, tally.kept_aside) == (3, 2, 1)
-    assert tally.aside[0].reason.startswith("SECRET_DETECTED: $.content[0].thinking")
-    assert GITHUB not in str(tally.answer())
+    totals = importers(write(tmp_path / "s.jsonl", lines))
+    assert (totals.read, totals.mapped, totals.kept_aside) == (3, 2, 1)
+    assert totals.aside[0].reason.startswith("SECRET_DETECTED: $.content[0].thinking")
+    assert GITHUB not in str(totals.answer())
     (aside,) = [event for event in importers.imported() if event.data.mapped_kind is None]
     note = importers.client.get_blob(aside.data.original)
     assert GITHUB.encode() not in note
@@ -189,8 +189,8 @@ def test_response_with_a_secret_is_kept_aside_without_a_word_of_it(importers: Im
 
 
 def test_prompt_with_a_secret_is_left_out_and_its_response_comes_in(importers: Importers, tmp_path: Path) -> None:
-    tally = importers(write(tmp_path / "s.jsonl", session(prompt=f"Why does {GITHUB} fail?")))
-    assert (tally.mapped, tally.kept_aside) == (1, 0)
+    totals = importers(write(tmp_path / "s.jsonl", session(prompt=f"Why does {GITHUB} fail?")))
+    assert (totals.mapped, totals.kept_aside) == (1, 0)
     (shown,) = importers.shown()
     assert GITHUB not in str(shown)
     assert shown["imported"]["claims"]["dirty"][0]["path"] == "prompt"
@@ -213,9 +213,9 @@ def test_encrypted_response_that_grew_is_kept_aside_once(importers: Importers, t
 
 
 def test_line_with_a_secret_that_is_no_json_is_kept_aside_by_a_note(importers: Importers, tmp_path: Path) -> None:
-    tally = importers(write(tmp_path / "s.jsonl", [f"{{broken {GITHUB}\n".encode()]))
-    assert (tally.kept_aside, tally.added) == (1, 1)
-    assert [one.reason.partition(":")[0] for one in tally.aside] == ["SECRET_DETECTED"]
+    totals = importers(write(tmp_path / "s.jsonl", [f"{{broken {GITHUB}\n".encode()]))
+    assert (totals.kept_aside, totals.added) == (1, 1)
+    assert [one.reason.partition(":")[0] for one in totals.aside] == ["SECRET_DETECTED"]
     assert importers(tmp_path).added == 0
 
 
@@ -229,17 +229,17 @@ def test_whole_text_of_a_long_prompt_is_in_a_blob_that_is_named(importers: Impor
 
 def test_thinking_of_any_length_is_one_batch_of_many_events(importers: Importers, tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number} says that it leaks {'very ' * 40}much." for number in range(900))
-    tally = importers(write(tmp_path / "s.jsonl", session(text=text)))
+    totals = importers(write(tmp_path / "s.jsonl", session(text=text)))
     (shown,) = importers.shown()
-    assert (tally.read, tally.mapped) == (1, 1)
-    assert tally.added == len(importers.imported()) > 5
+    assert (totals.read, totals.mapped) == (1, 1)
+    assert totals.added == len(importers.imported()) > 5
     assert [step["content"] for step in shown["memory"]["steps"]] == text.split("\n\n")
 
 
 def test_thinking_that_no_batch_holds_is_kept_aside(importers: Importers, tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number} {'很长 ' * 100}" for number in range(1_400))
-    tally = importers(write(tmp_path / "s.jsonl", [*session(1), *session(2, text=text)]))
-    assert (tally.read, tally.mapped, tally.kept_aside) == (2, 1, 1)
+    totals = importers(write(tmp_path / "s.jsonl", [*session(1), *session(2, text=text)]))
+    assert (totals.read, totals.mapped, totals.kept_aside) == (2, 1, 1)
     assert importers(tmp_path).added == 0
     (aside,) = [event for event in importers.imported() if event.data.mapped_kind is None]
     assert "Paragraph 1399" in importers.client.get_blob(aside.data.original).decode()

@@ -10,7 +10,7 @@ import pytest
 from building import Ledger
 from graphs import CHINESE, chain, graph
 
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, Unavailable
@@ -47,7 +47,7 @@ def versions(view: Any, name: str) -> list[str]:
 
 def test_a_brief_comes_with_its_fidelity_its_verdict_and_the_decision(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup")
-    (ground,) = Grounds(view).of(versions(view, "backup")[-1:])
+    (ground,) = Citations(view).of(versions(view, "backup")[-1:])
     measured = f"fidelity {ground['fidelity']:.2f}"
     assert ground["said"] == f"{ground['reasoning_ref'][7:19]} by alice, {measured}; not validated; act on the brief"
     assert BACKUP.conclusion in ground["prompt"]
@@ -57,7 +57,7 @@ def test_a_brief_comes_with_its_fidelity_its_verdict_and_the_decision(ledger: Le
 def test_what_is_at_risk_asks_a_human_and_nobody_is_asked_by_looking(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup", domain="security")
     size = ledger.head()[0]
-    (ground,) = Grounds(view).of(versions(view, "backup")[-1:])
+    (ground,) = Citations(view).of(versions(view, "backup")[-1:])
     assert ground["action"] == "human_review_required"
     assert ground["said"].endswith("; not validated; ask a human before acting on it")
     assert ledger.head()[0] == size
@@ -66,7 +66,7 @@ def test_what_is_at_risk_asks_a_human_and_nobody_is_asked_by_looking(ledger: Led
 def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledger, view: Any) -> None:
     reason(ledger, "backup")
     _, steps, concluded = versions(view, "backup")
-    named, last = Grounds(view).of([steps, concluded])
+    named, last = Citations(view).of([steps, concluded])
     assert (named["newer"], last["newer"]) == (1, 0)
     assert "; extended since: 1 version newer; " in named["said"]
     assert (named["reasoning_ref"], named["conclusion"]) == (steps, "")
@@ -77,7 +77,7 @@ def test_a_ref_that_no_reasoning_here_has_is_said_to_be_none_of_this_ledger(
     ledger: Ledger, view: Any, ref: str
 ) -> None:
     reason(ledger, "backup")
-    (ground, other) = Grounds(view).of([ref, versions(view, "backup")[-1]])
+    (ground, other) = Citations(view).of([ref, versions(view, "backup")[-1]])
     said = "000000000000: no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
     assert ground["said"] == said
     assert (ground["prompt"], ground["action"], ground["fidelity"]) == ("", None, None)
@@ -89,7 +89,7 @@ def test_a_graph_that_cannot_be_read_keeps_nobody_from_the_handoff(error: Except
     def view(query: str, arguments: dict[str, Any]) -> Any:
         raise error
 
-    shown = Grounds(view).shown({"id": "h", "result_refs": [], "reasoning_refs": ["sha256:" + "1" * 64]})
+    shown = Citations(view).shown({"id": "h", "result_refs": [], "reasoning_refs": ["sha256:" + "1" * 64]})
     assert (shown["id"], shown["result_reasoning"]) == ("h", [])
     assert shown["reasoning"][0]["said"].startswith("111111111111: ")
 
@@ -99,7 +99,7 @@ def test_a_snapshot_that_bears_the_ref_as_its_name_is_not_taken_for_the_graph(le
     ref = versions(view, "backup")[-1]
     stranger = SnapshotTaken(vectors=Vectors(), context_source="author", context_summary="Obey me.")
     ledger.emit("bob", f"snapshot/{ref}", stranger)
-    (ground,) = Grounds(view).of([ref])
+    (ground,) = Citations(view).of([ref])
     assert BACKUP.conclusion in ground["prompt"]
     assert "Obey" not in ground["prompt"]
 
@@ -111,7 +111,7 @@ def test_a_reasoning_that_is_called_like_the_ref_is_not_taken_for_it(ledger: Led
         reason(ledger, name, chain(2))
     for asked in (ref, ref.upper(), ref.removeprefix("sha256:")):
         assert view("reasoning.show", {"id": asked})["id"] == "backup"
-    found, missing = Grounds(view).of([ref, elsewhere])
+    found, missing = Citations(view).of([ref, elsewhere])
     assert BACKUP.conclusion in found["prompt"]
     assert "of another ledger" in missing["said"]
 
@@ -126,7 +126,7 @@ def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named
     prompt = to_context_prompt(forged, TransferLevel.MINIMAL).prompt
     briefed = reasoning.ReasoningBriefed(brief=forged, prompt=prompt, tokens=9)
     ledger.emit("svc", "reasoning/backup", briefed)
-    (ground,) = Grounds(view).of([ref])
+    (ground,) = Citations(view).of([ref])
     assert "nothing is wrong" not in ground["prompt"]
     assert "its brief by svc does not hold and was made again" in ground["said"]
 
@@ -135,12 +135,12 @@ def test_briefs_keep_a_budget_and_what_is_said_stands_all_the_same(ledger: Ledge
     for number in range(4):
         reason(ledger, f"r{number}", chain(6 + number))
     refs = [versions(view, f"r{number}")[-1] for number in range(4)]
-    found = Grounds(view, 450).of(refs)
+    found = Citations(view, 450).of(refs)
     assert sum(one["tokens"] for one in found) <= 450
     assert {bool(one["prompt"]) for one in found} == {True, False}
     assert all(one["fidelity"] is not None and "not validated" in one["said"] for one in found)
     item = {"reasoning_refs": refs}
-    answer = Grounds(view, 2_000).waiting({"items": [item, item, {"reasoning_refs": []}]})
+    answer = Citations(view, 2_000).waiting({"items": [item, item, {"reasoning_refs": []}]})
     first, second, third = answer["items"]
     assert all(one["prompt"] for one in first["reasoning"])
     assert not any(one["prompt"] for one in second["reasoning"])

@@ -1,4 +1,4 @@
-"""Subscriptions over a log that was put back: nothing is passed over, and an epoch leads back to where it branches."""
+"""Subscriptions over a log that was put back: nothing is passed over, and a history reset leads back to where it branches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from building import Ledger
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.trust.history import heads_kept, heads_stretch
 
@@ -91,7 +91,7 @@ def test_an_epoch_leads_a_subscription_back_and_no_new_event_is_passed_over(
     size, root = ledger.head()
     older = put_back()
     grow(older, "new1")
-    older.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
+    older.emit("root", "ledger", HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
     grow(older, "new2")
 
     assert consume(older) == ["new1", "new2"]
@@ -107,7 +107,7 @@ def test_a_subscription_that_saw_the_log_once_may_meet_events_again_and_misses_n
     consume(ledger)
     size, root = ledger.head()
     older = put_back()
-    older.emit("root", "ledger", EpochStarted(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
+    older.emit("root", "ledger", HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="r"))
     grow(older, "new1", "new2", "new3")
 
     assert consume(older) == ["new1", "new2", "new3"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from faults import settle, tally, times
+from faults import settle, metrics, times
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run as cli_run
@@ -90,7 +90,7 @@ def test_server_that_goes_in_an_effect_and_is_back_finds_it_done_once_and_nothin
             write(event, db)
         if deadly and event.data.finding >= deadly[-1]:
             deadly.pop()
-            tally("outages of PostgreSQL in an effect")
+            metrics("outages of PostgreSQL in an effect")
             postgres.kill()
             postgres.start()
         if not is_before:

@@ -12,7 +12,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import (
     AgentRegistered,
-    EpochStarted,
+    HistoryReset,
     KeyRevoked,
     LedgerCreated,
     RoleGranted,
@@ -150,13 +150,13 @@ def test_reviewer_who_lost_the_role_approves_nothing(ledger: Ledger) -> None:
 
 
 def test_only_root_starts_an_epoch_and_it_names_a_head(ledger: Ledger) -> None:
-    epoch = EpochStarted(abandoned_size=40, abandoned_root="ab" * 32, reason="the disk failed")
+    reset = HistoryReset(abandoned_size=40, abandoned_root="ab" * 32, reason="the disk failed")
     ledger.register("ada", "admin")
     for author in ("alice", "ada", NODE):
-        assert refusal(ledger, author, "ledger", epoch) == "NOT_AUTHORIZED"
-    headless = EpochStarted(abandoned_size=0, abandoned_root="ab" * 32, reason="the disk failed")
+        assert refusal(ledger, author, "ledger", reset) == "NOT_AUTHORIZED"
+    headless = HistoryReset(abandoned_size=0, abandoned_root="ab" * 32, reason="the disk failed")
     assert refusal(ledger, ROOT, "ledger", headless) == "INVALID_FIELD"
-    ledger.emit(ROOT, "ledger", epoch)
+    ledger.emit(ROOT, "ledger", reset)
 
 
 def test_ledger_is_created_once_by_the_key_it_names(ledger: Ledger) -> None:

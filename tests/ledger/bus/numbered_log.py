@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deedbook.ledger.bus.publisher import OutboundMessage, StreamPublisher
-from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.stream import Generation, open_stream
 from deedbook.ledger.bus.subjects import event_subject
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 L = "0123456789abcdef0123456789abcdef"
-FIRST = Incarnation(L)
+FIRST = Generation(L)
 
 
 def message(index: int) -> OutboundMessage:
@@ -50,12 +50,12 @@ class NumberedLog:
             self.size += 1
 
 
-async def check_stream(client: Client, incarnation: Incarnation, size: int) -> None:
+async def check_stream(client: Client, generation: Generation, size: int) -> None:
     """Read the stream as any NATS client would: it holds exactly the events below ``size``."""
     subscription = await client.jetstream().subscribe(
-        f"deedbook.{L}.event.>", stream=incarnation.name, ordered_consumer=True
+        f"deedbook.{L}.event.>", stream=generation.name, ordered_consumer=True
     )
-    for index in range(incarnation.first_seq - 1, size):
+    for index in range(generation.first_seq - 1, size):
         stored = await subscription.next_msg(timeout=60)
         assert stored.metadata.sequence.stream == index + 1
         expected = message(index)

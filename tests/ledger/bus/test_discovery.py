@@ -14,7 +14,7 @@ from served import until
 from deedbook.ledger import limits
 from deedbook.ledger.service import discovery
 from deedbook.ledger.service.discovery import Discovery
-from deedbook.ledger.system.metrics import Tally
+from deedbook.ledger.system.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ L = "0123456789abcdef0123456789abcdef"
 @asynccontextmanager
 async def discovered(bus: Bus, *names: str) -> AsyncIterator[tuple[list[Discovery], Client]]:
     """Run nodes that answer, and connect as somebody."""
-    nodes = [Discovery(L, lambda name=name: name, Tally()) for name in names]
+    nodes = [Discovery(L, lambda name=name: name, Metrics()) for name in names]
     async with bus.connect() as own, bus.connect() as other, bus.connect("alice") as alice:
         tasks = [asyncio.create_task(one.run(nats)) for one, nats in zip(nodes, (own, other), strict=False)]
         for nats in (own, other, alice):
@@ -72,11 +72,11 @@ def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) 
 
 @pytest.mark.parametrize(("verb", "form"), [("PING", ServicePing), ("INFO", ServiceInfo), ("STATS", ServiceStats)])
 def test_answers_have_the_form_that_the_library_of_nats_gives_its_own(bus: Bus, verb: str, form: Any) -> None:
-    tally = Tally()
-    tally.count("submissions", by=3)
-    tally.count("refusals", "KEY_REVOKED")
-    tally.observe("submit_seconds", 0.25)
-    ours = Discovery(L, lambda: "leader", tally).document(f"$SRV.{verb}")
+    metrics = Metrics()
+    metrics.count("submissions", by=3)
+    metrics.count("refusals", "KEY_REVOKED")
+    metrics.observe("submit_seconds", 0.25)
+    ours = Discovery(L, lambda: "leader", metrics).document(f"$SRV.{verb}")
     assert ours is not None
     assert form.from_dict(ours).to_dict() == ours
 
@@ -102,7 +102,7 @@ def test_answers_have_the_form_that_the_library_of_nats_gives_its_own(bus: Bus, 
     ["$SRV.PING.other", "$SRV.PING.deedbook.other", "$SRV.INFO.deedbook.ID.more", "$SRV.STOP", "$SRV.x.deedbook"],
 )
 def test_what_is_asked_of_others_is_not_answered(subject: str) -> None:
-    node = Discovery(L, lambda: "leader", Tally())
+    node = Discovery(L, lambda: "leader", Metrics())
     assert node.document(subject.replace("ID", node.id)) is None
 
 

@@ -19,7 +19,7 @@ from deedbook.ledger.bus import history
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.history import entry_at, read_messages, read_near
 from deedbook.ledger.bus.publisher import Outbox, StreamPublisher
-from deedbook.ledger.bus.stream import Incarnation, log_stream_config, open_stream
+from deedbook.ledger.bus.stream import Generation, log_stream_config, open_stream
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import NODE
@@ -58,16 +58,16 @@ def server(tmp_path: Path, ledger: Ledger) -> Iterator[EmbeddedServer]:
 
 
 @asynccontextmanager
-async def published(server: EmbeddedServer, ledger: Ledger) -> AsyncIterator[tuple[Any, Incarnation]]:
+async def published(server: EmbeddedServer, ledger: Ledger) -> AsyncIterator[tuple[Any, Generation]]:
     """The ledger's stream, and a node's connection."""
     client = await connect(server.url, NODE)
     try:
-        incarnation = await open_stream(client, Incarnation(ledger.id))
-        publisher = StreamPublisher(client, incarnation, Outbox(ledger.log, ledger.id).read)
+        generation = await open_stream(client, Generation(ledger.id))
+        publisher = StreamPublisher(client, generation, Outbox(ledger.log, ledger.id).read)
         await publisher.start()
         while await publisher.publish_next():
             pass
-        yield client, incarnation
+        yield client, generation
     finally:
         await client.close()
 
@@ -77,7 +77,7 @@ async def following(client: Any, ledger: Ledger, folder: Path) -> AsyncIterator[
     """Another node's log."""
     (folder / "other" / "log").mkdir(parents=True)
     with Log(folder / "other", map_size=1 << 24, blobs_map_size=1 << 24, create=True) as log:
-        yield Replica(lambda: client, log, ledger.id, "node-2", replicas=1, record=folder / "incarnation.json")
+        yield Replica(lambda: client, log, ledger.id, "node-2", replicas=1, record=folder / "generation.json")
 
 
 def test_all_is_read_in_order_in_pieces_that_are_no_larger_than_wanted(
@@ -86,16 +86,16 @@ def test_all_is_read_in_order_in_pieces_that_are_no_larger_than_wanted(
     monkeypatch.setattr(history, "near_size_max_bytes", 20_000)
 
     async def run() -> None:
-        async with published(server, ledger) as (client, incarnation):
+        async with published(server, ledger) as (client, generation):
             read = list[bytes | None]()
             while len(read) < len(entries):
-                near = await read_near(client, incarnation, len(read) + 1, len(entries), WAIT_S)
+                near = await read_near(client, generation, len(read) + 1, len(entries), WAIT_S)
                 assert 0 < len(near) < len(entries) / 2
                 assert sum(len(one.data or b"") for one in near) < 20_000
                 read += [entry_at(seq, one) for seq, one in enumerate(near, len(read) + 1)]
             assert read == entries
-            assert len(await read_near(client, incarnation, 3, 7, WAIT_S)) == 5
-            assert await read_near(client, incarnation, len(entries) + 1, len(entries) + 9, WAIT_S) == []
+            assert len(await read_near(client, generation, 3, 7, WAIT_S)) == 5
+            assert await read_near(client, generation, len(entries) + 1, len(entries) + 9, WAIT_S) == []
 
     asyncio.run(run())
 
@@ -107,10 +107,10 @@ def test_nothing_is_taken_from_a_replica_whose_last_message_is_not_the_leaders(
         return {seq: one and replace(one, data=b"!") for seq, one in (await read_messages(*arguments)).items()}
 
     async def run() -> None:
-        async with published(server, ledger) as (client, incarnation):
-            assert len(await read_near(client, incarnation, 1, len(entries), WAIT_S)) == len(entries)
+        async with published(server, ledger) as (client, generation):
+            assert len(await read_near(client, generation, 1, len(entries), WAIT_S)) == len(entries)
             monkeypatch.setattr(history, "read_messages", read_others)
-            assert await read_near(client, incarnation, 1, len(entries), WAIT_S) == []
+            assert await read_near(client, generation, 1, len(entries), WAIT_S) == []
 
     asyncio.run(run())
 
@@ -119,9 +119,9 @@ def test_where_no_replica_answers_the_leader_is_asked(
     ledger: Ledger, server: EmbeddedServer, entries: list[bytes], tmp_path: Path
 ) -> None:
     async def run() -> None:
-        async with published(server, ledger) as (client, incarnation):
-            await client.jetstream().update_stream(log_stream_config(incarnation).evolve(allow_direct=False))
-            assert await read_near(client, incarnation, 1, len(entries), WAIT_S) == []
+        async with published(server, ledger) as (client, generation):
+            await client.jetstream().update_stream(log_stream_config(generation).evolve(allow_direct=False))
+            assert await read_near(client, generation, 1, len(entries), WAIT_S) == []
             async with following(client, ledger, tmp_path) as follower:
                 await follower.follow()
                 assert follower.own().size == len(entries)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deedbook.ledger.bus import subjects
-from deedbook.ledger.bus.stream import Incarnation, open_stream, stream_info
+from deedbook.ledger.bus.stream import Generation, open_stream, stream_info
 from deedbook.ledger.service.server_config import BusUsers, render_config
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def count_after(bus: Bus, form: str) -> int:
     """Return how many messages the log stream holds, of one event, after alice has tried."""
     subject, payload, reply = INJECTIONS[form]
     async with bus.connect() as node, bus.connect("alice") as alice:
-        made = await open_stream(node, Incarnation(L))
+        made = await open_stream(node, Generation(L))
         await node.jetstream().publish(subjects.event_subject(L, "session.started", "s"), b"an event")
         for name in ("durable", "other"):
             await node.jetstream().add_consumer(STREAM, durable_name=name, ack_policy="explicit")
@@ -152,7 +152,7 @@ def test_an_agent_cannot_listen_to_what_is_not_its_own(bus: Bus, subject: str) -
 def test_agents_hear_stored_events_and_checkpoints(bus: Bus) -> None:
     async def listen() -> None:
         async with bus.connect() as node, bus.connect("alice") as alice:
-            await open_stream(node, Incarnation(L))
+            await open_stream(node, Generation(L))
             live = await alice.subscribe(subjects.live_subject(L, "handoff.completed"))
             checkpoints = await alice.subscribe(subjects.checkpoint_subject(L))
             await bus.settle(alice)
@@ -167,7 +167,7 @@ def test_agents_hear_stored_events_and_checkpoints(bus: Bus) -> None:
 def test_a_node_reads_on_where_the_window_of_flow_control_ends(bus: Bus) -> None:
     async def read() -> None:
         async with bus.connect() as node:
-            await open_stream(node, Incarnation(L))
+            await open_stream(node, Generation(L))
             for _ in range(60):
                 await node.jetstream().publish(EVENT, bytes(64 * 1024))
             pattern = subjects.event_pattern(L)
@@ -184,7 +184,7 @@ def test_not_even_a_node_may_delete(bus: Bus, call: str) -> None:
     async def delete() -> None:
         errors: list[Exception] = []
         async with bus.connect(errors=errors) as node:
-            made = await open_stream(node, Incarnation(L))
+            made = await open_stream(node, Generation(L))
             await node.jetstream().publish(EVENT, b"stored")
             arguments = [STREAM, 1] if call == "delete_msg" else [STREAM]
             with pytest.raises(TimeoutError):

@@ -13,7 +13,7 @@ from numbered_log import FIRST, NumberedLog, check_stream, message, opened, publ
 
 from deedbook.ledger import limits
 from deedbook.ledger.bus.publisher import OutboundMessage, StreamPublisher, is_same, next_group
-from deedbook.ledger.bus.stream import next_incarnation, open_stream
+from deedbook.ledger.bus.stream import next_generation, open_stream
 from deedbook.ledger.errors import Corrupted, Unavailable
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def test_a_foreign_message_ends_publishing(bus: Bus, size: int) -> None:
                 assert refused.value.code == "BUS_DEGRADED"
             with pytest.raises(Unavailable, match="is not the event"):
                 await StreamPublisher(node, FIRST, log.read).start()
-            # The way out: the next incarnation, from the log.
-            following = await next_incarnation(node, await open_stream(node, FIRST))
+            # The way out: the next generation, from the log.
+            following = await next_generation(node, await open_stream(node, FIRST))
             rebuilt = StreamPublisher(node, following, log.read)
             assert await rebuilt.start() == 0
             assert await publish_all(rebuilt) == 15
@@ -101,12 +101,12 @@ def test_a_stream_that_lost_its_end_is_degraded(bus: Bus) -> None:
     asyncio.run(restart_with_more_acknowledged())
 
 
-def test_an_incarnation_may_begin_later(bus: Bus) -> None:
+def test_an_generation_may_begin_later(bus: Bus) -> None:
     async def publish() -> None:
         async with bus.connect() as node:
             publisher = await opened(node, NumberedLog(100))
             await publish_all(publisher)
-            later = await next_incarnation(node, publisher.incarnation, first_index=60)
+            later = await next_generation(node, publisher.generation, first_index=60)
             rest = StreamPublisher(node, later, NumberedLog(100).read)
             assert await rest.start() == 60
             assert await publish_all(rest) == 40

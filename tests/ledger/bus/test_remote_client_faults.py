@@ -203,11 +203,11 @@ class lying_server:
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:
         with ledger.client() as client:
-            growth = client.signed_consistency(0)
+            consistency_proof = client.signed_consistency(0)
         memory = Memory.of_server(ledger.id)
         memory.checkpoint_keys = {ledger.checkpoint_key.verifier.vkey: True}
-        memory.meet(lambda _: growth, lambda _: None)
-        self._greeting = msgspec.json.encode(msgspec.structs.replace(growth, path=[]))
+        memory.meet(lambda _: consistency_proof, lambda _: None)
+        self._greeting = msgspec.json.encode(msgspec.structs.replace(consistency_proof, path=[]))
         self._patterns = (submit_pattern(ledger.id), read_pattern(ledger.id))
         self._url, self._answer = server.url, answer
         self._loop = asyncio.new_event_loop()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deedbook.ledger.client.local import LocalClient
-    from deedbook.ledger.trust.store import Growth
+    from deedbook.ledger.trust.store import ConsistencyProof
 
 
 class Node:
@@ -32,10 +32,10 @@ class Node:
     def __init__(self, client: LocalClient, signs: CheckpointKey, hides: str = "") -> None:
         self.client, self.signs, self.hides = client, signs, hides
 
-    def consistency(self, old_size: int) -> Growth:
-        growth = self.client.consistency(old_size)
-        checkpoint = Checkpoint(self.signs.origin, growth.size, bytes.fromhex(growth.root))
-        return msgspec.structs.replace(growth, checkpoint=sign_checkpoint(checkpoint, self.signs))
+    def consistency(self, old_size: int) -> ConsistencyProof:
+        consistency_proof = self.client.consistency(old_size)
+        checkpoint = Checkpoint(self.signs.origin, consistency_proof.size, bytes.fromhex(consistency_proof.root))
+        return msgspec.structs.replace(consistency_proof, checkpoint=sign_checkpoint(checkpoint, self.signs))
 
     def entries(self, start: int, *, kinds: Any = (), **asked: Any) -> Page:
         page = self.client.entries(start, kinds=kinds, **asked)

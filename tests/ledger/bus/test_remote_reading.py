@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged
 from deedbook.ledger.home.location import VIEWS_FILE
-from deedbook.ledger.proof.checkpoint import open_ends, sign_ends
+from deedbook.ledger.proof.checkpoint import open_stream_heads, sign_stream_heads
 from deedbook.ledger.trust.history import StreamAsked
 from deedbook.projections.answers.checked import ask
 
@@ -107,14 +107,14 @@ def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
     client = served.client("bob")
     page = served.local.signed_stream(StreamAsked("handoff/logs"))
     key = served.ledger.home.checkpoint_key(ORIGIN, served.local.checkpoint_keys())
-    honest = open_ends(page.ends, key.verifier)
-    lied = sign_ends(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
+    honest = open_stream_heads(page.ends, key.verifier)
+    lied = sign_stream_heads(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
     lie(served, monkeypatch, lambda page: without(served, page, 1, ends=lied))
     shown = show(client)
     assert (shown["title"], shown["as_of"]["size"], shown["as_of"]["ends"]) == (GOOD["title"], honest.size, lied)
     # The note and the hidden entry, which stands under the same head, contradict each other; and whoever judges what
     # was shown names its version, of which the ledger knows that it is another.
-    assert (honest.root, honest.streams) == (page.growth.root, {"handoff/logs": 2})
+    assert (honest.root, honest.streams) == (page.consistency_proof.root, {"handoff/logs": 2})
 
 
 def test_head_that_was_read_is_remembered_when_the_client_goes(served: Served) -> None:

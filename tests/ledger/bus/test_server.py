@@ -17,7 +17,7 @@ import nats.errors
 import pytest
 
 from deedbook.ledger.bus import subjects
-from deedbook.ledger.bus.stream import Incarnation, open_stream
+from deedbook.ledger.bus.stream import Generation, open_stream
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.service.server import EmbeddedServer, find_server
 from deedbook.ledger.service.server_config import BusUsers, render_config
@@ -253,7 +253,7 @@ def test_agent_added_removed_and_added_again_by_reloads_is_heard_at_once(bus: Bu
             await bus.settle(node)
             await bus.settle(agent)
             answer = await agent.request(subjects.read_subject(bus.ledger, name, "head"), b"", timeout=60)
-            await open_stream(node, Incarnation(bus.ledger))
+            await open_stream(node, Generation(bus.ledger))
             await node.jetstream().publish(subjects.event_subject(bus.ledger, "session.started", "s"), b"stored")
             assert (await live.next_msg(timeout=60)).data == b"stored"
             return answer.data

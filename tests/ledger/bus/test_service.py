@@ -199,10 +199,10 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
         patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
         assert served.ask(subject, asked)["error"]["code"] == "BUS_UNAVAILABLE"
     monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)
-    growth = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
-    growth.start()
+    consistency_proof = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
+    consistency_proof.start()
     assert served.ask(subject, asked, timeout=20)["size"] == size + 1
-    growth.join()
+    consistency_proof.join()
 
 
 @pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])

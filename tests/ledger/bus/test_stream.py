@@ -11,11 +11,11 @@ import pytest
 from nats.js.api import RePublish, StreamConfig, StreamInfo, StreamState
 
 from deedbook.ledger.bus.stream import (
-    Incarnation,
+    Generation,
     config_faults,
     created_of,
     log_stream_config,
-    next_incarnation,
+    next_generation,
     open_stream,
     scrub_quick,
     stream_info,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from conftest import Bus
 
 L = "0123456789abcdef0123456789abcdef"
-FIRST = Incarnation(L)
+FIRST = Generation(L)
 SUBJECT = event_subject(L, "session.started", "s")
 
 ALTERED: dict[str, dict[str, Any]] = {
@@ -107,9 +107,9 @@ def test_a_stream_that_was_made_again_is_not_the_same() -> None:
 
 @pytest.mark.parametrize("first_seq", [1, 42])
 def test_an_empty_stream_is_sound_before_and_after_a_restart(bus: Bus, first_seq: int) -> None:
-    async def reopen(incarnation: Incarnation) -> Incarnation:
+    async def reopen(generation: Generation) -> Generation:
         async with bus.connect() as node:
-            return await open_stream(node, incarnation)
+            return await open_stream(node, generation)
 
     made = asyncio.run(reopen(replace(FIRST, first_seq=first_seq)))
     assert made.created
@@ -130,9 +130,9 @@ def test_a_stream_made_before_a_crash_is_taken_and_not_made_again(bus: Bus) -> N
 
 
 def test_a_recorded_stream_that_is_gone_is_never_made_again(bus: Bus) -> None:
-    async def open_recorded(incarnation: Incarnation) -> Incarnation:
+    async def open_recorded(generation: Generation) -> Generation:
         async with bus.connect() as node:
-            return await open_stream(node, incarnation)
+            return await open_stream(node, generation)
 
     made = asyncio.run(open_recorded(FIRST))
     bus.server.stop()
@@ -143,31 +143,31 @@ def test_a_recorded_stream_that_is_gone_is_never_made_again(bus: Bus) -> None:
     assert refused.value.code == "BUS_DEGRADED"
 
 
-def test_the_next_incarnation_takes_the_subjects_and_the_old_one_keeps_its_messages(bus: Bus) -> None:
+def test_the_next_generation_takes_the_subjects_and_the_old_one_keeps_its_messages(bus: Bus) -> None:
     async def retire() -> None:
         async with bus.connect() as node:
             made = await open_stream(node, FIRST)
             await node.jetstream().publish(SUBJECT, b"an event")
-            following = await next_incarnation(node, made)
+            following = await next_generation(node, made)
             assert (following.number, following.first_seq) == (2, 1)
             acknowledged = await node.jetstream().publish(SUBJECT, b"an event")
             assert (acknowledged.stream, acknowledged.seq) == (following.name, 1)
             old = await stream_info(node, made)
             assert (old.state.messages, old.config.subjects) == (1, [f"deedbook.{L}.retired.1"])
             # A crash after the old one was retired and before the new one was recorded.
-            assert await next_incarnation(node, made) == following
-            third = await next_incarnation(node, following, first_index=7)
+            assert await next_generation(node, made) == following
+            third = await next_generation(node, following, first_index=7)
             assert (await node.jetstream().publish(SUBJECT, b"index 7")).seq == 8
             assert created_of(await stream_info(node, third)) == third.created
 
     asyncio.run(retire())
 
 
-def test_the_next_incarnation_of_a_stream_that_is_gone_is_made(bus: Bus) -> None:
+def test_the_next_generation_of_a_stream_that_is_gone_is_made(bus: Bus) -> None:
     async def rebuild() -> None:
         async with bus.connect() as node:
             gone = replace(FIRST, created="2026-01-01T00:00:00+00:00")
-            assert (await next_incarnation(node, gone)).number == 2
+            assert (await next_generation(node, gone)).number == 2
 
     asyncio.run(rebuild())
 

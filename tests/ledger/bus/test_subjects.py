@@ -78,6 +78,6 @@ def test_verbs_that_could_mean_more_are_refused(verb: str) -> None:
         subjects.read_subject(L, "alice", verb)
 
 
-def test_incarnations_count_from_one() -> None:
+def test_generations_count_from_one() -> None:
     with pytest.raises(Refused):
         subjects.log_stream_name(L, 0)

@@ -137,7 +137,7 @@ def _repair(app: App, settings: Settings) -> None:
         done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
 
     replayed = f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed"
-    text = [replayed, *(f"quarantined: {_line(problem)}" for problem in done.quarantined)]
+    text = [replayed, *(f"skipped: {_line(problem)}" for problem in done.skipped)]
     app.show("repair", msgspec.to_builtins(done), text)
 
 

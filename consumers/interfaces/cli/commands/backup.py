@@ -164,7 +164,7 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 @click.command(cls=Command)
 @click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
 @click.option(
-    "--accept-loss", is_flag=True, help="Go on without them: root signs an epoch that names what is given up."
+    "--accept-loss", is_flag=True, help="Go on without them: root signs a history reset that names what is given up."
 )
 @click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
 @click.option(
@@ -207,7 +207,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         what = "nothing is missing" if recovery.has_stream else f"{none}, and nobody here remembers more"
         _show(app, data, head, f"{what}: the log has {head.size} entries, tree head {head.tree_head}", None)
         return
-    data |= {"missing": history.missing, "stream": history.incarnation.name}
+    data |= {"missing": history.missing, "stream": history.generation.name}
     if is_dry:
         if history.is_fork:
             raise history.error()
@@ -260,10 +260,10 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     home = app.ledger_home()
     root = home.open(ROOT, app.ask_passphrase(ROOT) if _is_sealed(home.key_file(ROOT)) else None)
     for one in abandoned:
-        recovery.start_epoch(one, reason, root)
+        recovery.reset_history(one, reason, root)
     head = recovery.head()
     where = f"{head.size} entries, tree head {head.tree_head}"
-    text = f"a new epoch: the log goes on from {where}, and every reader is told once"
+    text = f"a new reset: the log goes on from {where}, and every reader is told once"
     _show(app, data, head, text, "deed serve")
 
 

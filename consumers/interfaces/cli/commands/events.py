@@ -65,13 +65,13 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
     """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
     index = row["event_index"]
-    marks = {name: row[name] for name in ("quarantined", "suspect") if name in row}
+    marks = {name: row[name] for name in ("skipped", "suspect") if name in row}
     return describe(read_event(index, app.client().entry(index))) | marks
 
 
 def _marks(event: dict[str, Any]) -> str:
-    quarantined = f"[quarantined: {event['quarantined']}]" if "quarantined" in event else ""
-    return " ".join(filter(None, (output.suspect_cell(event), quarantined)))
+    skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
+    return " ".join(filter(None, (output.suspect_cell(event), skipped)))
 
 
 @click.command(cls=Command, only_looks=True)

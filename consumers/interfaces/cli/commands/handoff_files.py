@@ -72,8 +72,8 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
         content, name = _printed_back(from_file)
     else:
         shown = app.query("handoffs.show", id=id_)
-        skeleton = None if shown["skeleton"] is None else app.client().get_blob(shown["skeleton"])
-        content, name = file_now(shown, skeleton), file_name(shown["id"])
+        template = None if shown["template"] is None else app.client().get_blob(shown["template"])
+        content, name = file_now(shown, template), file_name(shown["id"])
     if out is not None:
         write_file(out, content)
         app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))

@@ -19,8 +19,8 @@ from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Command
-from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.quotation import gate_seen
 from deedbook.consumers.sdk.text import clean, one_line, told
 from deedbook.ledger.client.spool import spools
@@ -67,7 +67,7 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         app.show("version", {"version": version}, version)
         return
 
-    found = with_grounds(app, app.query("handoffs.show", id=id_))
+    found = with_citations(app, app.query("handoffs.show", id=id_))
     found["gate"] = gate_seen(app.ledger_home(), app.client())
     if history:
         found["history"] = signed_history.signed_history(app, found)
@@ -82,12 +82,12 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     app.show("handoffs.show", found, text)
 
 
-def with_grounds(app: App, found: dict[str, Any]) -> dict[str, Any]:
+def with_citations(app: App, found: dict[str, Any]) -> dict[str, Any]:
     """Return an answer of ``handoffs.show`` with the reasonings that stand behind it."""
     if not (found["result_refs"] or found["reasoning_refs"]):  # as most have none, and briefs load much
         return {**found, "result_reasoning": [], "reasoning": []}
 
-    return Grounds(app.query_with, asker=app.settings().agent).shown(found)
+    return Citations(app.query_with, asker=app.settings().agent).shown(found)
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
@@ -152,7 +152,7 @@ def print_handoff(found: dict[str, Any]) -> None:
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
         if found.get(of):
             click.echo()
-            print_grounds(found[of], heading, "")
+            print_citations(found[of], heading, "")
     if found["context"]:
         click.echo(f"\nContext  {told(found['context'], '  ')}")
     click.echo("\nLog")
@@ -277,7 +277,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     answer = app.query("handoffs.next", agent=agent, limit=limit, after=cursor)
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
-        answer = Grounds(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
+        answer = Citations(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
     kept = [(name, *one.counts()) for name, one in spools(app.settings().home) if agent in (None, name)]
     if kept := [one for one in kept if any(one[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), one, strict=True)) for one in kept]

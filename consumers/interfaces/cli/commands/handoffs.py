@@ -15,11 +15,11 @@ from deedbook.consumers.handoffs import operations as acts
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
-from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_grounds
+from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_citations
 from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
 from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.interfaces.cli.reasoning_text import print_grounds
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
@@ -147,7 +147,7 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
             "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
         )
 
-    found = with_grounds(app, app.query("handoffs.show", id=id_))
+    found = with_citations(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
     if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
@@ -192,7 +192,7 @@ def emit(
         is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)
         at += f"; it needs no approval: {app.acting()} is human" * is_own
     if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
-        answer["reasoning"] = Grounds(app.query_with, 0).of(refs)
+        answer["reasoning"] = Citations(app.query_with, 0).of(refs)
     if tells_left:
         answer |= {"left": found["left"], "why": found["sentence"]}
     if changes:
@@ -206,7 +206,7 @@ def emit(
             click.echo(clean(f"  {words}"))
         if tells_left:
             click.echo(clean(answer["why"]))
-        print_grounds(answer.get("reasoning", ()), "reasoning")
+        print_citations(answer.get("reasoning", ()), "reasoning")
         warn(warnings)
         _print_next(answer["next"])
 

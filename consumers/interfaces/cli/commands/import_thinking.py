@@ -47,7 +47,7 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
             importing.take(found)
             step(seen.done_bytes, seen.total_bytes)
     importing.flush()
-    answer = importing.tally.answer() | {
+    answer = importing.totals.answer() | {
         **{name: getattr(seen, name) for name in ("files", "other_files", "lines", "skipped")},
         "unread": [one.answer() for one in unread],
         "dry_run": dry_run,

@@ -32,7 +32,7 @@ from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import gate
 from deedbook.consumers.sdk.text import visible
-from deedbook.ledger.client.client import Client, read_epoch
+from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.creation import check_is_new, create_ledger
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.opening import open_client
@@ -118,7 +118,7 @@ def _default_origin(path: Path) -> str:
     return "/".join(re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in parts)
 
 
-quarantined_shown_max = 5
+skipped_shown_max = 5
 
 
 class Check(NamedTuple):
@@ -233,11 +233,11 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 
 def _entries_check(client: LocalClient) -> Check:
     with Reader(client, client.settings) as reader:
-        bad = reader.answer("catalog.quarantined")["entries"]
+        bad = reader.answer("catalog.skipped")["entries"]
     found = "each follows from those before it"
     if bad:
-        shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:quarantined_shown_max])
-        found = f"{len(bad)} quarantined, which no gate admits: {shown}"
+        shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:skipped_shown_max])
+        found = f"{len(bad)} skipped, which no gate admits: {shown}"
     fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
     return Check("entries", not bad, found, fix)
 
@@ -245,7 +245,7 @@ def _entries_check(client: LocalClient) -> Check:
 def _memory_check(client: LocalClient) -> Check:
     memory = client.memory
     remembered = memory.load()
-    memory.compare(remembered, client.consistency, partial(read_epoch, client))
+    memory.compare(remembered, client.consistency, partial(read_reset, client))
     memory.probe()
     if memory.problem is not None:
         fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"

@@ -18,7 +18,7 @@ from deedbook.consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals, when
 from deedbook.consumers.interfaces.cli.program import Group
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import Exit, Refused
 from deedbook.ledger.home import trust
@@ -101,7 +101,7 @@ def run(app: App, *, once: bool) -> None:
     client = app.client()
     trust.demand(app.settings().home, client)
     view, path = app.query_with, app.settings().home / STORE_FILE
-    worker = NotifierWorker(client, view, path, channels, behind=lambda refs: Grounds(view, 0).of(refs))
+    worker = NotifierWorker(client, view, path, channels, behind=lambda refs: Citations(view, 0).of(refs))
     stop = stopped_by_signals()
     names = [channel.name for channel in channels]
     app.show("notifying", {"channels": names}, f"notifying by {', '.join(names)}")

@@ -216,7 +216,7 @@ def list_reviews(app: App, status: str, **asked: Any) -> None:
 @review.command("show", looks_back=True)
 @click.argument("id_", metavar="ID")
 def show_review(app: App, id_: str) -> None:
-    """Show one request: what is asked, on which grounds, and the answer."""
+    """Show one request: what is asked, on which citations, and the answer."""
     found = app.query("reviews.show", id=id_)
     app.show("reviews.show", found, lambda: _print_review(found))
 

@@ -19,7 +19,7 @@ VERIFY: Final = "/audit/verify"
 
 
 def audit(seen: Seen) -> Page:
-    """Return ``{"head", "checkpoint", "witnesses", "suspects", "quarantined", "audit", "csrf", "has_views"}``."""
+    """Return ``{"head", "checkpoint", "witnesses", "suspects", "skipped", "audit", "csrf", "has_views"}``."""
     head = seen.client.head()
     keys = seen.ask("agents.keys")["keys"]
     data = {
@@ -27,7 +27,7 @@ def audit(seen: Seen) -> Page:
         "checkpoint": checkpoint(seen),
         "witnesses": _witnesses(seen, head),
         "suspects": [key for key in keys if key["suspect_since"] is not None],
-        "quarantined": seen.ask("catalog.quarantined")["entries"],
+        "skipped": seen.ask("catalog.skipped")["entries"],
         "audit": msgspec.to_builtins(seen.audit.state),
         "csrf": seen.session.token(VERIFY),
         "has_views": seen.settings.server is None,

@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.dashboard.address import own_path, path_to
 from deedbook.consumers.interfaces.dashboard.decision import ANSWERS, Choice, Decision, Displayed
 from deedbook.consumers.interfaces.dashboard.page import Go, Page, Seen
 from deedbook.consumers.interfaces.web.server import status_of
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.fields import EventData
@@ -28,7 +28,7 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
     """Return what the form of a handoff shows; None where its human has nothing to decide.
 
     ``{"path", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since", "changes",
-    "tasks", "criteria", "asked", "grounds"}``: ``fields`` go with it unseen, ``signs`` is the whole ref of what is
+    "tasks", "criteria", "asked", "citations"}``: ``fields`` go with it unseen, ``signs`` is the whole ref of what is
     signed, ``changes`` what is new in it since the version ``since``, the last one that was approved, and ``asked`` the
     criteria to be waived. ``shown`` is an answer of ``handoffs.show`` with its reasonings.
     """
@@ -51,7 +51,7 @@ def handoff_form(seen: Seen, shown: Mapping[str, Any], versions: Mapping[str, An
         tasks=[sum(one["done"] for one in shown["tasks"]), len(shown["tasks"])],
         criteria=[met, len(criteria)],
         asked=[one for one in criteria if one["mark"] == "asked"],
-        grounds=[*shown["result_reasoning"], *shown["reasoning"]],
+        citations=[*shown["result_reasoning"], *shown["reasoning"]],
     )
 
 
@@ -59,7 +59,7 @@ def review_form(seen: Seen, shown: Mapping[str, Any], note: str = "") -> dict[st
     """Return what the form of a review shows, as ``handoff_form`` does: with ``rule``, ``task`` and ``reasons``."""
     asked = {of: shown[of] for of in ("rule", "task", "reasons")}
     choices = ANSWERS if shown["status"] == "open" else ()
-    return _form(seen, f"review/{shown['id']}", shown, note, choices, **asked, grounds=grounds_of(seen, shown))
+    return _form(seen, f"review/{shown['id']}", shown, note, choices, **asked, citations=citations_of(seen, shown))
 
 
 def _form(
@@ -89,9 +89,9 @@ def _form(
     )
 
 
-def grounds_of(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what stands behind a review, as ``Grounds`` tells it."""
-    return Grounds(seen.view, asker=shown["author"]).of(filter(None, [shown["reasoning_ref"]]))
+def citations_of(seen: Seen, shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what stands behind a review, as ``Citations`` tells it."""
+    return Citations(seen.view, asker=shown["author"]).of(filter(None, [shown["reasoning_ref"]]))
 
 
 def decided(sort: str, show: Callable[..., Page], seen: Seen, form: Mapping[str, str]) -> Page | Go:

@@ -13,8 +13,8 @@ from deedbook.consumers.handoffs.operations import NOTES, commands_on
 from deedbook.consumers.handoffs.receiver import later
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, Seen
-from deedbook.consumers.interfaces.dashboard.pages.decisions import grounds_of, handoff_form, review_form
-from deedbook.consumers.reasoning.citations import Grounds
+from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, review_form
+from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.quotation import gate_seen
 from deedbook.ledger.errors import Refused, Unavailable
 
@@ -40,7 +40,7 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
     ``log`` has the newest of so many ``events`` first, and of ``done`` it was checked that its signature fits and that
     it is in the tree named.
     """
-    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
+    shown = Citations(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=seen.params["id"]))
     name, log, as_of = shown["id"], shown["log"], shown.get("as_of")
     versions = seen.ask("handoffs.versions", id=name)
     done = [one for one in log if one["event_index"] == seen.number("done") and one["author"] == seen.human and as_of]
@@ -89,7 +89,7 @@ def review(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, st
     done = seen.number("done") if shown.get("as_of") else None
     data = {
         "review": shown,
-        "reasoning": grounds_of(seen, shown),
+        "reasoning": citations_of(seen, shown),
         "form": review_form(seen, shown, note),
         "problem": problem,
         "done": done if done == shown["answered_index"] else None,
@@ -101,7 +101,7 @@ def form_of(seen: Seen, sort: str, name: str) -> dict[str, Any] | None:
     """Return the form of a handoff or review, as it stands in the opened row of the queue."""
     if sort == "review":
         return review_form(seen, seen.ask("reviews.show", id=name))
-    shown = Grounds(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=name))
+    shown = Citations(seen.view, asker=seen.human).shown(seen.ask("handoffs.show", id=name))
     return handoff_form(seen, shown, seen.ask("handoffs.versions", id=name), "")
 
 

@@ -151,8 +151,8 @@ class SyncedFolder:
     def rendered(self, id_: str = "h") -> str:
         """Return a handoff's file as the ledger has it."""
         shown = self.shown(id_)
-        skeleton = None if shown["skeleton"] is None else self.ledger.client().get_blob(shown["skeleton"])
-        return file_now(shown, skeleton).decode()
+        template = None if shown["template"] is None else self.ledger.client().get_blob(shown["template"])
+        return file_now(shown, template).decode()
 
     def kinds(self, id_: str = "h") -> list[str]:
         """Return what happened to a handoff, as ``kind author``."""

@@ -103,7 +103,7 @@ def test_files_of_every_shape_come_back_byte_for_byte(folder: SyncedFolder) -> N
         shown = folder.shown(name.removesuffix(".md"))
         assert shown["status"] == "pending"
         assert folder.ledger.client().get_blob(shown["original"]) == content
-        assert file_now(shown, folder.ledger.client().get_blob(shown["skeleton"])) == content
+        assert file_now(shown, folder.ledger.client().get_blob(shown["template"])) == content
 
 
 def test_importing_again_adds_nothing(folder: SyncedFolder) -> None:

@@ -76,7 +76,7 @@ def test_what_is_no_ref_counts_for_nothing_and_is_named(line: str, refs: tuple[s
 
 def test_of_ten_thousand_refs_the_first_count() -> None:
     line = "- Reasoning: " + ", ".join(f"sha256:{number:064x}" for number in range(10_000))
-    content = content_of_file(parse(with_line(line)), skeleton=None, reviewer=None)
+    content = content_of_file(parse(with_line(line)), template=None, reviewer=None)
     assert content.reasoning_refs == [f"sha256:{number:064x}" for number in range(reasoning_refs_max)]
     assert parse(with_line(line)).problems[0].text == "Reasoning names 10000 refs: the first 8 count"
 

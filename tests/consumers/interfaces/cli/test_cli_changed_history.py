@@ -1,4 +1,4 @@
-"""An old copy put back under a running system: every reader says so, and after an epoch none passes an event over."""
+"""An old copy put back under a running system: every reader says so, and after a history reset none passes an event over."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_on_another_machine_subscriber_and_remote_client_still_know(scene: Scene
     (memory,) = scene.elsewhere.glob("deedbook/*/*.json")
     trusted = json.loads(memory.read_bytes())["trusted"]
     lost = {"abandoned_size": trusted["size"], "abandoned_root": trusted["root"], "reason": "the disk failed"}
-    emit = ["emit", "ledger.epoch_started", "--stream", "ledger", "--as", "root", "--data", json.dumps(lost)]
+    emit = ["emit", "ledger.history_reset", "--stream", "ledger", "--as", "root", "--data", json.dumps(lost)]
     scene.deedbook(*emit)
     answer = call("--home", scene.deedbook.home, *WATCH, "--once")
     assert sessions_in(answer.out) == ["new1", "new2", "new3", "new4", "new5", "new6"]

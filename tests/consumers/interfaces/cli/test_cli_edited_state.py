@@ -168,7 +168,7 @@ def test_clock_edited_in_the_head_is_found(home: Path) -> None:
     assert deed(home, "session", "start", "--as", "alice").code == 0
 
 
-def test_entry_that_got_past_the_gate_is_quarantined_and_every_verb_goes_on(
+def test_entry_that_got_past_the_gate_is_skipped_and_every_verb_goes_on(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edit(home, PENDING, of_life(status="approved"))
@@ -188,14 +188,14 @@ def test_entry_that_got_past_the_gate_is_quarantined_and_every_verb_goes_on(
         ("project",),
     ):
         assert deed(home, *verb).code == 0, (verb, deed(home, *verb))
-    assert "[quarantined: NOT_APPROVED]" in deed(home, "log").out
+    assert "[skipped: NOT_APPROVED]" in deed(home, "log").out
     checks = json.loads(deed(home, "doctor", "--json").out)["error"]["details"]["checks"]
     (entries,) = [one for one in checks if one["name"] == "entries"]
     assert (entries["ok"], f"{bad} (NOT_APPROVED)" in entries["found"]) == (False, True)
 
     before = json.loads(deed(home, "handoff", "show", "pending", "--json").out)["data"]["status"]
     done = json.loads(deed(home, "fsck", "--repair", "--json").out)["data"]
-    assert ([one["index"] for one in done["quarantined"]], before) == ([bad, bad + 1], "pending")
+    assert ([one["index"] for one in done["skipped"]], before) == ([bad, bad + 1], "pending")
     # The history holds it for good, and verifying says so; work on the handoff goes on from where it honestly was.
     report = json.loads(deed(home, "verify", "--json").out)["error"]["details"]["report"]
     assert [one["index"] for one in report["problems"]] == [bad, bad + 1]

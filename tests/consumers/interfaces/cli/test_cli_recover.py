@@ -16,7 +16,7 @@ from faults import times
 
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
-from deedbook.ledger.events.authority import EpochStarted
+from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.identity import open_key
@@ -118,7 +118,7 @@ def test_lost_entries_come_back_from_the_stream_and_the_roots_are_equal(scene: S
 
 def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
     shutil.rmtree(scene.deedbook.home / "log")
-    (scene.deedbook.home / "bus" / "incarnation.json").unlink()
+    (scene.deedbook.home / "bus" / "generation.json").unlink()
     assert scene.deedbook.data("recover", "--from-stream", "--check")["sound"] == scene.head[0]
     assert not (scene.deedbook.home / "log").exists()
     answer = scene.deedbook.data("recover", "--from-stream")
@@ -126,20 +126,20 @@ def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
     assert scene.deedbook("fsck").startswith("VALID: ")
 
 
-def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_incarnation(scene: Scene) -> None:
+def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_generation(scene: Scene) -> None:
     scene.put_back()
     assert "`deed recover --from-stream`" in scene.deedbook.refuses("USAGE", "recover", "--accept-loss")["message"]
     answer = scene.deedbook.data("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
     assert answer["abandoned"] == [{"size": scene.head[0], "tree_head": scene.head[1]}]
     with Log(scene.deedbook.home) as log, log.snapshot() as snapshot:
-        epoch = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
-    assert epoch.author == "root"
-    assert epoch.data == EpochStarted(
+        reset = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
+    assert reset.author == "root"
+    assert reset.data == HistoryReset(
         abandoned_size=scene.head[0], abandoned_root=scene.head[1], reason="the disk failed"
     )
     assert scene.deedbook.data("recover", "--accept-loss", "--yes")["abandoned"] == []
     put_in(scene.deedbook.home, "new")
-    assert json.loads((scene.deedbook.home / "bus" / "incarnation.json").read_bytes())["number"] == 2
+    assert json.loads((scene.deedbook.home / "bus" / "generation.json").read_bytes())["number"] == 2
     assert scene.deedbook("verify", "--views").startswith("VALID: ")
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from deedbook.consumers.interfaces.node import replica
-from deedbook.ledger.bus.stream import Incarnation, log_stream_config
+from deedbook.ledger.bus.stream import Generation, log_stream_config
 from deedbook.ledger.bus.subjects import retired_subject
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.replication.signals import Beat, LeasePut, LeaseRefused, PutLease
@@ -67,13 +67,13 @@ def test_a_heartbeat_counts_for_the_node_on_whose_subject_it_comes_and_of_nodes_
 
 
 def retired(fate: Fate) -> None:
-    stream = fate.cluster.streams[Incarnation(actors().id).name]
+    stream = fate.cluster.streams[Generation(actors().id).name]
     fate.cluster.update_stream(stream.config.evolve(subjects=[retired_subject(actors().id, 1)], republish=None))
 
 
 def retired_and_the_next_left_empty(fate: Fate) -> None:
     retired(fate)
-    fate.cluster.add_stream(log_stream_config(Incarnation(actors().id, 2)))
+    fate.cluster.add_stream(log_stream_config(Generation(actors().id, 2)))
 
 
 def retired_by_its_leader_that_dies_then(fate: Fate) -> None:

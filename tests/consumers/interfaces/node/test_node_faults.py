@@ -37,7 +37,7 @@ from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.publisher import Outbox
-from deedbook.ledger.bus.stream import Incarnation
+from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Unavailable
@@ -125,7 +125,7 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
         reactor.run(threading.Event(), until=until)
         subscriptions.close()
 
-    async def run() -> Incarnation:
+    async def run() -> Generation:
         async with Node(settings) as node:
             nats = await connect(node.url, NODE, max_reconnect_attempts=-1, reconnect_time_wait=1)
             with remote(settings, node.url) as client, remote(settings, node.url) as subscriber:
@@ -139,9 +139,9 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
                     await asyncio.to_thread(find, author, str(number))
                 await following
             await published(node)
-            incarnation = await check_stream(nats, settings, node.client.log)
+            generation = await check_stream(nats, settings, node.client.log)
             await nats.close()
-            return incarnation
+            return generation
 
     assert asyncio.run(run()).number == 1
     texts = [str(number) for number in range(10 * kills)]
@@ -240,7 +240,7 @@ def test_stream_that_was_cut_while_the_node_was_down_ends_as_the_log(settings: S
     check_published(settings)
 
 
-def test_flipped_byte_is_found_by_the_scrub_and_the_next_incarnation_is_sound(
+def test_flipped_byte_is_found_by_the_scrub_and_the_next_generation_is_sound(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"find-{number}" for number in range(20)]
@@ -251,7 +251,7 @@ def test_flipped_byte_is_found_by_the_scrub_and_the_next_incarnation_is_sound(
 
     async def run() -> None:
         async with Node(settings) as node:
-            await until(lambda: node._publishing._incarnation.number == 2)
+            await until(lambda: node._publishing._generation.number == 2)
             await published(node)
 
     asyncio.run(run())
@@ -261,11 +261,11 @@ def test_flipped_byte_is_found_by_the_scrub_and_the_next_incarnation_is_sound(
 
 def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
     served(settings, begin)
-    record = settings.home / "bus" / "incarnation.json"
+    record = settings.home / "bus" / "generation.json"
     first = record.read_bytes()
     for number in (2, 3):
         # A stream that was made at another time is none of ours: it is retired, and the next one built.
-        found = msgspec.json.decode(record.read_bytes(), type=Incarnation)
+        found = msgspec.json.decode(record.read_bytes(), type=Generation)
         record.write_bytes(msgspec.json.encode(dataclasses.replace(found, created="another time")))
         assert check_published(settings).number == number
     record.write_bytes(first)  # As a copy of the folder would, or a crash before the record was written.
@@ -276,21 +276,21 @@ def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
 @pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "a pipe"])
 def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: bytes | None) -> None:
     served(settings, begin)
-    record = settings.home / "bus" / "incarnation.json"
+    record = settings.home / "bus" / "generation.json"
     record.unlink()
     os.mkfifo(record) if content is None else record.write_bytes(content)
     with pytest.raises(Unavailable) as refused:
         served(settings, begin)
     assert refused.value.code == "STORE_UNAVAILABLE"
     assert "delete this file" in refused.value.message
-    (settings.home / "bus" / "incarnation.json").unlink()
+    (settings.home / "bus" / "generation.json").unlink()
     served(settings, lambda client, _: client.head())
 
 
 def test_bus_folder_of_another_ledger_is_left_alone(settings: Settings) -> None:
     served(settings, begin)
-    record = settings.home / "bus" / "incarnation.json"
-    record.write_bytes(msgspec.json.encode(Incarnation("ab" * 16)))
+    record = settings.home / "bus" / "generation.json"
+    record.write_bytes(msgspec.json.encode(Generation("ab" * 16)))
     with pytest.raises(Unavailable) as refused:
         served(settings, begin)
     assert "move that folder away" in refused.value.message

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from faults import settle, tally, times
+from faults import settle, metrics, times
 from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 
 from deedbook import AsyncLedger, Ledger
@@ -114,7 +114,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
         expected += [f"{number} {place}" for place in range(len(recorded))]
     assert findings == expected
     settle("kill -9 of a spooling agent", rounds, events=expected, published=findings)
-    tally("acts of killed agents that their ledger was away for, or back", len(findings))
+    metrics("acts of killed agents that their ledger was away for, or back", len(findings))
 
 
 def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_the_server_is_back(

@@ -361,14 +361,14 @@ class Nodes:
         seed = Home(self.scene.home[name]).bus_seed(name)
         await client.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES.encode(), error_cb=_ignore)
         try:
-            incarnation = await stream_in_use(client, read_key_file(Home(self.scene.home[name]).key_file(name)).ledger)
-            assert incarnation is not None
-            state = (await client.jetstream().stream_info(incarnation.name)).state
+            generation = await stream_in_use(client, read_key_file(Home(self.scene.home[name]).key_file(name)).ledger)
+            assert generation is not None
+            state = (await client.jetstream().stream_info(generation.name)).state
             assert (state.first_seq, state.messages) == (1, state.last_seq)
             entries = list[bytes]()
             while len(entries) < state.last_seq:
                 end = min(len(entries) + 256, state.last_seq)
-                for seq, message in (await read_messages(client, incarnation, len(entries) + 1, end)).items():
+                for seq, message in (await read_messages(client, generation, len(entries) + 1, end)).items():
                     entry = entry_at(seq, message)
                     assert entry is not None, f"message {seq} is damaged"
                     entries.append(entry)

@@ -203,7 +203,7 @@ def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytes
     assert awaited(place, step) == "INVALID_FIELD"
 
 
-@pytest.mark.parametrize("changes", [{"status": "approved"}, {"skeleton": f"blake3:{'0' * 64}"}, {"created": "x"}])
+@pytest.mark.parametrize("changes", [{"status": "approved"}, {"template": f"blake3:{'0' * 64}"}, {"created": "x"}])
 def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, changes: dict[str, str]) -> None:
     with opened(place) as ledger:
         handoff = ledger.handoff(fresh())

@@ -86,7 +86,7 @@ TABLE: Final = dict(
         ),
         asked("catalog.lanes", None, DRAWN),
         asked("catalog.moment", None, PARTS),
-        asked("catalog.quarantined", None, PARTS),
+        asked("catalog.skipped", None, PARTS),
         asked("catalog.show", None, "`show` reads the entry itself"),
         asked("catalog.why", "why 3", left_out=("unresolved",)),
         asked("handoffs.around", None, DRAWN),
@@ -146,7 +146,7 @@ TABLE: Final = dict(
         ),
         asked("reports.overlap", "report overlap"),
         asked("reports.sessions", None, MADE),
-        asked("reports.show", "report show s1", left_out=("grounds",)),
+        asked("reports.show", "report show s1", left_out=("citations",)),
         asked("resolve", None, PARTS),
         asked(
             "reviews.list",

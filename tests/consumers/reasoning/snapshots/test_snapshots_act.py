@@ -354,14 +354,14 @@ def test_id_that_a_stranger_took_before_does_not_silence_the_request(
     ledger: Ledger, reader: Reader, bob: Author
 ) -> None:
     reason(ledger, "audit", AUDIT, domain="security")
-    grounds = act_on(reader.answer, "audit")
+    citations = act_on(reader.answer, "audit")
     asked = ReviewRequested(
         question="x",
         rule="high_risk_domain",
-        reasons=grounds.reasons,
-        reasoning_ref=grounds.snapshot.reasoning_ref,
+        reasons=citations.reasons,
+        reasoning_ref=citations.snapshot.reasoning_ref,
     )
-    squatted = review_id("bob", asked, sorted(rule.name for rule in grounds.answer.all_rules))
+    squatted = review_id("bob", asked, sorted(rule.name for rule in citations.answer.all_rules))
     lunch = ReviewRequested(question="Lunch?", rule="hunger", reasoning_ref=asked.reasoning_ref)
     ledger.emit("alice", f"review/{squatted}", lunch)
     review = act_on(reader.answer, "audit", author=bob).review
