@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "agents.show": {"name": "bob"},
     "briefs.best": {"ref": "r1", "level": "minimal"},
-    "catalog.moment": {"at": 3},
+    "catalog.instant": {"at": 3},
     "catalog.show": {"ref": "3"},
     "catalog.why": {"ref": "3"},
     "handoffs.show": {"id": "b"},

@@ -97,7 +97,7 @@ def take(
     while True:
         try:
             receipt = msgspec.structs.replace(client.prove(index), extra=msgspec.json.encode(evidence))
-            checked = check(receipt, Anchors(), known=client.memory.checkpoint_keys)
+            checked = check(receipt, Anchors(), known=client.trust_store.checkpoint_keys)
             check(receipt, Anchors(policy=policy))
             break
         except Corrupted as error:
@@ -138,7 +138,7 @@ def check(
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
     """Demand that a ledger begins with a checkpoint's tree and goes on from what is remembered. Raises Corrupted."""
-    remembered = client.memory.load()
+    remembered = client.trust_store.load()
     if remembered is None:
         held, consistency_proof = Trusted(checkpoint.size, checkpoint.root.hex()), client.consistency(checkpoint.size)
         if not is_continued(held, consistency_proof):
@@ -149,7 +149,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
     consistency_proof = ConsistencyProof(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, consistency_proof):
-        raise changed(trusted, ConsistencyProof(receipt.size, receipt.root), client.memory.where)
+        raise changed(trusted, ConsistencyProof(receipt.size, receipt.root), client.trust_store.where)
 
 
 def evidence_in(receipt: Receipt) -> Evidence | None:

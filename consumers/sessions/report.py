@@ -106,8 +106,8 @@ def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: Repor
         for assessment in (ends.preflight, ends.postflight)
         if assessment is not None
     ]
-    citations = [session["id"], "" if latest is None else latest.id, data]
-    key = f"report-{hashlib.sha256(encode_canonical(citations)).hexdigest()[:_key_digits]}"
+    grounds = [session["id"], "" if latest is None else latest.id, data]
+    key = f"report-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_key_digits]}"
     (accepted,) = author.emit(Draft(stream=f"session/{session['id']}", data=data, causes=causes, idem=key))
     return read_event(accepted.index, author.client.entry(accepted.index)), accepted.is_repeat
 

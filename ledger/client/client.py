@@ -20,7 +20,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, pae
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.trust.history import ResetPoint, ConsistencyProof, Past, StreamAsked, StreamPage, answered
+from deedbook.ledger.trust.history import ConsistencyProof, Past, ResetPoint, StreamPage, StreamRequest, answered
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blobs import BlobPage, BlobView
     from deedbook.ledger.proof.receipt import Receipt
-    from deedbook.ledger.trust.store import Memory
+    from deedbook.ledger.trust.store import TrustStore
 
 # What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``.
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
@@ -66,7 +66,7 @@ class Client(Protocol):
         """The ledger's id."""
 
     @property
-    def memory(self) -> Memory:
+    def trust_store(self) -> TrustStore:
         """What readers remember of the ledger where this client reads it."""
 
     def submit(self, submission: Submission) -> list[Accepted]:
@@ -109,7 +109,7 @@ class Client(Protocol):
         the same moment. Raises Refused: ``INVALID_FIELD`` for a negative ``start``.
         """
 
-    def stream(self, asked: StreamAsked) -> StreamPage:
+    def stream(self, asked: StreamRequest) -> StreamPage:
         """Return entries of a stream and of authority, each proven; ``streams`` reads what they say.
 
         Unless a ``size`` is asked for, they stand under the ledger's head, which goes on from the one that this client

@@ -42,8 +42,8 @@ from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.files import read_regular
 from deedbook.ledger.system.resource import Resource
-from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage, Trusted, tell, trust
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, Trusted, tell, trust
+from deedbook.ledger.trust.store import TrustStore
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -106,7 +106,7 @@ class LocalClient(Resource):
             self._close()
             raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `deed init` again")
         self.ledger: str = head.ledger
-        self.memory = Memory.of_folder(self.ledger, settings.home)
+        self.trust_store = TrustStore.of_folder(self.ledger, settings.home)
         self._trusted: Trusted | None = None
         try:
             self.remember()
@@ -120,7 +120,7 @@ class LocalClient(Resource):
         Raises Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
         """
         only_looks = self.settings.only_looks
-        self._trusted = self.memory.keep(self.consistency, partial(read_reset, self), only_looks=only_looks)
+        self._trusted = self.trust_store.keep(self.consistency, partial(read_reset, self), only_looks=only_looks)
 
     def close(self) -> None:
         """Remember where the log ends, and close the views, and the log if this client opened it."""
@@ -150,7 +150,7 @@ class LocalClient(Resource):
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:
             if self._gate is None:
-                for notice in self.memory.rivals(self.consistency):  # before it parts from them
+                for notice in self.trust_store.rivals(self.consistency):  # before it parts from them
                     tell(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
             return self._gate.submit(submission)
@@ -208,15 +208,15 @@ class LocalClient(Resource):
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
         return Page(entries, start + len(raw), size, consistency_proof)
 
-    def stream(self, asked: StreamAsked) -> StreamPage:
+    def stream(self, asked: StreamRequest) -> StreamPage:
         trusted = self._trusted
         with self.log.snapshot() as snapshot:
             page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
         if asked.size is None and not self.settings.only_looks:
-            self._trusted, _ = trust(trusted, page.consistency_proof, partial(read_reset, self), self.memory.where)
+            self._trusted, _ = trust(trusted, page.consistency_proof, partial(read_reset, self), self.trust_store.where)
         return page
 
-    def signed_stream(self, asked: StreamAsked) -> StreamPage:
+    def signed_stream(self, asked: StreamRequest) -> StreamPage:
         """Return the same with what the ledger's key signs of the head and the stream's end, as it goes over the bus.
 
         Raises Refused: as ``checkpoint``.
@@ -231,7 +231,7 @@ class LocalClient(Resource):
 
     @cached_property
     def streams(self) -> StreamReader:
-        file = None if self.settings.only_looks else self.memory.authority_file
+        file = None if self.settings.only_looks else self.trust_store.authority_file
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def agents(self) -> list[AgentRecord]:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest
+from deedbook.ledger.trust.store import TrustStore
 
 
 class HeadView(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ class StreamReads(EntryReads, Protocol):
     def ledger(self) -> str: ...
 
     @property
-    def memory(self) -> Memory: ...
+    def trust_store(self) -> TrustStore: ...
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof: ...
 
-    def stream(self, asked: StreamAsked) -> StreamPage: ...
+    def stream(self, asked: StreamRequest) -> StreamPage: ...

@@ -39,8 +39,8 @@ from deedbook.ledger.log.blobs import BlobPage, BlobView, check_blob
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.resource import Resource
-from deedbook.ledger.trust.history import ConsistencyProof, StreamAsked, StreamPage
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest
+from deedbook.ledger.trust.store import TrustStore
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
@@ -127,8 +127,8 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         self._uploading = threading.Lock()
 
     @property
-    def memory(self) -> Memory:
-        return self._greeter.history.memory
+    def trust_store(self) -> TrustStore:
+        return self._greeter.history.trust_store
 
     def close(self) -> None:
         """Remember the history that holds what was submitted or read, and close the connection."""
@@ -138,7 +138,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
                 self._connection.greet_again()
         self._connection.close()
 
-    def stream(self, asked: StreamAsked) -> StreamPage:
+    def stream(self, asked: StreamRequest) -> StreamPage:
         history = self._greeter.history
         trusted = history.trusted
         asked = msgspec.structs.replace(asked, old_size=trusted.size if trusted else 0)
@@ -149,7 +149,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
 
     @cached_property
     def streams(self) -> StreamReader:
-        file = None if self.settings.only_looks else self._greeter.history.memory.authority_file
+        file = None if self.settings.only_looks else self._greeter.history.trust_store.authority_file
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def submit(self, submission: Submission) -> list[Accepted]:

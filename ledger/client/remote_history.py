@@ -30,8 +30,8 @@ from deedbook.ledger.format.identity import joining, ledger_id, verify
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import ROOT, CheckpointKeys
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
-from deedbook.ledger.trust.history import ResetPoint, ConsistencyProof, Trusted, tell, trust
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, Trusted, tell, trust
+from deedbook.ledger.trust.store import TrustStore
 
 _NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
 
@@ -42,7 +42,7 @@ class RemoteHistory:
     def __init__(self, ledger: str, settings: Settings) -> None:
         self._ledger = ledger
         self._only_looks = settings.only_looks
-        self.memory = Memory.of_server(ledger)
+        self.trust_store = TrustStore.of_server(ledger)
         self.trusted: Trusted | None = None
         self.has_followed = False
 
@@ -61,7 +61,7 @@ class RemoteHistory:
             # What was read since the file was written is not in it, and the node must go on from that, too.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
-        self.trusted = self.memory.keep(read_consistency, chain.reset, only_looks=self._only_looks)
+        self.trusted = self.trust_store.keep(read_consistency, chain.reset, only_looks=self._only_looks)
 
     def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: Trusted | None) -> None:
         """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
@@ -74,19 +74,19 @@ class RemoteHistory:
         self._signed(consistency_proof, chain)
         if self._only_looks:
             return
-        self.trusted, begun = trust(before, consistency_proof, chain.reset, self.memory.where)
+        self.trusted, begun = trust(before, consistency_proof, chain.reset, self.trust_store.where)
         self.has_followed = True
         for reset in begun:
             tell(str(reset))
 
     def _signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
-        known = self.memory.checkpoint_keys
+        known = self.trust_store.checkpoint_keys
         try:
             checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
         except Corrupted:
             known = chain.checkpoint_keys(known)  # another may have been named since these were learnt, or none was yet
             checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
-        self.memory.checkpoint_keys = known
+        self.trust_store.checkpoint_keys = known
         if (checkpoint.size, checkpoint.root.hex()) != (consistency_proof.size, consistency_proof.root):
             raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
         return consistency_proof

@@ -43,7 +43,7 @@ from deedbook.ledger.system.files import read_regular, replacing
 from deedbook.ledger.trust.history import (
     ConsistencyProof,
     Proven,
-    StreamAsked,
+    StreamRequest,
     Trusted,
     is_continued,
     root_digits_shown,
@@ -190,7 +190,7 @@ class StreamReader:
 
     def _before(self, checked: CheckedStream, size: int) -> CheckedStream:
         """Return a stream as it was when the log had ``size`` entries, of which the log of now is proven to go on."""
-        page = self._client.stream(StreamAsked(checked.name, start=size, authority_start=size, size=size))
+        page = self._client.stream(StreamRequest(checked.name, start=size, authority_start=size, size=size))
         then, last = page.consistency_proof.head, page.last
         consistency_proof = self._client.consistency(size, checked.head.size)
         if (
@@ -212,7 +212,7 @@ class StreamReader:
         authority, known = self.authority, self.authority.kept.head
         before = self._runs.pop(stream, None) if size is None else None
         start = before.head.size if before else 0
-        asked = StreamAsked(stream, start=start, authority_start=authority.start, known_size=known.size)
+        asked = StreamRequest(stream, start=start, authority_start=authority.start, known_size=known.size)
         page = self._client.stream(asked)
         if known.size and not is_continued(known, replace(page.consistency_proof, path=page.known_path)):
             # What was kept is of a past that was given up, or of another copy: begin with entry 0.
@@ -234,7 +234,7 @@ class StreamReader:
                 replace(asked, start=start, authority_start=start, size=page.consistency_proof.size)
             )
         last_ms = run.end(page.last)
-        if learnt := self._client.memory.checkpoint_keys:  # whoever reads over the bus has learnt them
+        if learnt := self._client.trust_store.checkpoint_keys:  # whoever reads over the bus has learnt them
             # Which of them count at this head, what was checked says: a node that was removed since is none of them.
             keys = authority.record(CHECKPOINT_KEYS_KEY, run.head.size) or CheckpointKeys()
             run.compare(ends, verifiers_of(parse_vkey(next(iter(learnt)), NOTE_KEY)[0], keys.at(run.head.size)))

@@ -20,7 +20,7 @@ from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
-from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
 
 if TYPE_CHECKING:
     from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
@@ -178,7 +178,7 @@ class Snapshot:
         path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
         return ConsistencyProof(size, root.hex(), path, [id_ for id_, index in self.resets() if index < size])
 
-    def stream_page(self, asked: StreamAsked) -> StreamPage:
+    def stream_page(self, asked: StreamRequest) -> StreamPage:
         """Return entries of a stream and of authority, each proven."""
         size = self.size if asked.size is None else asked.size
         self._check_size(size)

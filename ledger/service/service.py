@@ -44,7 +44,7 @@ from deedbook.ledger.service.fair_queue import Share
 from deedbook.ledger.service.intake import QUEUE, Intake
 from deedbook.ledger.service.uploads import take
 from deedbook.ledger.system.metrics import Metrics
-from deedbook.ledger.trust.history import StreamAsked
+from deedbook.ledger.trust.history import StreamRequest
 
 log = structlog.get_logger("deedbook.service")
 
@@ -384,7 +384,7 @@ def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type
         "head": (_Arguments, lambda _: _fields(client.head())),
         "consistency": (_Consistency, consistency),
         "range": (_Range, entries),
-        "stream": (StreamAsked, lambda asked: _fields(client.signed_stream(asked))),
+        "stream": (StreamRequest, lambda asked: _fields(client.signed_stream(asked))),
         "entry": (_Index, lambda asked: {"entry": client.entry(asked.index)}),
         "index": (_Event, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
         "proof": (_Index, lambda asked: {"receipt": client.prove(asked.index).to_text()}),

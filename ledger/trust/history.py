@@ -52,7 +52,7 @@ class Proven(msgspec.Struct, frozen=True):
     batch_path: list[bytes] = []
 
 
-class StreamAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked of one stream: its entries from ``start`` on, and those of authority from ``authority_start`` on.
 
     Under the head that the log had at ``size``, or has; with the paths to it from ``old_size`` and ``known_size``.

@@ -1,6 +1,6 @@
 """Whoever reads, remembers: the last head that a reader trusted, kept where no restored folder takes it back.
 
-``Memory`` is the file of one reader of one ledger at one *place* (a folder's real path, or the server), under
+``TrustStore`` is the file of one reader of one ledger at one *place* (a folder's real path, or the server), under
 ``ledger.home.location.state_folder()/LEDGER/``; why by place, and who is refused, ``ledger/README.md`` says.
 Subscribers keep the same ``Trusted`` beside their position, in their own stores.
 
@@ -60,7 +60,7 @@ class Meeting(msgspec.Struct, frozen=True):
     notices: list[str]
 
 
-class Memory:
+class TrustStore:
     """What readers of one ledger remember at one place; ``problem`` says why it cannot be kept, else None.
 
     ``checkpoint_keys`` (vkeys, and whether they may still sign) are remembered along, by who reads over the bus.
@@ -81,12 +81,12 @@ class Memory:
             self._nowhere = error.message
 
     @classmethod
-    def of_folder(cls, ledger: str, home: Path) -> Memory:
+    def of_folder(cls, ledger: str, home: Path) -> TrustStore:
         """Return the memory of whoever reads the ledger in this folder, whatever links lead to it."""
         return cls(ledger, os.path.realpath(home))
 
     @classmethod
-    def of_server(cls, ledger: str) -> Memory:
+    def of_server(cls, ledger: str) -> TrustStore:
         """Return the memory of whoever reads the ledger over the bus."""
         return cls(ledger, SERVER)
 

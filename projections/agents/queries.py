@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deedbook.ledger.lifecycle.authority import to_ms
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.projections.answers.query import Answer, Arguments, Moment, names_in, only_match, with_json
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext, names_in, only_match, with_json
 
 _LAST: Final = (
     "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
@@ -39,21 +39,21 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
     is_all: bool = False
 
 
-def list_agents(moment: Moment, asked: AgentFilter) -> Answer:
+def list_agents(context: QueryContext, args: AgentFilter) -> Answer:
     """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
-    named = f"SELECT * FROM agents{'' if asked.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"
+    named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
-    agents, invited = moment.together((named, ()), (unused, ()))
-    invitations = [_invitation(row, moment.now_ms) for row in invited]
+    agents, invited = context.together((named, ()), (unused, ()))
+    invitations = [_invitation(row, context.now_ms) for row in invited]
     return {"agents": [with_json(row, "roles") for row in agents], "invitations": invitations, "total": len(agents)}
 
 
-def show_agent(moment: Moment, asked: AgentName) -> Answer:
+def show_agent(context: QueryContext, args: AgentName) -> Answer:
     """Return one agent with its keys."""
-    rows = moment.rows("SELECT * FROM agents WHERE name = ?", (asked.name,))
-    only_match([row["name"] for row in rows], asked.name, "agent", lambda: names_in(moment, "agents", "name"))
-    invited = [_invitation(row, moment.now_ms) for row in moment.rows(_INVITED, (asked.name,))]
-    keys = list_keys(moment, KeyFilter(agent=asked.name))["keys"]
+    rows = context.rows("SELECT * FROM agents WHERE name = ?", (args.name,))
+    only_match([row["name"] for row in rows], args.name, "agent", lambda: names_in(context, "agents", "name"))
+    invited = [_invitation(row, context.now_ms) for row in context.rows(_INVITED, (args.name,))]
+    keys = list_keys(context, KeyFilter(agent=args.name))["keys"]
     return with_json(rows[0], "roles") | {"invitation": invited[0] if invited else None, "keys": keys}
 
 
@@ -64,17 +64,17 @@ def _invitation(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     return with_json(row, "roles")
 
 
-def agents_at_work(moment: Moment, asked: AgentFilter) -> Answer:
+def agents_at_work(context: QueryContext, args: AgentFilter) -> Answer:
     """Return ``{"agents"}`` by name: each with its ``keys``, ``last`` event, ``open_sessions``, and ``handoffs``.
 
     Those are the 20 newest of what it claimed and did not finish.
     """
-    agents = list_agents(moment, asked)["agents"]
-    keys = list_keys(moment, KeyFilter())["keys"]
-    last = {row.pop("name"): row for row in moment.rows(_LAST)}
-    opened = {row["name"]: row["number"] for row in moment.rows(_OPEN)}
+    agents = list_agents(context, args)["agents"]
+    keys = list_keys(context, KeyFilter())["keys"]
+    last = {row.pop("name"): row for row in context.rows(_LAST)}
+    opened = {row["name"]: row["number"] for row in context.rows(_OPEN)}
     claimed: dict[str, list[dict[str, Any]]] = {}
-    for row in moment.rows(_IN_PROGRESS):
+    for row in context.rows(_IN_PROGRESS):
         claimed.setdefault(row.pop("name"), []).append(row)
     for agent in agents:
         name = agent["name"]
@@ -83,7 +83,7 @@ def agents_at_work(moment: Moment, asked: AgentFilter) -> Answer:
     return {"agents": agents}
 
 
-def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
+def list_keys(context: QueryContext, args: KeyFilter) -> Answer:
     """Return ``{"keys", "total"}``; ``state`` of a key is ``valid``, ``expired``, or how it ended.
 
     A session key ends with the identity key that delegated it, and then says when and how that did.
@@ -94,7 +94,7 @@ def list_keys(moment: Moment, asked: KeyFilter) -> Answer:
         "LEFT JOIN agent_keys i ON i.agent = k.agent AND i.key = k.delegated_by "
         "WHERE k.agent = coalesce(?, k.agent) ORDER BY k.agent, k.since_index, k.key"
     )
-    keys = [_key(row, moment.now_ms) for row in moment.rows(sql, (asked.agent,))]
+    keys = [_key(row, context.now_ms) for row in context.rows(sql, (args.agent,))]
     return {"keys": keys, "total": len(keys)}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Answer, Arguments, Moment
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext
 
 places_named_max: Final = 10
 
@@ -55,15 +55,15 @@ _OF_STREAMS: Final = (
 )
 
 
-def marked(moment: Moment, query: str, answer: Answer) -> Answer:
+def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
     """Return an answer in which whatever rests on a suspect event bears the mark."""
-    if not moment.kept(_ANY):
+    if not context.kept(_ANY):
         return answer
     places = [(row, place) for row in _dicts(answer) if (place := _place_of(query, row)) is not None]
     suspects: dict[Any, int] = {}
     for sql, form in ((_EVENTS, int), (_OF_STREAMS, str)):
-        asked = msgspec.json.encode(sorted({place for _, place in places if isinstance(place, form)})).decode()
-        found = moment.rows(sql, (asked,))
+        args = msgspec.json.encode(sorted({place for _, place in places if isinstance(place, form)})).decode()
+        found = context.rows(sql, (args,))
         suspects |= {row["place"]: row["suspect"] for row in found if row["suspect"] is not None}
     for row, place in places:
         if place in suspects:
@@ -71,14 +71,14 @@ def marked(moment: Moment, query: str, answer: Answer) -> Answer:
     return answer
 
 
-def list_suspects(moment: Moment, _asked: Arguments) -> Answer:
+def list_suspects(context: QueryContext, _args: Arguments) -> Answer:
     """Return ``{"keys": [{"key", "since", "suspect"}]}``: for whoever reads entries, and no answers of views."""
     sql = (
         f"SELECT key, suspect_since AS since, suspect_index AS suspect FROM {_NOW} WHERE suspect_since IS NOT NULL "
         f"UNION SELECT k.key, k.since_index, i.suspect_index FROM {_NOW} k JOIN {_NOW} i "
         "ON i.key = k.delegated_by AND k.since_index >= i.suspect_since ORDER BY key, since"
     )
-    return {"keys": moment.rows(sql)}
+    return {"keys": context.rows(sql)}
 
 
 def suspect_words(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:

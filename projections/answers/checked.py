@@ -30,7 +30,7 @@ from deedbook.ledger.lifecycle.handoff_status import is_unlocked
 from deedbook.projections.agents.fold import KEYS, AgentRow, KeyRow
 from deedbook.projections.agents.suspects import marked
 from deedbook.projections.answers.instants import asked_of, to_ms
-from deedbook.projections.answers.query import Answer, Moment, Query, is_whole_ref, prefix_range
+from deedbook.projections.answers.query import Answer, Query, QueryContext, is_whole_ref, prefix_range
 from deedbook.projections.handoffs.facts import stage_of
 from deedbook.projections.handoffs.why import chain_links_max
 from deedbook.projections.stores.sqlite import temporary
@@ -70,7 +70,7 @@ def answer_checked(client: Client, query: str, arguments: dict[str, Any], as_of:
 
     ``as_of`` says of which head it is (``size``, ``root``), how many ``entries`` the stream has there, which of them
     count for nothing (``ignored``), whether the ledger's root key is pinned here, and over the bus the signed note on
-    where it ``ends``. Asked for a moment of the past, all of that is of then, and proven to be the beginning of
+    where it ``ends``. Asked for a context of the past, all of that is of then, and proven to be the beginning of
     the ledger's head; which of its entries a time means is a view's word. Raises Refused: as the query. Corrupted:
     ``VERIFICATION_FAILED``, ``HISTORY_CHANGED``: what was handed over does not prove itself.
     """
@@ -93,18 +93,18 @@ class _Question:
 
     def answer(self, query: str, found: Query, arguments: dict[str, Any]) -> Answer:
         family = query.partition(".")[0]
-        for argument, asked in arguments.items():
+        for argument, args in arguments.items():
             sort = _NAMES.get(argument) or (_SORTS[family] if argument == "id" else "")
-            if sort and isinstance(asked, str):
-                names = self._found(sort, asked)
+            if sort and isinstance(args, str):
+                names = self._found(sort, args)
                 arguments = arguments | ({"id": names[0]} if sort == "handoff" else {})
         if family == "validations":  # who has recorded the same graph under another id is no independent judge of it
             for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
                 self._read(f"reasoning/{name}")
         if query not in _ALONE and family == "handoffs":
             self._gather(str(arguments["id"]))
-        with self._folded(_VIEWS[family]) as moment:
-            answer = marked(moment, query, found.run(moment, msgspec.convert(arguments, found.arguments)))
+        with self._folded(_VIEWS[family]) as context:
+            answer = marked(context, query, found.run(context, msgspec.convert(arguments, found.arguments)))
         if listed := _LISTED.get(query):
             seen = self._view(query, arguments)
             answer |= _formed({of: seen.get(of) for of in listed}, dict[str, list[_Link]])
@@ -125,10 +125,10 @@ class _Question:
             if (agent := self._agent(name)) is not None and agent.removed_index is not None:
                 self._read(f"agent/{name}")  # since then its handoffs wait
         agents = {name for _, _, name in named if self._agent(name) is not None}
-        with self._folded(("handoffs", "reviews"), agents) as moment:
+        with self._folded(("handoffs", "reviews"), agents) as context:
 
-            def ask(_: str, asked: dict[str, Any]) -> Answer:
-                return marked(moment, _QUEUE, found.run(moment, msgspec.convert(asked, found.arguments)))
+            def ask(_: str, args: dict[str, Any]) -> Answer:
+                return marked(context, _QUEUE, found.run(context, msgspec.convert(args, found.arguments)))
 
             items = (item for agent in agents for item in every_row(ask, _QUEUE, "items", {"agent": agent}))
             waiting = {(item["kind"], item["id"], item["agent"]): item for item in items}
@@ -137,7 +137,7 @@ class _Question:
         return page | {"items": kept, "total": total - len(named) + len(kept), "as_of": as_of}
 
     @contextmanager
-    def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[Moment]:
+    def _folded(self, names: Iterable[str], agents: Collection[str] = ()) -> Iterator[QueryContext]:
         """Yield a store of what these views, the catalog and the agents make of the streams."""
         views = [import_module(f"deedbook.projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
         rows, keys = self._made([view for view in views if view.name != "agents"])
@@ -151,24 +151,24 @@ class _Question:
                 store.shadow(KEYS, self._keys(keys, self._size))
             # The clock of the newest head that was read: the root may have set it since the last entry of a stream.
             _, last_ms = max(((one.head.size, one.last_ms) for one in self._streams.values()), default=(0, 0))
-            yield Moment(store, self._now_ms(last_ms))
+            yield QueryContext(store, self._now_ms(last_ms))
 
     def _size_at(self, when: When) -> int:
-        index = _formed(self._client.view("catalog.moment", {"at": when}).get("event_index"), int)
-        if isinstance(asked := asked_of(when), int) and index != asked:
-            raise unproven(f"it was asked for entry {asked}, and names {index}", index=index)
+        index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
+        if isinstance(args := asked_of(when), int) and index != args:
+            raise unproven(f"it was asked for entry {args}, and names {index}", index=index)
         return index + 1
 
     def _now_ms(self, last_ms: int) -> int:
-        """Return the time of the ledger's clock, of which the last entry's is ``last_ms``, now or at that moment."""
+        """Return the time of the ledger's clock, of which the last entry's is ``last_ms``, now or at that context."""
         now_ms = ledger_now(last_ms, time.time_ns() // 1_000_000)
         if self._when is None:
             return now_ms
-        if isinstance(asked := asked_of(self._when), int):
+        if isinstance(args := asked_of(self._when), int):
             return last_ms
-        if last_ms > to_ms(asked):
+        if last_ms > to_ms(args):
             raise unproven(f"entry {self._end() - 1} was accepted after {self._when}", index=self._end() - 1)
-        return min(now_ms, to_ms(asked))
+        return min(now_ms, to_ms(args))
 
     def _view(self, query: str, arguments: dict[str, Any]) -> Answer:
         return self._client.view(query, arguments, self._when)
@@ -178,23 +178,23 @@ class _Question:
             self._streams[stream] = self._client.streams.read(stream, self._size)
         return self._streams[stream]
 
-    def _found(self, sort: str, asked: str) -> list[str]:
+    def _found(self, sort: str, args: str) -> list[str]:
         """Return the ids of what is asked for; what an abbreviation or a ref means is the view's to say."""
-        name = asked.removeprefix(f"{sort}/")
-        may_be_ref = sort == "reasoning" and prefix_range(asked, "sha256") is not None
-        if name and not may_be_ref and self._read(f"{sort}/{name}").entries and not is_whole_ref(asked):
+        name = args.removeprefix(f"{sort}/")
+        may_be_ref = sort == "reasoning" and prefix_range(args, "sha256") is not None
+        if name and not may_be_ref and self._read(f"{sort}/{name}").entries and not is_whole_ref(args):
             return [name]
         if sort == "reasoning":
-            names: list[str] = self._view("reasoning.origins", {"ref": asked})["ids"]
+            names: list[str] = self._view("reasoning.origins", {"ref": args})["ids"]
         else:
             query = "handoffs.facts" if sort == "handoff" else f"{sort}s.show"
-            names = [self._view(query, {"id": asked})["id"]]
+            names = [self._view(query, {"id": args})["id"]]
             if not names[0].startswith(name.removesuffix(".md")):  # else what is cancelled is another one than was said
-                raise unproven(f"it was asked for {sort} {asked}, and names {names[0]}", id=names[0])
+                raise unproven(f"it was asked for {sort} {args}, and names {names[0]}", id=names[0])
         if not names:
             self._read(f"{sort}/{name}")  # there is none: said as of this head
-            if not is_whole_ref(asked):
-                self._view("reasoning.show", {"id": asked})  # which names what is written much alike
+            if not is_whole_ref(args):
+                self._view("reasoning.show", {"id": args})  # which names what is written much alike
         for name in names:
             if not self._read(f"{sort}/{name}").entries:
                 raise unproven(f"it names {sort} {name}, and hands over no entry of it that counts", id=name)
@@ -215,13 +215,13 @@ class _Question:
     def _made(self, views: Sequence[Projection[Any]]) -> tuple[dict[type[Row], list[Row]], Collection[str]]:
         """Return the rows that views make of the streams, and the keys that signed them."""
         entries = sorted(entry for stream in self._streams.values() for entry in stream.entries)
-        kept, asked = self._client.streams.folds, (self._size, *sorted(self._streams))
-        folds: _Folds | None = kept.pop(asked, None)  # while it is in use another thread makes its own
+        kept, args = self._client.streams.folds, (self._size, *sorted(self._streams))
+        folds: _Folds | None = kept.pop(args, None)  # while it is in use another thread makes its own
         if folds is None or folds.entries != entries[: len(folds.entries)]:
             folds = _Folds()
         folds.entries = entries
         rows = folds.rows(views)
-        kept[asked] = folds
+        kept[args] = folds
         for oldest in [*kept]:
             if sum(one.size() for one in [*kept.values()]) > streams_kept_max_bytes:
                 kept.pop(oldest, None)
@@ -313,7 +313,7 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
     """Return the answer of a query: what one acts on after it from signed entries, checked here, the rest from views.
 
     With ``as_of`` it is what the query answered then (``projections.answers.instants``). Raises Refused: as the query,
-    and ``Client.view`` for the moment. Corrupted: as ``projections.answers.checked``.
+    and ``Client.view`` for the context. Corrupted: as ``projections.answers.checked``.
     """
     if query not in CHECKED:
         return client.view(query, arguments, as_of)

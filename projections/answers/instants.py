@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text, ledger_now
-from deedbook.projections.answers.query import Answer, Arguments, Moment
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext
 from deedbook.projections.stores.store import Reading
 
 as_of_max_chars: Final = 64
@@ -32,7 +32,7 @@ _BISECTED: Final = (
 _SETTINGS: Final = "SELECT event_index FROM events WHERE kind = 'ledger.clock_set' AND event_index > 0 ORDER BY 1"
 
 
-class AskedMoment(Arguments, frozen=True):
+class InstantArguments(Arguments, frozen=True):
     """An index, or a time in ISO 8601 (without an offset UTC)."""
 
     at: int | str
@@ -45,14 +45,14 @@ class Instant(NamedTuple):
     now_ms: int
 
 
-def show_moment(moment: Moment, asked: AskedMoment) -> Answer:
+def show_instant(context: QueryContext, args: InstantArguments) -> Answer:
     """Return ``{"event_index", "accepted_ms", "at", "now_ms", "size"}``: the last entry then, the clock, the size now.
 
     Raises Refused: as ``instant_of``.
     """
-    size, now_ms = instant_of(moment.reading, asked.at)
-    (last,) = moment.rows(_AT, (size - 1,))
-    at, size_now = clock_text(now_ms), _size(moment.reading)
+    size, now_ms = instant_of(context.reading, args.at)
+    (last,) = context.rows(_AT, (size - 1,))
+    at, size_now = clock_text(now_ms), _size(context.reading)
     return {"event_index": size - 1, **last, "at": at, "now_ms": now_ms, "size": size_now}
 
 
@@ -62,13 +62,13 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
     Raises Refused: ``INVALID_FIELD`` for what is neither; ``NOT_FOUND`` beyond the log's end, or before its beginning.
     """
     size = _size(reading)
-    asked = asked_of(at)
-    if isinstance(asked, int):
-        if asked >= size:
-            message = f"the log has no entry {asked}: it has {size}, the last is {size - 1}"
-            raise Refused("NOT_FOUND", message, asked=asked, size=size)
-        return Instant(asked + 1, accepted_ms(reading, asked))
-    at_ms = to_ms(asked)
+    args = asked_of(at)
+    if isinstance(args, int):
+        if args >= size:
+            message = f"the log has no entry {args}: it has {size}, the last is {size - 1}"
+            raise Refused("NOT_FOUND", message, args=args, size=size)
+        return Instant(args + 1, accepted_ms(reading, args))
+    at_ms = to_ms(args)
     starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
     for start, end in reversed(list(pairwise(starts))):
         if accepted_ms(reading, start) <= at_ms:
@@ -77,7 +77,7 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
             return Instant(size, max(accepted_ms(reading, size - 1), min(at_ms, present_ms)))
     first = clock_text(accepted_ms(reading, 0))
     message = f"nothing was accepted by {clock_text(at_ms)}: the ledger begins at {first}"
-    raise Refused("NOT_FOUND", message, asked=clock_text(at_ms), first=first, size=size)
+    raise Refused("NOT_FOUND", message, args=clock_text(at_ms), first=first, size=size)
 
 
 def asked_of(at: int | str) -> int | datetime:

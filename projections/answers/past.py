@@ -26,7 +26,7 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
-from deedbook.projections.answers.query import Moment
+from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.stores.store import (
     Local,
     Shadowing,
@@ -60,7 +60,7 @@ class Pasts:
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
 
-    def ask(self, store: Local, at: Instant | int, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+    def ask(self, store: Local, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         """Return what a question finds in the views of a store, as of a moment.
 
         Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
@@ -109,7 +109,7 @@ class _Past:
         self.lock = threading.RLock()
         self._store = store.apart()
 
-    def ask(self, question: Callable[[Moment], T], at: Instant | int, *, on_demand: bool) -> T:
+    def ask(self, question: Callable[[QueryContext], T], at: Instant | int, *, on_demand: bool) -> T:
         self._wanted = {view.name for view in VIEWS if on_demand or view.name not in ON_DEMAND}
         self._is_again = isinstance(at, int)
         try:
@@ -118,7 +118,7 @@ class _Past:
                 if isinstance(at, int):
                     at = Instant(self.size, self._accepted_ms or accepted_ms(reading, at))
                     self._accepted_ms = at.now_ms
-                return question(Moment(reading, at.now_ms))
+                return question(QueryContext(reading, at.now_ms))
         except Stale:
             if not self._is_again:
                 self.close()
@@ -186,13 +186,13 @@ class _Reading:
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
         # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
-        counts, asked = self._past.counts, (sql, tuple(values))
-        if asked not in counts and len(counts) < counts_kept_max:
-            counts[asked] = self._present.rows(sql, values)
-        return counts.get(asked) or self._present.rows(sql, values)
+        counts, args = self._past.counts, (sql, tuple(values))
+        if args not in counts and len(counts) < counts_kept_max:
+            counts[args] = self._present.rows(sql, values)
+        return counts.get(args) or self._present.rows(sql, values)
 
-    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in asked]
+    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*one) for one in args]
 
     def slots(self) -> list[Slot]:
         size = self._past.size

@@ -79,7 +79,7 @@ class Page(Arguments, frozen=True):
     limit: Limit = 50
 
 
-class Moment:
+class QueryContext:
     """What a query sees: the views of one moment, and the time by which leases have run out or not.
 
     ``lasting_ms`` is for how long the answer stays as it is while the log does: not at all once ``now_ms`` was read.
@@ -88,10 +88,10 @@ class Moment:
     def __init__(
         self,
         reading: Reading,
-        now_ms: int | Callable[[Moment], int],
+        now_ms: int | Callable[[QueryContext], int],
         kept: dict[str, list[dict[str, Any]]] | None = None,
     ) -> None:
-        """See ``reading``; ``now_ms`` may be found out when it is asked for, and ``kept`` is of the same positions."""
+        """See ``reading``; ``now_ms`` may be found out when it is args for, and ``kept`` is of the same positions."""
         self.reading = reading
         self.lasting_ms = json_integer_max
         self._now = now_ms
@@ -126,12 +126,12 @@ class Moment:
         """Return the rows of a query as dicts."""
         return self.reading.rows(sql, values)
 
-    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
-        if self._until is None or not asked:
-            return self.reading.together(*asked) if asked else []
+        if self._until is None or not args:
+            return self.reading.together(*args) if args else []
         until, self._until = self._until, None
-        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *asked)
+        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *args)
         (change_ms,) = changing.values()
         self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
         return found
@@ -167,17 +167,17 @@ class Query(msgspec.Struct, frozen=True):
     """A named question: the type of its arguments and the function that answers it."""
 
     arguments: type[Arguments]
-    run: Callable[[Moment, Any], Answer]
+    run: Callable[[QueryContext, Any], Answer]
 
 
 class Where:
     """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
 
-    def __init__(self, asked: Arguments | None = None, *columns: str) -> None:
+    def __init__(self, args: Arguments | None = None, *columns: str) -> None:
         self._texts: list[str] = []
         self.values: list[Value] = []
         for column in columns:
-            self.equal(column, getattr(asked, column))
+            self.equal(column, getattr(args, column))
 
     def add(self, text: str, *values: Value) -> None:
         """Add a condition."""
@@ -233,7 +233,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 def page_of(
-    moment: Moment, listing: Listing, where: Where, after: Value, limit: int, *values: Value
+    context: QueryContext, listing: Listing, where: Where, after: Value, limit: int, *values: Value
 ) -> tuple[list[dict[str, Any]], int, Any]:
     """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
     # The texts of a listing are fixed in the code; what is asked for is bound.
@@ -241,16 +241,22 @@ def page_of(
     if after is not None:
         where.add(listing.beyond(), after)
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
-    (counted,), rows = moment.together(counting, (sql, (*values, *where.values, limit + 1)))
+    (counted,), rows = context.together(counting, (sql, (*values, *where.values, limit + 1)))
     (total,), page = counted.values(), rows[:limit]
     return page, int(total), page[-1][listing.by.rpartition(".")[2]] if len(rows) > limit else None
 
 
 def list_of(
-    moment: Moment, listing: Listing, where: Where, asked: Any, *, of: str, read: Callable[[Answer], Answer] = dict
+    context: QueryContext,
+    listing: Listing,
+    where: Where,
+    args: Any,
+    *,
+    of: str,
+    read: Callable[[Answer], Answer] = dict,
 ) -> Answer:
-    """Return ``{of, "total", "next"}``: the page that ``asked`` wants, each row as ``read`` returns it."""
-    page, total, following = page_of(moment, listing, where, asked.after, asked.limit)
+    """Return ``{of, "total", "next"}``: the page that ``args`` wants, each row as ``read`` returns it."""
+    page, total, following = page_of(context, listing, where, args.after, args.limit)
     return {of: [read(row) for row in page], "total": total, "next": following}
 
 
@@ -264,71 +270,71 @@ def json_list(values: Iterable[Any]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-def row_of_id(moment: Moment, table: str, asked: str, what: str, prefix: str = "") -> dict[str, Any]:
+def row_of_id(context: QueryContext, table: str, args: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    name, sql = asked.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
-    found = moment.rows(sql, (name,)) or moment.rows(sql, (by_beginning(moment, table, name, asked, what),))
+    name, sql = args.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
+    found = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, args, what),))
     return found[0]
 
 
-def by_beginning(moment: Moment, table: str, name: str, asked: str, what: str) -> str:
+def by_beginning(context: QueryContext, table: str, name: str, args: str, what: str) -> str:
     """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; what is asked for is bound.
-    if moment.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
+    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
-    rows = moment.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return only_match([row["id"] for row in rows], asked, what, lambda: names_in(moment, table))
+    rows = context.rows(sql, (len(name), name, candidates_max + 1)) if name else []
+    return only_match([row["id"] for row in rows], args, what, lambda: names_in(context, table))
 
 
-def names_in(moment: Moment, table: str, column: str = "id") -> list[str]:
+def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]:
     """Return the names in a table that one may have been mistaken for, the newest of many."""
     # Of a past, a table of events is a view of SQLite's, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
     order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
     sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"
-    return [row["name"] for row in moment.rows(sql)]
+    return [row["name"] for row in context.rows(sql)]
 
 
 def only_match(
-    matches: Sequence[str], asked: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
+    matches: Sequence[str], args: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
 ) -> str:
-    """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not asked for.
+    """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not args for.
 
     Raises Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
     ``candidates``.
     """
     if not matches:
-        alike = near(asked, names())
+        alike = near(args, names())
         advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
-        raise Refused("NOT_FOUND", f"there is no {what} {asked}{did_you_mean(alike)}{advice}", asked=asked, near=alike)
+        raise Refused("NOT_FOUND", f"there is no {what} {args}{did_you_mean(alike)}{advice}", args=args, near=alike)
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
-        message = f"{asked} fits more than one {what}: {', '.join(candidates)}"
-        raise Refused("REF_AMBIGUOUS", message, asked=asked, candidates=candidates)
+        message = f"{args} fits more than one {what}: {', '.join(candidates)}"
+        raise Refused("REF_AMBIGUOUS", message, args=args, candidates=candidates)
     return matches[0]
 
 
-def is_whole_ref(asked: str) -> bool:
+def is_whole_ref(args: str) -> bool:
     """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
-    match = re.fullmatch(_REF, asked.lower())
+    match = re.fullmatch(_REF, args.lower())
     return match is not None and len(match[2]) == ref_digits
 
 
-def prefix_range(asked: str, algorithm: str) -> tuple[str, str] | None:
-    """Return (first, after last) of the whole refs that ``asked`` may begin, with or without its algorithm.
+def prefix_range(args: str, algorithm: str) -> tuple[str, str] | None:
+    """Return (first, after last) of the whole refs that ``args`` may begin, with or without its algorithm.
 
     None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
     """
-    match = re.fullmatch(_REF, asked.lower())
+    match = re.fullmatch(_REF, args.lower())
     if match is None or match[1] not in (None, algorithm):
         return None
     first = f"{algorithm}:{match[2]}"
     return first, first + "g"
 
 
-def by_ref(moment: Moment, select: str, column: str, algorithm: str, asked: str) -> list[Answer]:
-    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is asked for."""
-    bounds = prefix_range(asked, algorithm)
+def by_ref(context: QueryContext, select: str, column: str, algorithm: str, args: str) -> list[Answer]:
+    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is args for."""
+    bounds = prefix_range(args, algorithm)
     sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
-    return [] if bounds is None else moment.rows(sql, (*bounds, candidates_max + 1))
+    return [] if bounds is None else context.rows(sql, (*bounds, candidates_max + 1))

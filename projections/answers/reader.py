@@ -27,7 +27,7 @@ from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.suspects import marked
 from deedbook.projections.answers.instants import asked_of, instant_of
 from deedbook.projections.answers.past import Pasts, Stale
-from deedbook.projections.answers.query import Answer, Moment, allowed
+from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
@@ -169,14 +169,14 @@ class Reader(Resource):
             raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
         encode_arguments(arguments or {}, query)  # what the bus could not carry is refused here too
         try:
-            asked = msgspec.convert(arguments or {}, found.arguments)
+            args = msgspec.convert(arguments or {}, found.arguments)
         except msgspec.ValidationError as error:
             code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
             raise Refused(code, f"{query}: {allowed(error, found.arguments)}", query=query) from error
         on_demand = query.partition(".")[0] in ON_DEMAND
 
-        def question(moment: Moment) -> tuple[Answer, int]:
-            return marked(moment, query, found.run(moment, asked)), moment.lasting_ms
+        def question(context: QueryContext) -> tuple[Answer, int]:
+            return marked(context, query, found.run(context, args)), context.lasting_ms
 
         if as_of is None:
             return self._ask(question, on_demand=on_demand)
@@ -184,9 +184,9 @@ class Reader(Resource):
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
-        return self._ask(lambda moment: get_full_reasoning(moment, ref))
+        return self._ask(lambda context: get_full_reasoning(context, ref))
 
-    def _ask_past(self, question: Callable[[Moment], T], as_of: When, *, on_demand: bool) -> T:
+    def _ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
         def ask(at: Instant | int) -> T:
             return self._on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
@@ -194,11 +194,11 @@ class Reader(Resource):
             with suppress(Stale):
                 return ask(index)
         while True:
-            at = self._ask(lambda moment: instant_of(moment.reading, as_of), on_demand=on_demand)
+            at = self._ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
             with suppress(Stale):  # another process is making the views anew
                 return ask(at)
 
-    def _ask(self, question: Callable[[Moment], T], *, on_demand: bool = False) -> T:
+    def _ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
         try:
             return self._ask_store(question, on_demand=on_demand)
         except Corrupted as error:
@@ -213,14 +213,14 @@ class Reader(Resource):
             vars(self).pop(made, None)
         return self._ask_store(question, on_demand=on_demand)
 
-    def _ask_store(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+    def _ask_store(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
 
-    def _ask_now(self, question: Callable[[Moment], T], *, on_demand: bool) -> T:
+    def _ask_now(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         expected, kept = self._kept
         if expected and are_current(self.client, expected, on_demand=on_demand):  # as it is most often: one way less
             with suppress(Moved), self.store.reading(expected) as reading:
-                return question(Moment(reading, self._now_ms, kept))
+                return question(QueryContext(reading, self._now_ms, kept))
         with self.store.reading() as reading:
             if are_current(self.client, reading.slots(), on_demand=on_demand):
                 return question(self._moment(reading))
@@ -231,11 +231,11 @@ class Reader(Resource):
         with self.store.reading() as reading:
             return question(self._moment(reading))
 
-    def _moment(self, reading: Reading) -> Moment:
+    def _moment(self, reading: Reading) -> QueryContext:
         slots = reading.slots()
         if self._kept[0] != slots:
             self._kept = slots, {}
-        return Moment(reading, self._now_ms, self._kept[1])
+        return QueryContext(reading, self._now_ms, self._kept[1])
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
         """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
@@ -249,20 +249,20 @@ class Reader(Resource):
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
-    def _now_ms(self, moment: Moment) -> int:
-        return ledger_now(last_ms(moment), time.time_ns() // 1_000_000)
+    def _now_ms(self, context: QueryContext) -> int:
+        return ledger_now(last_ms(context), time.time_ns() // 1_000_000)
 
 
-def last_ms(moment: Moment) -> int:
+def last_ms(context: QueryContext) -> int:
     """Return the last entry's time: not the latest one, because the root may have set the clock back."""
-    rows = moment.kept("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+    rows = context.kept("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
 def are_current(client: Client, held: Sequence[Slot], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
-    Those that are folded ``on_demand`` count only when they are what is asked. What is compared is what the runner
+    Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner
     compares: versions, positions, and the id of the last event, so that a log that was rolled back and grew again is
     not taken for the one that was folded.
     """

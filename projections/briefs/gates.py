@@ -220,8 +220,8 @@ def _similarity(
     near, missing = [], ""
     for vector in [*vectors, *([] if embedding is None else [embedding])]:
         try:
-            asked = embed_text(task, vector.embedder)
-            near.append((cosine_similarity(vector, asked), asked.embedder))
+            args = embed_text(task, vector.embedder)
+            near.append((cosine_similarity(vector, args), args.embedder))
         except Refused as refusal:
             missing = refusal.message
     return max(near, key=lambda one: one[0] - one[1].threshold, default=None), missing

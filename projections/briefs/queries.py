@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.projections.answers.query import Answer, Arguments, Moment
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext
 from deedbook.projections.reasoning.queries import find_version
 
 Level = Literal["minimal", "standard", "full"]
@@ -21,16 +21,16 @@ class BriefWanted(Arguments, frozen=True):
     budget: int | None = None
 
 
-def best_brief(moment: Moment, asked: BriefWanted) -> Answer:
+def best_brief(context: QueryContext, args: BriefWanted) -> Answer:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
     Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
     """
-    ref = find_version(moment, asked.ref).ref
+    ref = find_version(context, args.ref).ref
     sql = (
         "SELECT * FROM briefs WHERE reasoning_ref = ? AND level = ? AND tokens <= coalesce(?, tokens) "
         "ORDER BY fidelity DESC, tokens, event_index DESC LIMIT 1"
     )
-    for row in moment.rows(sql, (ref, asked.level, asked.budget)):
+    for row in context.rows(sql, (ref, args.level, args.budget)):
         return row | {"exact": bool(row["exact"]), "data": msgspec.json.decode(row["data"])}
-    raise Refused("NOT_FOUND", f"no {asked.level} brief of {ref} was published", ref=ref, level=asked.level)
+    raise Refused("NOT_FOUND", f"no {args.level} brief of {ref} was published", ref=ref, level=args.level)

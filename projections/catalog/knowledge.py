@@ -114,48 +114,48 @@ class KnowledgeGraph(query.Arguments, frozen=True):
     limit: query.Limit = 80
 
 
-def graph_knowledge(moment: query.Moment, asked: KnowledgeGraph) -> query.Answer:
+def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.Answer:
     """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
 
     A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (taken back, given up,
     resolved or doubted) and its ``hops`` from where the walk began. An edge leads ``from`` what was there ``to`` what
     came of it, ``via`` a word; it ``is_stale`` where what it rests on is another now. Raises Refused: ``NOT_FOUND``.
     """
-    starts = _newest(moment, asked) if asked.sel is None else [asked.sel]
-    is_there = bool(_things(moment, starts))
-    if asked.sel is not None and asked.sel.startswith("evidence/"):  # which is there where somebody cites it
-        is_there = bool(_links(moment, starts, msgspec.structs.replace(asked, direction="both")))
-    if asked.sel is not None and not is_there:
-        message = f"there is no {asked.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
-        raise Refused("NOT_FOUND", message, asked=asked.sel)
+    starts = _newest(context, args) if args.sel is None else [args.sel]
+    is_there = bool(_things(context, starts))
+    if args.sel is not None and args.sel.startswith("evidence/"):  # which is there where somebody cites it
+        is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
+    if args.sel is not None and not is_there:
+        message = f"there is no {args.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
+        raise Refused("NOT_FOUND", message, args=args.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
     edges: dict[tuple[str, ...], query.Answer] = {}
-    for hop in range(1, asked.depth + 1):
-        walked = [name for name in level if name == asked.sel or name.partition("/")[0] not in _HUBS]
-        links = _links(moment, walked, asked)
+    for hop in range(1, args.depth + 1):
+        walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
+        links = _links(context, walked, args)
         edges |= {(link["from"], link["to"], link["via"]): link for link in links}
         level = list(dict.fromkeys(name for one in links for name in (one["from"], one["to"]) if name not in hops))
-        room = max(0, asked.limit - len(hops))
+        room = max(0, args.limit - len(hops))
         is_complete &= len(level) <= room and len(links) < query.page_rows_max
         level = level[:room]
         hops |= dict.fromkeys(level, hop)
-    nodes = {node["id"]: node | {"hops": hops[node["id"]]} for node in _things(moment, hops)}
+    nodes = {node["id"]: node | {"hops": hops[node["id"]]} for node in _things(context, hops)}
     return {
-        "sel": asked.sel,
+        "sel": args.sel,
         "nodes": [nodes[name] for name in hops if name in nodes],
         "is_complete": is_complete,
         "edges": [edge for edge in edges.values() if edge["from"] in nodes and edge["to"] in nodes],
     }
 
 
-def _newest(moment: query.Moment, asked: KnowledgeGraph) -> list[str]:
-    where = query.Where(asked, "agent")
-    where.given("instr(lower(label), lower(?)) > 0", asked.q or None)
+def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
+    where = query.Where(args, "agent")
+    where.given("instr(lower(label), lower(?)) > 0", args.q or None)
     sorts = sorted(_THINGS.keys() - _HUBS)
     sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"
-    found = moment.together(*[(sql.format(*_THINGS[sort]), (*where.values, asked.limit)) for sort in sorts])
+    found = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
     rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, found, strict=True) for row in of]
-    return [name for _, name in sorted(rows, reverse=True)[: max(1, asked.limit // 4)]]
+    return [name for _, name in sorted(rows, reverse=True)[: max(1, args.limit // 4)]]
 
 
 def _by_sort(names: Iterable[str]) -> dict[str, str]:
@@ -171,24 +171,24 @@ def _value(sort: str) -> str:
     return "CAST(value AS BIGINT)" if sort in _BY_INDEX else "value"
 
 
-def _things(moment: query.Moment, names: Iterable[str]) -> list[query.Answer]:
+def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Answer]:
     by_sort = _by_sort(names)
-    asked = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
+    args = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
         row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
-        for sort, rows in zip(by_sort, moment.together(*asked), strict=True)
+        for sort, rows in zip(by_sort, context.together(*args), strict=True)
         for row in rows
     ]
 
 
-def _links(moment: query.Moment, names: Iterable[str], asked: KnowledgeGraph) -> list[query.Answer]:
+def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Answer]:
     ids = _by_sort(names)
     asked_for: list[tuple[str, tuple[str, int]]] = []
     for way in _WAYS:
         start, start_id, end, end_id, *_ = way
         for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
-            is_left_out = end in _HUBS if sort == start else asked.sel is None and start in _HUBS
-            if sort in ids and asked.direction in (towards, "both") and not is_left_out:
+            is_left_out = end in _HUBS if sort == start else args.sel is None and start in _HUBS
+            if sort in ids and args.direction in (towards, "both") and not is_left_out:
                 asked_for.append((_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max)))
-    rows = [row for rows in moment.together(*asked_for) for row in rows]
+    rows = [row for rows in context.together(*asked_for) for row in rows]
     return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]

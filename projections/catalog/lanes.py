@@ -33,7 +33,7 @@ class Stretch(query.Page, frozen=True):
     agent: str | None = None
 
 
-def lanes_of_agents(moment: query.Moment, asked: Stretch) -> query.Answer:
+def lanes_of_agents(context: query.QueryContext, args: Stretch) -> query.Answer:
     """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
 
     ``lanes`` say of each agent how many ``events`` of which ``kinds`` it signed in that stretch of the log, the busiest
@@ -41,24 +41,26 @@ def lanes_of_agents(moment: query.Moment, asked: Stretch) -> query.Answer:
     """
     where = query.Where()
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
-    where.given("e.event_index >= ?", asked.since)
-    where.given("e.author = ?", asked.agent)
-    page = query.list_of(moment, LISTING, where, asked, of="acts")
-    last = page["acts"][0]["event_index"] if asked.after is not None and page["acts"] else 2**53
-    first = page["acts"][-1]["event_index"] if page["next"] is not None else asked.since or 0
+    where.given("e.event_index >= ?", args.since)
+    where.given("e.author = ?", args.agent)
+    page = query.list_of(context, LISTING, where, args, of="acts")
+    last = page["acts"][0]["event_index"] if args.after is not None and page["acts"] else 2**53
+    first = page["acts"][-1]["event_index"] if page["next"] is not None else args.since or 0
     span = query.Where()
     span.add("event_index BETWEEN ? AND ?", first, last)
-    span.equal("author", asked.agent)
+    span.equal("author", args.agent)
     lanes: dict[str, query.Answer] = {}
-    for row in moment.rows(f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2", span.values):
+    for row in context.rows(
+        f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2", span.values
+    ):
         lane = lanes.setdefault(row["author"], {"agent": row["author"], "events": 0, "kinds": {}})
         lane["events"] += row["number"]
         lane["kinds"][row["kind"]] = row["number"]
-    sessions = moment.rows(
+    sessions = context.rows(
         "SELECT id, author, task, status, started_index AS from_index, ended_index AS to_index FROM sessions "
         "WHERE started_index <= ? AND coalesce(ended_index, updated_index) >= ? AND author = coalesce(?, author) "
         "ORDER BY started_index DESC LIMIT ?",
-        (last, first, asked.agent, sessions_shown_max),
+        (last, first, args.agent, sessions_shown_max),
     )
     ordered = sorted(lanes.values(), key=lambda lane: (-lane["events"], lane["agent"]))
     return page | {"first_index": first, "last_index": last, "lanes": ordered, "sessions": sessions}

@@ -34,47 +34,45 @@ class EventFilter(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def matching_events(moment: query.Moment, asked: str) -> list[dict[str, Any]]:
+def matching_events(context: query.QueryContext, args: str) -> list[dict[str, Any]]:
     """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
     found: list[dict[str, Any]] = []
-    if re.fullmatch(INDEX, asked) and (
-        rows := moment.rows("SELECT * FROM events WHERE event_index = ?", (int(asked),))
-    ):
+    if re.fullmatch(INDEX, args) and (rows := context.rows("SELECT * FROM events WHERE event_index = ?", (int(args),))):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
-        found += query.by_ref(moment, "SELECT * FROM events", column, algorithm, asked)
+        found += query.by_ref(context, "SELECT * FROM events", column, algorithm, args)
     return found
 
 
-def list_skipped(moment: query.Moment, _asked: query.Arguments) -> query.Answer:
+def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.Answer:
     """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
     entries: dict[int, dict[str, Any]] = {}
-    for row in moment.kept(_SKIPPEDD):
+    for row in context.kept(_SKIPPEDD):
         found = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
         entries.setdefault(row["event_index"], found)["views"].append(row["view"])
     return {"entries": [entries[index] for index in sorted(entries)]}
 
 
-def show_event(moment: query.Moment, asked: query.ByRef) -> query.Answer:
-    """Return the row of an event and its ``refs``; asked for by index, id, body's SHA-256, or 12 digits of either."""
-    found = {row["event_index"]: row for row in matching_events(moment, asked.ref)}
-    names = [row["body_ref"] if asked.ref.startswith("sha256:") else row["id"] for row in found.values()]
-    query.only_match(names, asked.ref, "event")
+def show_event(context: query.QueryContext, args: query.ByRef) -> query.Answer:
+    """Return the row of an event and its ``refs``; args for by index, id, body's SHA-256, or 12 digits of either."""
+    found = {row["event_index"]: row for row in matching_events(context, args.ref)}
+    names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in found.values()]
+    query.only_match(names, args.ref, "event")
     (row,) = found.values()
-    return row | {"refs": refs_of(moment, row["event_index"])}
+    return row | {"refs": refs_of(context, row["event_index"])}
 
 
-def find_events(moment: query.Moment, asked: EventFilter) -> query.Answer:
+def find_events(context: query.QueryContext, args: EventFilter) -> query.Answer:
     """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match.
 
     An event that views left out is ``skipped``, by the code of why.
     """
-    listing = replace(LISTING, newest_first=asked.newest)
-    page = query.list_of(moment, listing, query.Where(asked, "kind", "stream", "author", "corr"), asked, of="events")
-    left_out = {one["index"]: {"skipped": one["code"]} for one in list_skipped(moment, asked)["entries"]}
+    listing = replace(LISTING, newest_first=args.newest)
+    page = query.list_of(context, listing, query.Where(args, "kind", "stream", "author", "corr"), args, of="events")
+    left_out = {one["index"]: {"skipped": one["code"]} for one in list_skipped(context, args)["entries"]}
     return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
 
 
-def refs_of(moment: query.Moment, index: int) -> list[dict[str, Any]]:
+def refs_of(context: query.QueryContext, index: int) -> list[dict[str, Any]]:
     """Return what an event rests on, each ``{"ref", "via"}`` (``catalog.fold``)."""
-    return moment.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))
+    return context.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))

@@ -44,7 +44,7 @@ class WhyEvent(query.Arguments, frozen=True):
     limit: query.Limit = 100
 
 
-def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
+def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
     """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
 
     Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
@@ -52,31 +52,31 @@ def why_event(moment: query.Moment, asked: WhyEvent) -> query.Answer:
     refs that lead to no event here. ``is_complete`` is false where the walk ended at ``depth``, at 2,000 events or at
     128,000 refs. Of a ref that is no event of this ledger, but that some name, ``event`` is the ``ref`` alone.
     """
-    if asked.after and asked.direction == "both":
+    if args.after and args.direction == "both":
         raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
-    ahead = 0 if asked.direction == "forward" else events_ahead_max
+    ahead = 0 if args.direction == "forward" else events_ahead_max
     known: dict[int, query.Answer] = {}
     effects: dict[int, list[query.Answer]] = {}
-    if re.fullmatch(INDEX, asked.ref) and asked.direction != "back":  # an event and who names it are read at once
-        index = int(asked.ref)
-        rows, effects[index] = moment.together(_asked_links([index], ahead), _asked_effects(index))
+    if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # an event and who names it are read at once
+        index = int(args.ref)
+        rows, effects[index] = context.together(_asked_links([index], ahead), _asked_effects(index))
         known |= _links(rows)
-    read = partial(_linked, moment, known)
-    start = _start(moment, asked.ref, partial(read, ahead))
+    read = partial(_linked, context, known)
+    start = _start(context, args.ref, partial(read, ahead))
     answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
     for name, direction, steps_from, ahead in (
         ("causes", "back", lambda event: event["refs"], events_ahead_max),  # those of no event here lead to None
-        ("effects", "forward", partial(_effects, moment, effects), 0),
+        ("effects", "forward", partial(_effects, context, effects), 0),
     ):
-        is_asked = asked.direction in {direction, "both"}
-        depth = asked.depth if is_asked else 0
+        is_asked = args.direction in {direction, "both"}
+        depth = args.depth if is_asked else 0
         events, unresolved, is_complete = _walk(partial(read, ahead), start, depth, steps_from)
-        end = asked.after + asked.limit
-        answer |= {name: events[asked.after : end], f"{name}_total": len(events)}
+        end = args.after + args.limit
+        answer |= {name: events[args.after : end], f"{name}_total": len(events)}
         if is_asked:
             answer["unresolved"] += unresolved
             answer["is_complete"] &= is_complete
-            answer["next"] = end if asked.direction == direction and len(events) > end else None
+            answer["next"] = end if args.direction == direction and len(events) > end else None
     return answer
 
 
@@ -105,15 +105,15 @@ def _walk(
     return waiting[1:], unresolved, is_complete
 
 
-def _start(moment: query.Moment, asked: str, read: _Reading) -> query.Answer:
-    if re.fullmatch(INDEX, asked) and (events := read([int(asked)])):
+def _start(context: query.QueryContext, args: str, read: _Reading) -> query.Answer:
+    if re.fullmatch(INDEX, args) and (events := read([int(args)])):
         return events[0]
     try:
-        index = resolve(moment, query.ByRef(ref=asked))["event_index"]
+        index = resolve(context, query.ByRef(ref=args))["event_index"]
     except Refused as refusal:
-        if refusal.code != "NOT_FOUND" or not moment.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (asked,)):
+        if refusal.code != "NOT_FOUND" or not context.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (args,)):
             raise
-        return {"event_index": None, "ref": asked, "refs": []}
+        return {"event_index": None, "ref": args, "refs": []}
     (event,) = read([index])
     return event
 
@@ -143,14 +143,14 @@ _LINKED: Final = f"""
 
 
 def _linked(
-    moment: query.Moment, known: dict[int, query.Answer], ahead: int, indexes: Collection[int]
+    context: query.QueryContext, known: dict[int, query.Answer], ahead: int, indexes: Collection[int]
 ) -> list[query.Answer]:
     """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None.
 
     What is ``known`` is not read again; there is also put what a server reads on, which is ``ahead`` events at most.
     """
     if unknown := [index for index in indexes if index not in known]:
-        known |= _links(moment.rows(*_asked_links(unknown, ahead)))
+        known |= _links(context.rows(*_asked_links(unknown, ahead)))
     return [known[index] for index in indexes if index in known]
 
 
@@ -168,12 +168,14 @@ def _links(rows: Iterable[query.Answer]) -> dict[int, query.Answer]:
     return events
 
 
-def _effects(moment: query.Moment, known: Mapping[int, list[query.Answer]], event: query.Answer) -> list[query.Answer]:
+def _effects(
+    context: query.QueryContext, known: Mapping[int, list[query.Answer]], event: query.Answer
+) -> list[query.Answer]:
     """Return which events name an event, what it made, or its stream as it was until its next step."""
     if (index := event["event_index"]) is None:
         sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
-        return moment.rows(sql, (event["ref"], events_walked_max + 1))
-    return known[index] if index in known else moment.rows(*_asked_effects(index))
+        return context.rows(sql, (event["ref"], events_walked_max + 1))
+    return known[index] if index in known else context.rows(*_asked_effects(index))
 
 
 def _asked_effects(index: int) -> tuple[str, tuple[int, int]]:
@@ -194,27 +196,27 @@ _EFFECTS: Final = f"""
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 
-def resolve(moment: query.Moment, asked: query.ByRef) -> query.Answer:
+def resolve(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
 
     Asked for is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event has
     its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's ``event_index`` is
     that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    found_step = _STEP.fullmatch(asked.ref)
+    found_step = _STEP.fullmatch(args.ref)
     if found_step is not None:
-        return _step(moment, found_step[1], int(found_step[2]))
-    matches = {row["id"]: _event(row) for row in matching_events(moment, asked.ref)}
-    for row in query.by_ref(moment, REFS, "ref", "sha256", asked.ref):
-        matches[row["ref"]] = _version(find_version(moment, row["ref"]))
-    name = asked.ref.removesuffix(".md")
+        return _step(context, found_step[1], int(found_step[2]))
+    matches = {row["id"]: _event(row) for row in matching_events(context, args.ref)}
+    for row in query.by_ref(context, REFS, "ref", "sha256", args.ref):
+        matches[row["ref"]] = _version(find_version(context, row["ref"]))
+    name = args.ref.removesuffix(".md")
     if not matches and name:
         sql = "SELECT * FROM streams WHERE stream IN (?, ?) OR name IN (?, ?) ORDER BY stream LIMIT ?"
-        rows = moment.rows(sql, (asked.ref, name, asked.ref, name, query.candidates_max + 1))
+        rows = context.rows(sql, (args.ref, name, args.ref, name, query.candidates_max + 1))
         matches = {row["stream"]: _stream(row) for row in rows}
     column = "stream" if "/" in name else "name"
     what = "event, reasoning or stream"
-    return matches[query.only_match(list(matches), asked.ref, what, lambda: query.names_in(moment, "streams", column))]
+    return matches[query.only_match(list(matches), args.ref, what, lambda: query.names_in(context, "streams", column))]
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:
@@ -228,13 +230,13 @@ def _version(found: Version) -> dict[str, Any]:
     return {"sort": "reasoning", "ref": found.ref} | stream | own
 
 
-def _step(moment: query.Moment, ref: str, number: int) -> dict[str, Any]:
-    found = find_version(moment, ref)
+def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
+    found = find_version(context, ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
         "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"
     )
-    for row in moment.rows(sql, (found.reasoning_id, found.version)):
+    for row in context.rows(sql, (found.reasoning_id, found.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
             return _version(found) | {"sort": "step", "step": number, "event_index": row["event_index"]}
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)

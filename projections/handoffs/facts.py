@@ -13,7 +13,7 @@ import msgspec
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
 from deedbook.projections.agents.suspects import suspect_by
-from deedbook.projections.answers.query import Moment, json_list
+from deedbook.projections.answers.query import QueryContext, json_list
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.handoff import UnlockAt
@@ -121,15 +121,15 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
         return is_unlocked(None if other is None else other.status, self.unlock_at)
 
 
-def facts_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
+def facts_of(context: QueryContext, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs by id; those that do not exist are left out."""
-    asked = list(ids)
-    return facts_in(moment, moment.rows(*asked_facts(asked))) if asked else {}
+    args = list(ids)
+    return facts_in(context, context.rows(*asked_facts(args))) if args else {}
 
 
-def links_of(moment: Moment, ids: Iterable[str]) -> dict[str, HandoffFacts]:
+def links_of(context: QueryContext, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return of handoffs what ``facts_of`` does, but only the fields by which one is told as what others wait for."""
-    return facts_in(moment, moment.rows(_LINK + _OF_ASKED, (json_list(ids),)))
+    return facts_in(context, context.rows(_LINK + _OF_ASKED, (json_list(ids),)))
 
 
 def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:
@@ -137,9 +137,9 @@ def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:
     return _FACTS, (json_list(ids),)
 
 
-def facts_in(moment: Moment, rows: Iterable[dict[str, Any]]) -> dict[str, HandoffFacts]:
+def facts_in(context: QueryContext, rows: Iterable[dict[str, Any]]) -> dict[str, HandoffFacts]:
     """Return the facts that rows hold, by id."""
-    return {row["id"]: _facts(row, moment.now_ms) for row in rows}
+    return {row["id"]: _facts(row, context.now_ms) for row in rows}
 
 
 def _facts(row: dict[str, Any], now_ms: int) -> HandoffFacts:

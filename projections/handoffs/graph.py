@@ -17,7 +17,7 @@ import msgspec
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked
-from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, json_list
+from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, json_list
 from deedbook.projections.handoffs.facts import DEPENDS_ON, stage_of
 from deedbook.projections.handoffs.queries import SUMMARY, find_handoff, summary
 from deedbook.projections.stores.dialect import stated
@@ -193,65 +193,65 @@ def still_waits_for(links: Links) -> dict[str, list[str]]:
     return found | {on: [] for wanted in found.values() for on in wanted if on not in found}
 
 
-def graph_handoffs(moment: Moment, asked: HandoffGraph) -> Answer:
+def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Answer:
     """Return a page of the tree, with ``nodes``, ``edges`` (``from`` waits for ``to``) and the whole's figures.
 
     ``lines`` are ``{"id", "depth", "is_again"}``; ``path`` leads from a root to the first of them; a node that nobody
-    created has ``status`` None. ``critical_path`` is the longest chain of unfinished handoffs, to the asked one or
+    created has ``status`` None. ``critical_path`` is the longest chain of unfinished handoffs, to the args one or
     anywhere, and ``order`` an order in which the page's nodes can be done. Raises Refused: ``NOT_FOUND``,
     ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` hang together.
     """
-    root = None if asked.id is None else find_handoff(moment, asked.id)
-    links, drawn = _drawn(moment, asked, root)
-    branches = reversed_graph(drawn) if asked.dependents else drawn
+    root = None if args.id is None else find_handoff(context, args.id)
+    links, drawn = _drawn(context, args, root)
+    branches = reversed_graph(drawn) if args.dependents else drawn
     waited_for = set(chain.from_iterable(drawn.values()))
-    inner = set(chain.from_iterable(branches.values())) if asked.dependents else waited_for
+    inner = set(chain.from_iterable(branches.values())) if args.dependents else waited_for
     roots = [name for name in branches if name not in inner] if root is None else [root]
     parents: dict[str, str | None] = {}
     lines = walk(branches, roots)
-    for line in islice(lines, asked.after):
+    for line in islice(lines, args.after):
         parents.setdefault(line.id, line.parent)
-    page = list(islice(lines, asked.limit))
+    page = list(islice(lines, args.limit))
     for line in page:
         parents.setdefault(line.id, line.parent)
     more = next(lines, None) is not None
-    known = links if not asked.dependents else _linked(moment, _DOWN, root) if root else links
+    known = links if not args.dependents else _linked(context, _DOWN, root) if root else links
     names = list(dict.fromkeys(name for line in page for name in (line.parent, line.id) if name is not None))
     total = len(drawn.keys() | waited_for)
-    count = total if root is not None else total + _beyond(moment, asked)
+    count = total if root is not None else total + _beyond(context, args)
     level = levels(drawn)
     return {
         "id": root,
         "lines": [{"id": line.id, "depth": line.depth, "is_again": line.is_again} for line in page],
         "path": _path_to(page, parents),
-        "nodes": _nodes(moment, names),
+        "nodes": _nodes(context, names),
         "edges": [
-            {"from": line.id, "to": line.parent} if asked.dependents else {"from": line.parent, "to": line.id}
+            {"from": line.id, "to": line.parent} if args.dependents else {"from": line.parent, "to": line.id}
             for line in page
             if line.parent is not None
         ],
         "critical_path": critical_path(still_waits_for(known), root),
         "order": sorted(names, key=lambda name: (level.get(name, 0), name)),
         "totals": {"nodes": count, "edges": sum(map(len, drawn.values())), "left_out": count - len(parents)},
-        "next": asked.after + len(page) if more else None,
+        "next": args.after + len(page) if more else None,
     }
 
 
-def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
+def around_handoff(context: QueryContext, args: Surroundings) -> Answer:
     """Return ``{"id", "nodes", "edges", "totals"}``: first what holds the handoff up, then what is nearest.
 
     A node has ``hops``: below 0 so many steps before it, above 0 behind it, None elsewhere; one that nobody created has
     ``status`` None. An edge (``from`` waits for ``to``) that ``holds`` is on the way to what holds the handoff up.
     Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
     """
-    open_ = _links(moment, "", _OPEN_SQL) if asked.id is None else {}
+    open_ = _links(context, "", _OPEN_SQL) if args.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
-    root = end if asked.id is None else find_handoff(moment, asked.id)
-    before, behind = ({} if root is None else _links(moment, way, _WANTED, root) for way in (_DOWN, _UP))
-    hops = {} if root is None else _hops(root, before, behind, asked.depth)
+    root = end if args.id is None else find_handoff(context, args.id)
+    before, behind = ({} if root is None else _links(context, way, _WANTED, root) for way in (_DOWN, _UP))
+    hops = {} if root is None else _hops(root, before, behind, args.depth)
     links = before | {name: link for name, link in behind.items() if name in hops}
-    if asked.is_all:
-        links = _links(moment, "", "TRUE") | links
+    if args.is_all:
+        links = _links(context, "", "TRUE") | links
     # What still has to move: from the handoff down, as far as something waits.
     held: dict[str, list[str]] = {}
     for name in (waiting := [] if root is None else [root]):  # which grows meanwhile
@@ -261,9 +261,9 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
             held[name] = [on for on, status in statuses.items() if not link.is_unlocked_by(status)]
             waiting.extend(held[name])
     first = set(waiting)
-    others = (on for link in links.values() for on in link.depends_on) if asked.is_all else ()
+    others = (on for link in links.values() for on in link.depends_on) if args.is_all else ()
     names = dict.fromkeys([*hops, *links, *others])
-    kept = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: asked.limit]
+    kept = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: args.limit]
     shown = set(kept)
     edges = [
         {"from": name, "to": on, "holds": on in held.get(name, ())}
@@ -272,8 +272,8 @@ def around_handoff(moment: Moment, asked: Surroundings) -> Answer:
         for on in dict.fromkeys(links[name].depends_on)
         if on in shown
     ]
-    total = len(names) + (_beyond(moment, HandoffGraph(is_all=True)) if asked.is_all else 0)
-    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(moment, kept)]
+    total = len(names) + (_beyond(context, HandoffGraph(is_all=True)) if args.is_all else 0)
+    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(context, kept)]
     return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(kept)}}
 
 
@@ -290,37 +290,37 @@ def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]
     return hops
 
 
-def _drawn(moment: Moment, asked: HandoffGraph, root: str | None) -> tuple[Links, dict[str, list[str]]]:
+def _drawn(context: QueryContext, args: HandoffGraph, root: str | None) -> tuple[Links, dict[str, list[str]]]:
     """Return the handoffs that were read, and which of their dependencies are drawn."""
-    if root is not None and asked.dependents:
-        links = _linked(moment, _UP, root)
+    if root is not None and args.dependents:
+        links = _linked(context, _UP, root)
         return links, {name: [on for on in link.depends_on if on in links] for name, link in links.items()}
-    links = _links(moment, "", "TRUE" if asked.is_all else _OPEN_SQL) if root is None else _linked(moment, _DOWN, root)
-    if root is not None or asked.is_all:
+    links = _links(context, "", "TRUE" if args.is_all else _OPEN_SQL) if root is None else _linked(context, _DOWN, root)
+    if root is not None or args.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
     # Of what is done, an open handoff shows only what holds it up for ever: cancelled, rejected, missing.
     elsewhere = sorted(set(chain.from_iterable(link.depends_on for link in links.values())) - links.keys())
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
-    status: dict[str, Status] = {row["id"]: row["status"] for row in moment.rows(sql, (json_list(elsewhere),))}
+    status: dict[str, Status] = {row["id"]: row["status"] for row in context.rows(sql, (json_list(elsewhere),))}
     done = {at: {on for on, now in status.items() if is_unlocked(now, at)} for at in _HOLDING}
     return links, {name: [on for on in one.depends_on if on not in done[one.unlock_at]] for name, one in links.items()}
 
 
-def _linked(moment: Moment, reached: str, root: str) -> Links:
-    links = _links(moment, reached, _WANTED, root)
+def _linked(context: QueryContext, reached: str, root: str) -> Links:
+    links = _links(context, reached, _WANTED, root)
     if len(links) > graph_handoffs_max:
         raise Refused("TOO_LARGE", f"{root} hangs together with more than {graph_handoffs_max} handoffs", id=root)
     return links
 
 
-def _links(moment: Moment, before: str, condition: str, *values: str) -> Links:
-    (row,) = moment.rows(before + _LINKS.format(condition), (*values, graph_handoffs_max + (1 if before else 0)))
+def _links(context: QueryContext, before: str, condition: str, *values: str) -> Links:
+    (row,) = context.rows(before + _LINKS.format(condition), (*values, graph_handoffs_max + (1 if before else 0)))
     return _decoder.decode(row["links"])
 
 
-def _beyond(moment: Moment, asked: HandoffGraph) -> int:
-    condition = "TRUE" if asked.is_all else _OPEN_SQL
-    total = moment.count(f"SELECT count(*) FROM handoffs h WHERE {condition}")
+def _beyond(context: QueryContext, args: HandoffGraph) -> int:
+    condition = "TRUE" if args.is_all else _OPEN_SQL
+    total = context.count(f"SELECT count(*) FROM handoffs h WHERE {condition}")
     return max(0, total - graph_handoffs_max)
 
 
@@ -333,7 +333,7 @@ def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[st
     return path[::-1]
 
 
-def _nodes(moment: Moment, names: Sequence[str]) -> list[dict[str, Any]]:
+def _nodes(context: QueryContext, names: Sequence[str]) -> list[dict[str, Any]]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"
-    found = {row["id"]: summary(row) for row in moment.rows(sql, (moment.now_ms, json_list(names)))}
+    found = {row["id"]: summary(row) for row in context.rows(sql, (context.now_ms, json_list(names)))}
     return [found.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]

@@ -14,7 +14,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
-from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, json_list, names_in
+from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, json_list, names_in
 from deedbook.projections.handoffs.facts import (
     RECEIVER_REMOVED,
     STUCK_ON,
@@ -33,7 +33,7 @@ Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 Case = Literal[
-    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
+    "orphaned", "stuck", "pending", "claimable", "changes", "args", "in_progress", "blocked", "completed", "imported"
 ]
 
 
@@ -55,12 +55,12 @@ WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
     Wait("stuck", "sender", "amend", 0),  # what it depends on does not exist, or was given up
-    Wait("asked", "reviewer", "waive", 1),
+    Wait("args", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
     Wait("pending", "reviewer", "approve", 4),
     Wait("in_progress", "receiver", "continue", 5),
-    Wait("asked", "receiver", "continue", 5),
+    Wait("args", "receiver", "continue", 5),
     Wait("claimable", "receiver", "claim", 6),
     Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
     Wait("imported", "reviewer", "approve", 8),
@@ -83,7 +83,7 @@ _CASES: Final[dict[Case, str]] = {
     f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL END AND {_HELD}",
     "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
     "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
-    "asked": f"{_WORKING} AND {WAIVER_ASKED}",
+    "args": f"{_WORKING} AND {WAIVER_ASKED}",
     "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
     "in_progress": f"{_WORKING} AND h.reason = '' AND NOT {WAIVER_ASKED}",
     "blocked": f"h.status = 'blocked' AND {_HELD}",
@@ -116,7 +116,7 @@ _SINCE: Final[dict[Case, str]] = {
     "imported": "h.template_index",
     "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
-    "asked": _LAST.format("'handoff.waiver_asked'"),
+    "args": _LAST.format("'handoff.waiver_asked'"),
     "in_progress": _LAST.format("'handoff.claimed', 'handoff.unblocked'"),
     "blocked": _LAST.format("'handoff.blocked'"),
     "completed": "h.completed_index",
@@ -163,7 +163,7 @@ def case_of(facts: HandoffFacts) -> Case | None:
         return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
-            return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
+            return "args" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
             return "claimable" if facts.is_unlocked else None
         case "blocked" | "completed":
@@ -187,7 +187,7 @@ def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
     return found
 
 
-def next_items(moment: Moment, asked: NextFor) -> Answer:
+def next_items(context: QueryContext, args: NextFor) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "is_imported", "from",
@@ -197,28 +197,28 @@ def next_items(moment: Moment, asked: NextFor) -> Answer:
 
     Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
     """
-    if asked.agent is not None and not moment.rows("SELECT name FROM agents WHERE name = ?", (asked.agent,)):
-        alike = near(asked.agent, names_in(moment, "agents", "name"))
-        message = f"{asked.agent} is not registered in this ledger{did_you_mean(alike)}"
-        raise Refused("AGENT_UNKNOWN", message, name=asked.agent, near=alike)
-    bound: tuple[Value, ...] = (moment.now_ms, asked.agent)
+    if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
+        alike = near(args.agent, names_in(context, "agents", "name"))
+        message = f"{args.agent} is not registered in this ledger{did_you_mean(alike)}"
+        raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
+    bound: tuple[Value, ...] = (context.now_ms, args.agent)
     condition = ""
     cursor: tuple[Value, ...] = ()
-    if asked.after is not None:
+    if args.after is not None:
         condition = " WHERE (agent, rank, since_index, id) > (?4, ?5, ?6, ?7)"
-        cursor = _read_cursor(asked.after)
+        cursor = _read_cursor(args.after)
     order = " ORDER BY agent, rank, since_index, id LIMIT ?3"
     counted = f"SELECT *, count(*) OVER () AS total FROM ({_candidates()}) AS candidates"
     sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"
-    rows = moment.rows(sql, (*bound, asked.limit + 1, *cursor))
+    rows = context.rows(sql, (*bound, args.limit + 1, *cursor))
     # Nothing is left behind a cursor that stands at the end: then no row tells how many there are.
-    total = rows[0]["total"] if rows else moment.count(f"SELECT count(*) FROM ({_candidates()})", bound)
-    page = rows[: asked.limit]
+    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)
+    page = rows[: args.limit]
     following = None
-    if len(rows) > asked.limit:
+    if len(rows) > args.limit:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
         following = msgspec.json.encode(last).decode()
-    return {"items": _items(moment, page), "total": total, "next": following}
+    return {"items": _items(context, page), "total": total, "next": following}
 
 
 def _candidates() -> str:
@@ -241,20 +241,20 @@ def _read_cursor(text: str) -> tuple[Value, ...]:
         raise Refused("INVALID_FIELD", "this cursor is not one that a page of `next` gave", path="$.after") from error
 
 
-def _items(moment: Moment, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _items(context: QueryContext, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = json_list(row["id"] for row in page)
-    facts = facts_of(moment, [row["id"] for row in page])
-    texts = {row["id"]: row | {"criteria": []} for row in moment.rows(_TITLES, (names,))}
-    for criterion in moment.rows(_OPEN_CRITERIA, (names,)):
+    facts = facts_of(context, [row["id"] for row in page])
+    texts = {row["id"]: row | {"criteria": []} for row in context.rows(_TITLES, (names,))}
+    for criterion in context.rows(_OPEN_CRITERIA, (names,)):
         texts[criterion["handoff_id"]]["criteria"].append(criterion)
     sql = "SELECT id, author, question, rule, reasoning_ref FROM reviews WHERE id IN (SELECT value FROM json_each(?))"
-    reviews = {row["id"]: row for row in moment.rows(sql, (names,))}
+    reviews = {row["id"]: row for row in context.rows(sql, (names,))}
     sql = (
         "SELECT event_index, accepted_ms FROM events "
         "WHERE event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     )
     indexes = json_list(row["since_index"] for row in page)
-    times = {row["event_index"]: row["accepted_ms"] for row in moment.rows(sql, (indexes,))}
+    times = {row["event_index"]: row["accepted_ms"] for row in context.rows(sql, (indexes,))}
     items = []
     for row in page:
         id_, agent, since = row["id"], row["agent"], row["since_index"]
@@ -310,9 +310,9 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
     }
 
 
-def acts_awaited(moment: Moment, facts: HandoffFacts) -> list[dict[str, Any]]:
+def acts_awaited(context: QueryContext, facts: HandoffFacts) -> list[dict[str, Any]]:
     """Return for each whom a handoff waits for ``{"kind", "id", "agent", "act", "arguments"}``."""
-    criteria = moment.rows(_OPEN_CRITERIA, (json_list([facts.id]),)) if facts.criteria_left else []
+    criteria = context.rows(_OPEN_CRITERIA, (json_list([facts.id]),)) if facts.criteria_left else []
     awaited = []
     for agent, action in waits_for(facts):
         act, arguments = _act_of(action, agent, facts, criteria)
@@ -324,19 +324,19 @@ def _act_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
 ) -> tuple[Act, dict[str, Any]]:
     """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
-    asked = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
+    args = [one["position"] + 1 for one in criteria if one["mark"] == "args"]
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
             words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first
             return ("verify" if words and words[0] in DONE_WORDS else "approve"), {}
         case "continue":
-            left = [number for number in facts.criteria_left if number not in asked]
-            if not left and asked:  # the reviewer's turn
+            left = [number for number in facts.criteria_left if number not in args]
+            if not left and args:  # the reviewer's turn
                 return "show", {}
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "waive":
-            return "waive", {"criterion_numbers": asked[:1]}
+            return "waive", {"criterion_numbers": args[:1]}
         case "unblock":
             return ("unblock" if agent == facts.reviewer else "show"), {}
         case "amend":
@@ -365,7 +365,7 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
             also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
             return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
-            one = next(one for one in texts["criteria"] if one["mark"] == "asked")
+            one = next(one for one in texts["criteria"] if one["mark"] == "args")
             asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
             return f"{asks}: {one['waiver_reason']}"
         case "verify":
@@ -387,7 +387,7 @@ def _why_to_approve(facts: HandoffFacts) -> str:
 def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
-        waits = {"asked": " (its waiver is asked for)"}
+        waits = {"args": " (its waiver is asked for)"}
         named = [
             f"{one['position'] + 1}. {one['text']}{waits.get(one['mark'], '')}" for one in criteria[:criteria_named_max]
         ]

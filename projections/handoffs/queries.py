@@ -77,7 +77,7 @@ class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": 
 
 
 class FilesWanted(query.Arguments, frozen=True):
-    """Which handoffs have a file; ``finished`` ones only when asked for. ``after`` is the ``next`` of a page."""
+    """Which handoffs have a file; ``finished`` ones only when args for. ``after`` is the ``next`` of a page."""
 
     finished: bool = False
     after: int | None = None
@@ -91,54 +91,54 @@ class Unannounced(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def find_handoff(moment: query.Moment, asked: str) -> str:
+def find_handoff(context: query.QueryContext, args: str) -> str:
     """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
-    whole: str = _row(moment, asked, "SELECT id FROM handoffs")["id"]
+    whole: str = _row(context, args, "SELECT id FROM handoffs")["id"]
     return whole
 
 
-def _row(moment: query.Moment, asked: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
-    name, sql = asked.removeprefix("handoff/"), f"{select} WHERE id = ?"
-    if rows := moment.rows(sql, (name,)):
+def _row(context: query.QueryContext, args: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
+    name, sql = args.removeprefix("handoff/"), f"{select} WHERE id = ?"
+    if rows := context.rows(sql, (name,)):
         return rows[0]
-    (row,) = moment.rows(sql, (query.by_beginning(moment, "handoffs", name.removesuffix(".md"), asked, "handoff"),))
+    (row,) = context.rows(sql, (query.by_beginning(context, "handoffs", name.removesuffix(".md"), args, "handoff"),))
     return row
 
 
-def list_handoffs(moment: query.Moment, asked: HandoffList) -> query.Answer:
+def list_handoffs(context: query.QueryContext, args: HandoffList) -> query.Answer:
     """Return ``{"handoffs", "total", "next"}``, newest first."""
-    where, now_ms = _where(asked, asked.status), moment.now_until(NEXT_LEASE)
-    if asked.ready is not None:
-        where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if asked.ready else 'NOT '}TRUE", now_ms)
-    page, total, following = query.page_of(moment, LISTING, where, asked.after, asked.limit, now_ms)
-    found = moment.rows(*_dependencies(page)) if page else []
+    where, now_ms = _where(args, args.status), context.now_until(NEXT_LEASE)
+    if args.ready is not None:
+        where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if args.ready else 'NOT '}TRUE", now_ms)
+    page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, now_ms)
+    found = context.rows(*_dependencies(page)) if page else []
     return {"handoffs": _summaries(page, found), "total": total, "next": following}
 
 
-def board(moment: query.Moment, asked: Board) -> query.Answer:
-    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one moment.
+def board(context: query.QueryContext, args: Board) -> query.Answer:
+    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one context.
 
     A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
     """
-    every = _where(asked, None)
+    every = _where(args, None)
     counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"
-    totals: dict[Status, int] = {row["status"]: row["total"] for row in moment.rows(counting, every.values)}
-    filled = [status for status in totals if asked.is_all or stage_of(status) != "over"]
-    wheres = [_where(asked, status) for status in filled]
-    found = moment.together(
+    totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
+    filled = [status for status in totals if args.is_all or stage_of(status) != "over"]
+    wheres = [_where(args, status) for status in filled]
+    found = context.together(
         *[
             (
                 f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",
-                (moment.now_ms, *where.values, asked.limit),
+                (context.now_ms, *where.values, args.limit),
             )
             for where in wheres
         ]
     )
     shown = [row for rows in found for row in rows]
     depended, facts = (
-        moment.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
+        context.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
     )
-    known = _known(moment, facts_in(moment, facts))
+    known = _known(context, facts_in(context, facts))
 
     cards: dict[str, list[query.Answer]] = {}
     for card in _summaries(shown, depended):
@@ -151,26 +151,26 @@ def board(moment: query.Moment, asked: Board) -> query.Answer:
     }
 
 
-def _where(asked: HandoffList | Board, status: Status | None) -> query.Where:
+def _where(args: HandoffList | Board, status: Status | None) -> query.Where:
     where = query.Where()
-    for column, value in (("status", status), ("receiver", asked.receiver), ("sender", asked.sender)):
+    for column, value in (("status", status), ("receiver", args.receiver), ("sender", args.sender)):
         where.equal(f"h.{column}", value)
-    where.equal("coalesce(h.reviewer, h.sender)", asked.reviewer)
+    where.equal("coalesce(h.reviewer, h.sender)", args.reviewer)
     return where
 
 
-def show_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
+def show_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
-    found = moment.together(*_parts(asked.id.removeprefix("handoff/")))
+    found = context.together(*_parts(args.id.removeprefix("handoff/")))
     if not found[0]:
-        found = moment.together(*_parts(find_handoff(moment, asked.id)))
+        found = context.together(*_parts(find_handoff(context, args.id)))
     (row,), tasks, criteria, depends_on, dependents, answered_by, log, facts = found
     shown = _renamed(row)
     shown |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
     shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
     shown |= {"criteria": criteria, "depends_on": depends_on, "dependents": dependents, "answered_by": answered_by}
     shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    shown["why"] = _why(moment, facts_in(moment, facts)[row["id"]])
+    shown["why"] = _why(context, facts_in(context, facts)[row["id"]])
     shown["is_ready"] = shown["why"]["is_ready"]
     return shown
 
@@ -179,67 +179,67 @@ def _parts(name: str) -> list[tuple[str, tuple[str]]]:
     return [*((sql, (name,)) for sql in _PARTS), asked_facts([name])]
 
 
-def why_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
+def why_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
     """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
-    facts = facts_of(moment, [asked.id.removeprefix("handoff/")])
-    (handoff,) = (facts or facts_of(moment, [find_handoff(moment, asked.id)])).values()
-    return _why(moment, handoff)
+    facts = facts_of(context, [args.id.removeprefix("handoff/")])
+    (handoff,) = (facts or facts_of(context, [find_handoff(context, args.id)])).values()
+    return _why(context, handoff)
 
 
-def _why(moment: query.Moment, handoff: HandoffFacts) -> query.Answer:
-    return explain(handoff, _known(moment, {handoff.id: handoff})) | {"waits": acts_awaited(moment, handoff)}
+def _why(context: query.QueryContext, handoff: HandoffFacts) -> query.Answer:
+    return explain(handoff, _known(context, {handoff.id: handoff})) | {"waits": acts_awaited(context, handoff)}
 
 
-def _known(moment: query.Moment, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
+def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
     frontier = list(known.values())
     for depth in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
         held = [here for here in frontier if not depth or stage_of(here.status) == "waiting"]
         if new := {on for here in held for on in here.depends_on} - known.keys():
-            known |= links_of(moment, new)
+            known |= links_of(context, new)
         unmet = ([on for on in here.depends_on if not here.is_unlocked_by(known.get(on))] for here in held)
         following = {on for names in unmet for on in (names[:1] if depth else names)}
         frontier = [known[on] for on in following & known.keys()]
     return known
 
 
-def facts_of_handoff(moment: query.Moment, asked: query.ById) -> query.Answer:
+def facts_of_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
     """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
-    return _row(moment, asked.id, _BRIEFLY)
+    return _row(context, args.id, _BRIEFLY)
 
 
-def existing_handoffs(moment: query.Moment, asked: query.ByIds) -> query.Answer:
+def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
     sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"
-    rows = moment.rows(sql, (query.json_list(asked.ids),))
+    rows = context.rows(sql, (query.json_list(args.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
 
-def files_of_handoffs(moment: query.Moment, asked: FilesWanted) -> query.Answer:
+def files_of_handoffs(context: query.QueryContext, args: FilesWanted) -> query.Answer:
     """Return ``{"ids", "next"}``: those that have a file, the oldest first."""
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
-    if not asked.finished:
+    if not args.finished:
         where.add(f"status NOT IN ({', '.join('?' for _ in FINAL)})", *sorted(FINAL))
-    page, _, following = query.page_of(moment, _FILES, where, asked.after, asked.limit)
+    page, _, following = query.page_of(context, _FILES, where, args.after, args.limit)
     return {"ids": [row["id"] for row in page], "next": following}
 
 
-def unannounced_handoffs(moment: query.Moment, asked: Unannounced) -> query.Answer:
+def unannounced_handoffs(context: query.QueryContext, args: Unannounced) -> query.Answer:
     """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
     where = query.Where()
-    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", moment.now_ms)
+    where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", context.now_ms)
     where.add(UNLOCKED)
-    if asked.about is not None:
+    if args.about is not None:
         where.add(
             "(h.id = ? OR h.id IN (SELECT d.handoff_id FROM handoff_dependencies d WHERE d.depends_on = ?))",
-            asked.about,
-            asked.about,
+            args.about,
+            args.about,
         )
     # Fixed texts; what is asked for is bound.
     sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'
-    return {"handoffs": moment.rows(sql, (*where.values, asked.limit))}
+    return {"handoffs": context.rows(sql, (*where.values, args.limit))}
 
 
 def _dependencies(rows: Iterable[dict[str, Any]]) -> tuple[str, tuple[str]]:

@@ -37,7 +37,7 @@ class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": 
     number: _Number | None = None
 
 
-def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
+def versions_of_handoff(context: query.QueryContext, args: Versions) -> query.Answer:
     """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and what is new in it.
 
     A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
@@ -46,14 +46,14 @@ def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
 
     Raises Refused: ``NOT_FOUND`` for a handoff or a version that is not there.
     """
-    name = find_handoff(moment, asked.id)
-    rows = moment.rows(
+    name = find_handoff(context, args.id)
+    rows = context.rows(
         "SELECT v.version, v.event_index, e.accepted_ms AS at_ms, l.author, l.text, v.content FROM handoff_versions v "
         "JOIN handoff_log l USING (event_index) JOIN events e USING (event_index) WHERE v.handoff_id = ? "
         "ORDER BY v.event_index",
         (name,),
     )
-    approvals = moment.rows(
+    approvals = context.rows(
         "SELECT event_index, accepted_ms AS at_ms, l.author FROM handoff_log l JOIN events USING (event_index) "
         "WHERE handoff_id = ? AND l.kind = 'handoff.approved' ORDER BY event_index",
         (name,),
@@ -62,9 +62,9 @@ def versions_of_handoff(moment: query.Moment, asked: Versions) -> query.Answer:
     for number, (row, end) in enumerate(pairwise([*rows, {"event_index": 2**53}]), 1):
         own = [one for one in approvals if row["event_index"] < one["event_index"] < end["event_index"]]
         row |= {"number": number, "approvals": own}
-    to = asked.number or len(rows)
+    to = args.number or len(rows)
     before = [row["number"] for row in rows[: to - 1] if row["approvals"]] or [to - 1]
-    since = asked.since or before[-1] or None
+    since = args.since or before[-1] or None
     if (last := max(to, since or 0)) > len(rows):
         raise Refused("NOT_FOUND", f"{name} has no version {last}: its last is {len(rows)}", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])

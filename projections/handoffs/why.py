@@ -59,8 +59,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
             return []  # it can be claimed again
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
-            asked = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
-            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}{asked}"
+            args = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
+            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}{args}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "blocked":
             text = f"{_working_words(handoff)} and cannot go on{because}; {left_words(handoff)}"

@@ -71,48 +71,48 @@ class ReasoningList(query.Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(moment: query.Moment, asked: str) -> Version:
+def find_version(context: query.QueryContext, args: str) -> Version:
     """Return the version of a ref, of an unambiguous beginning of one, or the latest of an id.
 
     A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that. Raises
     Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    name = asked.removeprefix("reasoning/")
-    refs = [row["ref"] for row in query.by_ref(moment, REFS, "ref", "sha256", asked)]
+    name = args.removeprefix("reasoning/")
+    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", args)]
     latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
-    for row in () if refs or query.is_whole_ref(asked) else moment.rows(latest, (name,)):
+    for row in () if refs or query.is_whole_ref(args) else context.rows(latest, (name,)):
         return Version(**row)
-    ref = query.only_match(refs, asked, "reasoning", lambda: query.names_in(moment, "reasonings"))
-    (row,) = moment.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
+    ref = query.only_match(refs, args, "reasoning", lambda: query.names_in(context, "reasonings"))
+    (row,) = context.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
     return Version(**row)
 
 
-def get_full_reasoning(moment: query.Moment, asked: str) -> FullReasoning:
+def get_full_reasoning(context: query.QueryContext, args: str) -> FullReasoning:
     """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
     Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to the ref they are stored under.
     """
-    found = find_version(moment, asked)
-    return _whole(found, _deltas(moment, found))
+    found = find_version(context, args)
+    return _whole(found, _deltas(context, found))
 
 
-def show_reasoning(moment: query.Moment, asked: query.ById) -> query.Answer:
+def show_reasoning(context: query.QueryContext, args: query.ById) -> query.Answer:
     """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
-    name, version, *_ = find_version(moment, asked.id)
-    (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
+    name, version, *_ = find_version(context, args.id)
+    (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
     sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
-    memory = get_full_reasoning(moment, name).memory.to_dict()
+    memory = get_full_reasoning(context, name).memory.to_dict()
     return marked(row) | {
-        "versions": moment.rows(sql + "ORDER BY version", (name,)),
+        "versions": context.rows(sql + "ORDER BY version", (name,)),
         "asked_version": version,
         "memory": msgspec.to_builtins(memory, str_keys=True),
     }
 
 
-def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
+def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
-    full = get_full_reasoning(moment, asked.ref)
-    (row,) = moment.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
+    full = get_full_reasoning(context, args.ref)
+    (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
     shown = marked(row)
     return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
         "ref": full.ref,
@@ -124,26 +124,26 @@ def full_reasoning(moment: query.Moment, asked: query.ByRef) -> query.Answer:
     }
 
 
-def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
+def fetch(context: query.QueryContext, args: Fetch) -> query.Answer:
     """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
 
     ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
     receiver did not name, or that the wanted version did not grow out of. Raises Refused: ``NOT_FOUND`` or
     ``REF_AMBIGUOUS``, for either.
     """
-    found = find_version(moment, asked.ref)
-    deltas = _deltas(moment, found)
+    found = find_version(context, args.ref)
+    deltas = _deltas(context, found)
     full = _whole(found, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
-    if asked.have is not None:
-        base = get_full_reasoning(moment, asked.have)
+    if args.have is not None:
+        base = get_full_reasoning(context, args.have)
         payloads["squashed"] = write_squashed(base.ref, full.ref, find_change(base.memory, full.memory))
         # The last version of the same reasoning that is the base, if the wanted one grew out of it.
         sql = (
             "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
         )
-        (row,) = moment.rows(sql, (full.reasoning_id, full.version, base.ref))
+        (row,) = context.rows(sql, (full.reasoning_id, full.version, base.ref))
         if row["newest"] is not None:
             payloads["chain"] = write_chain(base.ref, full.ref, deltas[row["newest"] :])
     sent_as, sizes = choose(payloads)
@@ -160,23 +160,23 @@ def fetch(moment: query.Moment, asked: Fetch) -> query.Answer:
     }
 
 
-def list_reasonings(moment: query.Moment, asked: ReasoningList) -> query.Answer:
+def list_reasonings(context: query.QueryContext, args: ReasoningList) -> query.Answer:
     """Return ``{"reasonings", "total", "next"}``, newest first."""
     return query.list_of(
-        moment, LISTING, query.Where(asked, "author", "session", "status"), asked, of="reasonings", read=marked
+        context, LISTING, query.Where(args, "author", "session", "status"), args, of="reasonings", read=marked
     )
 
 
-def existing(moment: query.Moment, asked: query.ByIds) -> query.Answer:
+def existing(context: query.QueryContext, args: query.ByIds) -> query.Answer:
     """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
-    rows = [row for name in asked.ids for row in moment.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
+    rows = [row for name in args.ids for row in context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
-def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
+def origins(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     """Return ``{"own", "imported", "ids"}``: how many reasonings with a version were recorded here, and imported."""
     try:
-        ref = find_version(moment, asked.ref).ref
+        ref = find_version(context, args.ref).ref
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
@@ -185,14 +185,14 @@ def origins(moment: query.Moment, asked: query.ByRef) -> query.Answer:
         "SELECT DISTINCT id, original IS NULL AS is_own FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
         "WHERE reasoning_versions.ref = ? ORDER BY id"
     )
-    rows = moment.rows(sql, (ref,))
+    rows = context.rows(sql, (ref,))
     own = sum(row["is_own"] for row in rows)
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(moment: query.Moment, found: Version) -> list[str]:
+def _deltas(context: query.QueryContext, found: Version) -> list[str]:
     sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    return [row["delta"] for row in moment.rows(sql, (found.reasoning_id, found.version))]
+    return [row["delta"] for row in context.rows(sql, (found.reasoning_id, found.version))]
 
 
 def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:

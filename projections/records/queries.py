@@ -10,8 +10,8 @@ from deedbook.projections.answers.query import (
     Answer,
     Arguments,
     Listing,
-    Moment,
     Page,
+    QueryContext,
     Where,
     list_of,
     page_rows_max,
@@ -41,18 +41,18 @@ class Places(Arguments, frozen=True):
     places: Annotated[list[Place], msgspec.Meta(max_length=page_rows_max)]
 
 
-def list_records(moment: Moment, asked: RecordList) -> Answer:
+def list_records(context: QueryContext, args: RecordList) -> Answer:
     """Return ``{"records", "total", "next"}``, in the order of the ledger."""
-    where = Where(asked)
-    where.add("substr(source, 1, ?) = ?", len(asked.source), asked.source)
-    if asked.kept_aside:
+    where = Where(args)
+    where.add("substr(source, 1, ?) = ?", len(args.source), args.source)
+    if args.kept_aside:
         where.add("mapped_kind IS NULL")
-    if asked.dirty:
+    if args.dirty:
         where.add("dirty > 0")
-    return list_of(moment, LISTING, where, asked, of="records")
+    return list_of(context, LISTING, where, args, of="records")
 
 
-def existing_records(moment: Moment, asked: Places) -> Answer:
+def existing_records(context: QueryContext, args: Places) -> Answer:
     """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
 
     Of several (two may import at once, and one keep aside what the other maps) the latest that stands for something.
@@ -60,4 +60,4 @@ def existing_records(moment: Moment, asked: Places) -> Answer:
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"records": [row for place in asked.places for row in moment.rows(sql, (place.original, place.source))]}
+    return {"records": [row for place in args.places for row in context.rows(sql, (place.original, place.source))]}

@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import Correction, is_same, plain, read_report
-from deedbook.projections.reports.trends import citations_of
+from deedbook.projections.reports.trends import grounds_of
 from deedbook.projections.sessions.queries import corrections_of, find_session
 
 pattern_max_chars: Final = 1_000
@@ -91,68 +91,68 @@ class SessionsWithReport(query.Arguments, frozen=True):
     limit: query.Limit = 10
 
 
-def show_report(moment: query.Moment, asked: ReportName) -> query.Answer:
-    """Return ``{"report", "versions", "citations"}``: a version with ``markdown`` and ``compressed_json``, all in order.
+def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
+    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
 
     Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
     session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
-    session, named = _find(moment, asked)
+    session, named = _find(context, args)
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
-    versions = moment.rows(sql, (session,))
+    versions = context.rows(sql, (session,))
     if not versions:
-        raise Refused("NOT_FOUND", f"session {session} has no report", asked=asked.id, session_id=session)
-    wanted = asked.version or named
-    (latest,) = moment.rows("SELECT event_index FROM handoff_reports WHERE session_id = ?", (session,))
+        raise Refused("NOT_FOUND", f"session {session} has no report", args=args.id, session_id=session)
+    wanted = args.version or named
+    (latest,) = context.rows("SELECT event_index FROM handoff_reports WHERE session_id = ?", (session,))
     index = latest["event_index"]
     if wanted is not None:
         fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
         index = fitting[query.only_match(list(fitting), wanted, f"report of session {session}")]
-    (row,) = moment.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
-    (report,) = with_corrections(moment, [decoded(row)])
-    citations = citations_of(moment, session)[session]
-    return {"report": with_texts(read_report(report)), "versions": versions, "citations": citations}
+    (row,) = context.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
+    (report,) = with_corrections(context, [decoded(row)])
+    grounds = grounds_of(context, session)[session]
+    return {"report": with_texts(read_report(report)), "versions": versions, "grounds": grounds}
 
 
-def list_reports(moment: query.Moment, asked: ReportList) -> query.Answer:
+def list_reports(context: query.QueryContext, args: ReportList) -> query.Answer:
     """Return ``{"reports", "total_found", "next"}``, newest first, without markdown and compressed JSON.
 
     Raises Refused: ``PATTERN_NOT_SUPPORTED``.
     """
     where = query.Where()
-    where.equal("r.ai_id", asked.ai_id)
-    where.equal("r.author", asked.author)
-    where.given("r.happened_ms >= ?", asked.since_ms)
-    _by_origin(where, "r", asked.imported)
-    if asked.task_pattern is not None:
-        _keep_matching(moment, where, asked.task_pattern)
-    page, total, following = query.page_of(moment, LISTING, where, asked.cursor, asked.limit)
-    reports = with_corrections(moment, [decoded(row) for row in page])
+    where.equal("r.ai_id", args.ai_id)
+    where.equal("r.author", args.author)
+    where.given("r.happened_ms >= ?", args.since_ms)
+    _by_origin(where, "r", args.imported)
+    if args.task_pattern is not None:
+        _keep_matching(context, where, args.task_pattern)
+    page, total, following = query.page_of(context, LISTING, where, args.cursor, args.limit)
+    reports = with_corrections(context, [decoded(row) for row in page])
     return {"reports": reports, "total_found": total, "next": following}
 
 
-def list_sessions(moment: query.Moment, asked: SessionsWithReport) -> query.Answer:
+def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> query.Answer:
     """Return ``{"sessions", "total", "next"}``, newest first, each with its latest ``report`` or None."""
     where = query.Where()
-    where.equal("s.id", None if asked.id is None else find_session(moment, asked.id)["id"])
-    where.equal(AI_ID, asked.ai_id)
-    where.equal("s.author", asked.author)
-    if asked.has is not None:
-        also = " + s.assessments + s.tools" if asked.has == "records" else ""
+    where.equal("s.id", None if args.id is None else find_session(context, args.id)["id"])
+    where.equal(AI_ID, args.ai_id)
+    where.equal("s.author", args.author)
+    if args.has is not None:
+        also = " + s.assessments + s.tools" if args.has == "records" else ""
         reported = "EXISTS (SELECT 1 FROM handoff_reports x WHERE x.session_id = s.id)"
         where.add(f"(s.findings + s.unknowns + s.dead_ends{also} > 0 OR {reported})")
-    _by_origin(where, "s", asked.imported)
-    page, total, following = query.page_of(moment, SESSIONS, where, asked.cursor, asked.limit)
+    _by_origin(where, "s", args.imported)
+    page, total, following = query.page_of(context, SESSIONS, where, args.cursor, args.limit)
     read = [decoded(row) for row in page if row["report"] is not None]
-    reports = {report["session_id"]: report for report in with_corrections(moment, read)}
+    reports = {report["session_id"]: report for report in with_corrections(context, read)}
     sessions = [query.with_json(row, "imported") | {"report": reports.get(row["session_id"])} for row in page]
     return {"sessions": sessions, "total": total, "next": following}
 
 
-def with_corrections(moment: query.Moment, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
-    for row in corrections_of(moment, *by_session) if by_session else ():
+    for row in corrections_of(context, *by_session) if by_session else ():
         row["timestamp"] = clock_text(row["happened_ms"])
         by_session[row["session_id"]].append({name: row[name] for name in Correction.__struct_fields__})
 
@@ -176,26 +176,26 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:
         where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
 
-def _keep_matching(moment: query.Moment, where: query.Where, pattern: str) -> None:
+def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str) -> None:
     """Keep the reports in whose task, or in what came of it, a pattern occurs."""
     matches = matcher(pattern)
     sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"
-    texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in moment.rows(sql, where.values)}
+    texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
     found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
     where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))
 
 
-def _find(moment: query.Moment, asked: ReportName) -> tuple[str, str | None]:
-    """Return the whole id of the session, and the report's if ``asked.id`` names one."""
+def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | None]:
+    """Return the whole id of the session, and the report's if ``args.id`` names one."""
     try:
-        return find_session(moment, asked.id)["id"], None
+        return find_session(context, args.id)["id"], None
     except Refused as refused:
-        if refused.code != "NOT_FOUND" or query.prefix_range(asked.id, "blake3") is None:
+        if refused.code != "NOT_FOUND" or query.prefix_range(args.id, "blake3") is None:
             raise
         select = "SELECT report_id, session_id FROM handoff_report_versions"
-        rows = query.by_ref(moment, select, "report_id", "blake3", asked.id)
+        rows = query.by_ref(context, select, "report_id", "blake3", args.id)
         found = {row["report_id"]: row["session_id"] for row in rows}
-        whole = query.only_match(list(found), asked.id, "session or report")
+        whole = query.only_match(list(found), args.id, "session or report")
         return found[whole], whole
 
 

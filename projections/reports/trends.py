@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from deedbook.ledger.events.session import Calibration
-from deedbook.projections.answers.query import Answer, Arguments, ById, Limit, Moment, Where
+from deedbook.projections.answers.query import Answer, Arguments, ById, Limit, QueryContext, Where
 from deedbook.projections.reports.calibration import bias_above, bias_of, decimals, label_of_bias
 from deedbook.projections.sessions.queries import find_session
 
@@ -66,32 +66,32 @@ class OfAgent(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def calibration(moment: Moment, asked: OfAgent) -> Answer:
+def calibration(context: QueryContext, args: OfAgent) -> Answer:
     """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
 
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
-    points of an agent the ``citations``: what others and later events say, beside what vectors say of themselves.
+    points of an agent the ``grounds``: what others and later events say, beside what vectors say of themselves.
     """
-    where = Where(asked, "ai_id", "author")
-    where.given("happened_ms >= ?", asked.since_ms)
-    left_out = moment.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)
+    where = Where(args, "ai_id", "author")
+    where.given("happened_ms >= ?", args.since_ms)
+    left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)
     where.add("imported IS NULL")
     sql = (
         "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "
         f"FROM handoff_reports{where.sql} ORDER BY ai_id, event_index"
     )
     agents: dict[str, list[dict[str, Any]]] = {}
-    for row in moment.rows(sql, where.values):
+    for row in context.rows(sql, where.values):
         agents.setdefault(row["ai_id"], []).append(_point(row))
     for points in agents.values():
-        citations = citations_of(moment, *(point["session_id"] for point in points[-asked.limit :]))
-        for point in points[-asked.limit :]:
-            point["citations"] = citations[point["session_id"]]
-    answers = [_agent(ai_id, points, asked.limit) for ai_id, points in agents.items()]
+        grounds = grounds_of(context, *(point["session_id"] for point in points[-args.limit :]))
+        for point in points[-args.limit :]:
+            point["grounds"] = grounds[point["session_id"]]
+    answers = [_agent(ai_id, points, args.limit) for ai_id, points in agents.items()]
     return {"agents": answers, "imported_left_out": left_out}
 
 
-def citations_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
+def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any]]:
     """Return what stands behind sessions: the numbers of ``GROUNDS``, and ``text``, which says them.
 
     A criterion counts as verified when the handoff in which the session's author ticked it was; a finding or dead end
@@ -100,10 +100,10 @@ def citations_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
     """
     counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
-    stretches = moment.rows(_STRETCHES + among, sessions)
+    stretches = context.rows(_STRETCHES + among, sessions)
     bounds = [min((one["first"] for one in stretches), default=0), max((one["last"] for one in stretches), default=0)]
     ticked: dict[str, list[dict[str, Any]]] = {one["author"]: [] for one in stretches}
-    for row in moment.rows(_TICKED, bounds):
+    for row in context.rows(_TICKED, bounds):
         if row["author"] in ticked:
             ticked[row["author"]].append(row)
     for one in stretches:
@@ -111,31 +111,31 @@ def citations_of(moment: Moment, *sessions: str) -> dict[str, dict[str, Any]]:
         begin, end = (bisect_left(rows, one[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
         statuses = [row["status"] for row in _finished(rows[begin:end])]
         counts[one["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
-    for row in moment.rows(_COUNTED + among, sessions):
+    for row in context.rows(_COUNTED + among, sessions):
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
-    for row in moment.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):
+    for row in context.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):
         counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
-    return {name: _citations(of) for name, of in counts.items()}
+    return {name: _grounds(of) for name, of in counts.items()}
 
 
-def _citations(citations: Mapping[str, int]) -> dict[str, Any]:
-    words = [text.format(**citations) for name, text in _GROUNDS_WORDS.items() if citations[name]]
-    return {**citations, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
+def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
+    words = [text.format(**grounds) for name, text in _GROUNDS_WORDS.items() if grounds[name]]
+    return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
 
 
-def accomplished(moment: Moment, asked: ById) -> Answer:
+def accomplished(context: QueryContext, args: ById) -> Answer:
     """Return ``{"accomplished"}``: what the session's author finished in handoffs.
 
     That is every task done, criterion met and handoff completed by that author between the events that started and
     ended the session (to the end of the log while it is open), unless it was undone there too. Texts are whole.
     """
-    session = find_session(moment, asked.id)
+    session = find_session(context, args.id)
     sql = (
         "SELECT event_index, handoff_id, kind, position, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND event_index < coalesce(?, 9223372036854775807) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
     asked_for = (session["author"], session["started_index"], session["ended_index"], *_DONE)
-    rows = [] if session["imported"] else moment.rows(sql, asked_for)  # its author only brought it in
+    rows = [] if session["imported"] else context.rows(sql, asked_for)  # its author only brought it in
     done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
     return {"accomplished": done[:accomplished_max]}
 
@@ -178,7 +178,7 @@ def _agent(ai_id: str, points: list[dict[str, Any]], limit: int) -> dict[str, An
         "assessed": len(biases),
         "bias": bias,
         "meaning": bias_text(bias),
-        "citations": _citations({name: sum(point["citations"][name] for point in points[-limit:]) for name in GROUNDS}),
+        "grounds": _grounds({name: sum(point["grounds"][name] for point in points[-limit:]) for name in GROUNDS}),
     }
 
 

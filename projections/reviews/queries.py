@@ -8,8 +8,8 @@ from deedbook.projections.answers.query import (
     Answer,
     ById,
     Listing,
-    Moment,
     Page,
+    QueryContext,
     Where,
     list_of,
     row_of_id,
@@ -43,15 +43,15 @@ class ReviewList(Page, frozen=True):
     reasoning_ref: str | None = None
 
 
-def list_reviews(moment: Moment, asked: ReviewList) -> Answer:
+def list_reviews(context: QueryContext, args: ReviewList) -> Answer:
     """Return ``{"reviews", "total", "next"}``, oldest first: what has waited longest comes first."""
-    where = Where(asked, "status", "author", "reasoning_ref")
-    return list_of(moment, LISTING, where, asked, of="reviews", read=_review)
+    where = Where(args, "status", "author", "reasoning_ref")
+    return list_of(context, LISTING, where, args, of="reviews", read=_review)
 
 
-def show_review(moment: Moment, asked: ById) -> Answer:
+def show_review(context: QueryContext, args: ById) -> Answer:
     """Return a review; ``verdict`` and what stands with it are None until a human answered."""
-    return _review(row_of_id(moment, "reviews", asked.id, "review"))
+    return _review(row_of_id(context, "reviews", args.id, "review"))
 
 
 def _review(row: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from deedbook.projections.answers.query import Moment, Where
+from deedbook.projections.answers.query import QueryContext, Where
 from deedbook.projections.briefs.embedding import HASH_V1, best_embedder, similarities
 from deedbook.projections.search.words import Form, features_of, forms_of
 from deedbook.projections.stores.dialect import Expression, stated
@@ -69,15 +69,15 @@ class Near(NamedTuple):
         return {"score": self.score, "near": word}
 
 
-def nearest(moment: Moment, question: str, where: Where, *, count_max: int = candidates_max) -> list[Near]:
+def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[Near]:
     """Return the events that meet conditions (on ``events e``), nearest first; none for a question without a word."""
     forms = forms_of(question)[:terms_weighed_max]
     if not forms:
         return []
-    weights = _weights(moment, forms)
+    weights = _weights(context, forms)
     rarest = sorted(forms, key=lambda form: -weights[form.key])[:terms_max]
-    by_words = _by_words(moment, rarest, where)
-    by_meaning = _by_meaning(moment, question, where, is_needed=not by_words)
+    by_words = _by_words(context, rarest, where)
+    by_meaning = _by_meaning(context, question, where, is_needed=not by_words)
     ranks: dict[int, float] = {}
     for ranked in (by_words, by_meaning):
         for rank, event_index in enumerate(ranked, 1):
@@ -88,7 +88,7 @@ def nearest(moment: Moment, question: str, where: Where, *, count_max: int = can
         "SELECT t.event_index, t.text, e.stream FROM search_texts t JOIN events e USING (event_index) "
         f"WHERE t.event_index IN ({marks})"
     )
-    rows = {row["event_index"]: row for row in moment.rows(sql, first)}
+    rows = {row["event_index"]: row for row in context.rows(sql, first)}
     events = []
     for index in first:
         score = max(_share(rows[index]["text"], weights), by_meaning.get(index, 0.0))
@@ -110,15 +110,15 @@ def weight(count: int, total: int) -> float:
     return math.log(1 + (max(total - count, 0) + 0.5) / (count + 0.5))
 
 
-def _weights(moment: Moment, forms: Sequence[Form]) -> dict[str, float]:
+def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
     # The words of a past stand beside those of later, which do not count for how rare one was.
-    last = moment.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
+    last = context.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
     counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"
     total = max(last, events_weighed_min)
-    return {form.key: weight(moment.count(counting, (form.sql, last, counted_max)), total) for form in forms}
+    return {form.key: weight(context.count(counting, (form.sql, last, counted_max)), total) for form in forms}
 
 
-def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:
+def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> list[int]:
     """Return the events that hold any of the words, best first by BM25, the newest among equals."""
     wanted = Expression(" OR ".join(form.sql for form in forms))
     sql = (
@@ -127,14 +127,14 @@ def _by_words(moment: Moment, forms: Sequence[Form], where: Where) -> list[int]:
     )
     indexes: list[int] = []
     counts: Counter[str] = Counter()
-    for row in moment.rows(sql, (wanted, *where.values, matches_max)):
+    for row in context.rows(sql, (wanted, *where.values, matches_max)):
         counts[row["stream"]] += 1
         if counts[row["stream"]] <= of_stream_max:
             indexes.append(row["event_index"])
     return indexes[:candidates_max]
 
 
-def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
+def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
     """Return how far above the run of the nearest each of the newest events is, from 0; by spellings only if needed."""
     is_semantic = not best_embedder().is_same(HASH_V1)
     count = meanings_compared_max if is_semantic else spellings_compared_max if is_needed else 0
@@ -144,7 +144,7 @@ def _by_meaning(moment: Moment, question: str, where: Where, *, is_needed: bool)
         "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "
         f"JOIN events e USING (event_index) WHERE TRUE{where.more} ORDER BY e.event_index DESC LIMIT ?"
     )
-    rows = moment.rows(sql, (text_compared_max_chars, *where.values, count))
+    rows = context.rows(sql, (text_compared_max_chars, *where.values, count))
     cosines = similarities(question, [row["text"] for row in rows])
     nearest_first = sorted(zip(cosines, [row["event_index"] for row in rows], strict=True), reverse=True)
     run = [cosine for cosine, _ in nearest_first[1 : run_compared + 1]]

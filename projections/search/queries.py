@@ -21,7 +21,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import json_integer_max
-from deedbook.projections.answers.query import Answer, Arguments, Moment, Where, prefix_digits_min
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext, Where, prefix_digits_min
 from deedbook.projections.search.nearness import MATCHES, nearest, related_min
 from deedbook.projections.search.words import (
     Word,
@@ -74,7 +74,7 @@ class SearchText(Arguments, frozen=True):
     after: Cursor | None = None
 
 
-def find_text(moment: Moment, asked: SearchText) -> Answer:
+def find_text(context: QueryContext, args: SearchText) -> Answer:
     """Return ``{"hits", "total", "next", "holds"}``: events, and at most 200 characters of each around the first match.
 
     ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score`` and
@@ -82,27 +82,27 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     ``correction``: by whom, when, and in which ``words``. Raises Refused: ``INVALID_FIELD`` for a text without any
     word.
     """
-    terms = terms_of(asked.text)
+    terms = terms_of(args.text)
     # Another process may be a few events ahead with one of the two views.
-    size = min(slot.position for slot in moment.reading.slots() if slot.is_live and slot.view in ("catalog", "search"))
+    size = min(slot.position for slot in context.reading.slots() if slot.is_live and slot.view in ("catalog", "search"))
     offset = 0
-    if asked.after is not None:
-        size, offset = divmod(asked.after, hits_reached_max)
-    where = _conditions(asked, size)
-    rows, total = _holding_all(moment, terms, where, asked.limit, offset)
+    if args.after is not None:
+        size, offset = divmod(args.after, hits_reached_max)
+    where = _conditions(args, size)
+    rows, total = _holding_all(context, terms, where, args.limit, offset)
     holds = "all"
     if not total:
-        events = nearest(moment, asked.text, where)
+        events = nearest(context, args.text, where)
         events = [near for near in events if near.score >= related_min] or events[:far_max]
-        page = {near.event_index: near.scored for near in events[offset : offset + asked.limit]}
+        page = {near.event_index: near.scored for near in events[offset : offset + args.limit]}
         marks = ", ".join("?" * len(page))
         hits_at = {
             row["event_index"]: row
-            for row in moment.rows(f"{_HIT.format('')} WHERE e.event_index IN ({marks})", [*page])
+            for row in context.rows(f"{_HIT.format('')} WHERE e.event_index IN ({marks})", [*page])
         }
         rows = [hits_at[index] | scored for index, scored in page.items()]
         total, holds = len(events), "some"
-    corrections = _corrections(moment, rows)
+    corrections = _corrections(context, rows)
     hits = [
         row | {"excerpt": excerpt_of(row.pop("text"), terms)} | corrections.get(row["event_index"], {}) for row in rows
     ]
@@ -112,13 +112,13 @@ def find_text(moment: Moment, asked: SearchText) -> Answer:
     return {"hits": hits, "total": total, "next": following, "holds": holds}
 
 
-def _corrections(moment: Moment, rows: Sequence[Answer]) -> dict[int, Answer]:
+def _corrections(context: QueryContext, rows: Sequence[Answer]) -> dict[int, Answer]:
     """Return by whom and why what the rows say was retracted or resolved since, by the entry of each."""
     sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
     names = ("kind", "event_index", "author", "words", "happened_ms")
     return {
         one["target_index"]: {"correction": {name: one[name] for name in names}}
-        for one in (corrections_of(moment, *sessions) if sessions else ())
+        for one in (corrections_of(context, *sessions) if sessions else ())
     }
 
 
@@ -133,7 +133,7 @@ _TOTAL: Final = stated(sqlite="NULL AS total", postgres="count(*) OVER () AS tot
 
 
 def _holding_all(
-    moment: Moment, terms: Sequence[Term], where: Where, limit: int, offset: int
+    context: QueryContext, terms: Sequence[Term], where: Where, limit: int, offset: int
 ) -> tuple[list[Answer], int]:
     """Return a page of the events that hold all terms, and how many there are."""
     if sum(len(term.words) for term in terms) > words_asked_max:
@@ -145,26 +145,26 @@ def _holding_all(
         f"FROM {MATCHES}{where.more} ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found "
         "ORDER BY score, found DESC"
     )
-    rows = moment.rows(sql, (*values, limit, offset))
+    rows = context.rows(sql, (*values, limit, offset))
     total = max((row.pop("total") or 0 for row in rows), default=0)
     if not total and (rows or offset):
-        total = moment.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)
+        total = context.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)
     return rows, total
 
 
-def _conditions(asked: SearchText, size: int) -> Where:
+def _conditions(args: SearchText, size: int) -> Where:
     where = Where()
     where.add("e.event_index < ?", size)
-    where.equal("e.author", asked.author)
-    where.given("e.accepted_ms >= ?", asked.since_ms)
-    if asked.kinds:
-        marks = ", ".join("?" * len(asked.kinds))
+    where.equal("e.author", args.author)
+    where.given("e.accepted_ms >= ?", args.since_ms)
+    if args.kinds:
+        marks = ", ".join("?" * len(args.kinds))
         imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"
-        where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *asked.kinds, *asked.kinds)
-    if asked.sort:
+        where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
+    if args.sort:
         # A stream's sort ends at its first slash, and 0 follows the slash.
-        bounds = [bound for sort in asked.sort for bound in (f"{sort}/", f"{sort}0")]
-        where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(asked.sort))})", *bounds)
+        bounds = [bound for sort in args.sort for bound in (f"{sort}/", f"{sort}0")]
+        where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.sort))})", *bounds)
     return where
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from deedbook.projections.answers.query import Answer, Arguments, Limit, Moment, Where, with_json
+from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, Where, with_json
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.reports.queries import AI_ID
 from deedbook.projections.reports.report import is_same
@@ -61,32 +61,32 @@ class Since(Arguments, frozen=True):
     limit: Limit = 20
 
 
-def similar_sessions(moment: Moment, asked: LikeTask) -> Answer:
+def similar_sessions(context: QueryContext, args: LikeTask) -> Answer:
     """Return ``{"sessions", "total_found", "embedder"}``: sessions, with a report or without, nearest to a task first.
 
     Each with ``score`` and ``near``: there is always a nearest, and it may be far.
     """
-    where = _sessions_where(asked)
-    where.given("e.accepted_ms >= ?", asked.since_ms)
-    streams = by_stream(nearest(moment, asked.task, where))
-    sessions = _scored(moment, list(streams.values())[: asked.limit])
+    where = _sessions_where(args)
+    where.given("e.accepted_ms >= ?", args.since_ms)
+    streams = by_stream(nearest(context, args.task, where))
+    sessions = _scored(context, list(streams.values())[: args.limit])
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
-def _scored(moment: Moment, chosen: list[Near]) -> list[Answer]:
-    rows = {row["session_id"]: row for row in _read(moment, _of_streams(moment, f"{_SESSIONS} WHERE s.id", chosen))}
+def _scored(context: QueryContext, chosen: list[Near]) -> list[Answer]:
+    rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
     return [rows[near.name] | near.scored for near in chosen if near.name in rows]
 
 
-def related_work(moment: Moment, asked: LikeTask) -> Answer:
+def related_work(context: QueryContext, args: LikeTask) -> Answer:
     """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
     Sessions without a report count like others: what failed there failed all the same.
     """
     where = Where()
-    of_sessions = _sessions_where(asked)
+    of_sessions = _sessions_where(args)
     where.add(f"({of_sessions.sql.removeprefix(' WHERE ')} OR {_REASONED})", *of_sessions.values)
-    events = [near for near in nearest(moment, asked.task, where) if near.score >= related_min]
+    events = [near for near in nearest(context, args.task, where) if near.score >= related_min]
     own = {near.event_index: near.score for near in events}
     streams = by_stream([near for near in events if near.stream.startswith("session/")])
     sql = (
@@ -98,30 +98,30 @@ def related_work(moment: Moment, asked: LikeTask) -> Answer:
     )
     dead_ends = [
         with_json(row, "imported") | streams[f"session/{row['session_id']}"].scored
-        for row in _of_streams(moment, sql, list(streams.values()))
+        for row in _of_streams(context, sql, list(streams.values()))
     ]
     dead_ends.sort(key=lambda row: (-own.get(row["event_index"], 0), -row["score"], row["event_index"]))
     reasoned = list(by_stream([near for near in events if near.stream.startswith("reasoning/")]).values())
     sql = "SELECT id, task, conclusion, author, ai_id, status, ref, updated_ms FROM reasonings WHERE id"
-    rows = {row["id"]: row for row in _of_streams(moment, sql, reasoned)}
+    rows = {row["id"]: row for row in _of_streams(context, sql, reasoned)}
     reasonings = [row | near.scored for near in reasoned if (row := rows.get(near.name)) is not None]
-    sessions = _scored(moment, list(streams.values())[: asked.limit])
-    answer = {"dead_ends": dead_ends[: asked.limit], "reasonings": reasonings[: asked.limit], "sessions": sessions}
+    sessions = _scored(context, list(streams.values())[: args.limit])
+    answer = {"dead_ends": dead_ends[: args.limit], "reasonings": reasonings[: args.limit], "sessions": sessions}
     return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
 
 
-def overlapping(moment: Moment, asked: Since) -> Answer:
+def overlapping(context: QueryContext, args: Since) -> Answer:
     """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
 
     Each tells both ``sessions`` and the words that they share (``shared``), nearest first. The newest are compared;
     ``not_compared`` counts the others.
     """
     where = Where()
-    where.given("r.happened_ms >= ?", asked.since_ms)
-    total = moment.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)
+    where.given("r.happened_ms >= ?", args.since_ms)
+    total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
-    rows = moment.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
-    reports = _read(moment, rows)
+    rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
+    reports = _read(context, rows)
     texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in reports]
     words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
     counts = Counter(word for of in words for word in of)
@@ -140,14 +140,14 @@ def overlapping(moment: Moment, asked: Since) -> Answer:
             pair = {"score": score, "sessions": [reports[newer], reports[older]]}
             overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
     overlaps.sort(key=lambda pair: -pair["score"])  # of equals the newest stay first
-    answer = {"overlaps": overlaps[: asked.limit], "total_found": len(overlaps)}
+    answer = {"overlaps": overlaps[: args.limit], "total_found": len(overlaps)}
     return answer | {"threshold": overlap_min, "not_compared": max(0, total - len(reports))}
 
 
-def _read(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what an answer says of sessions: no finding that was taken back, no outcome that is the task again."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
-    for one in corrections_of(moment, *taken_back):
+    for one in corrections_of(context, *taken_back):
         taken_back[one["session_id"]].append(one["text"])
     sessions = []
     for row in (with_json(row, "imported", "key_findings") for row in rows):
@@ -158,15 +158,15 @@ def _read(moment: Moment, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sessions
 
 
-def _sessions_where(asked: LikeTask) -> Where:
+def _sessions_where(args: LikeTask) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
-    where.given("e.stream <> 'session/' || ?", asked.session_id)
-    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", asked.ai_id)
+    where.given("e.stream <> 'session/' || ?", args.session_id)
+    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)
     return where
 
 
-def _of_streams(moment: Moment, sql: str, streams: list[Near]) -> list[dict[str, Any]]:
+def _of_streams(context: QueryContext, sql: str, streams: list[Near]) -> list[dict[str, Any]]:
     """Return the rows of a SELECT, which ends in the column that names what streams are of."""
     marks = ", ".join("?" * len(streams))
-    return moment.rows(f"{sql} IN ({marks})", [near.name for near in streams])
+    return context.rows(f"{sql} IN ({marks})", [near.name for near in streams])

@@ -12,8 +12,8 @@ from deedbook.projections.answers.query import (
     Answer,
     ById,
     Listing,
-    Moment,
     Page,
+    QueryContext,
     Where,
     list_of,
     row_of_id,
@@ -40,18 +40,18 @@ class SessionList(Page, frozen=True):
     status: Literal["open", "ended", "imported"] | None = None
 
 
-def find_session(moment: Moment, asked: str) -> dict[str, Any]:
+def find_session(context: QueryContext, args: str) -> dict[str, Any]:
     """Return the row of a session by its id or an unambiguous beginning of it."""
-    return row_of_id(moment, "sessions", asked, "session")
+    return row_of_id(context, "sessions", args, "session")
 
 
-def list_sessions(moment: Moment, asked: SessionList) -> Answer:
+def list_sessions(context: QueryContext, args: SessionList) -> Answer:
     """Return ``{"sessions", "total", "next"}``, newest first; what was taken back or resolved counts no more."""
-    where = Where(asked, "author", "ai_id", "status")
-    page = list_of(moment, LISTING, where, asked, of="sessions", read=_session)
+    where = Where(args, "author", "ai_id", "status")
+    page = list_of(context, LISTING, where, args, of="sessions", read=_session)
     rows = {row["id"]: row for row in page["sessions"]}
     marks = ", ".join("?" * len(rows))
-    reported, corrected = moment.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrected(rows))
+    reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrected(rows))
     for one in reported:  # of an imported one all that is known, often
         row = rows[one["session_id"]]
         row["task"] = row["task"] or one["task"]
@@ -61,22 +61,22 @@ def list_sessions(moment: Moment, asked: SessionList) -> Answer:
     return page
 
 
-def show_session(moment: Moment, asked: ById) -> Answer:
+def show_session(context: QueryContext, args: ById) -> Answer:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
     The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``. The
     ``correction`` of what was found out is None, or who took it back or resolved it, when, and in which ``words``.
     """
-    name = asked.id.removeprefix("session/")
-    (*rows,), corrected = moment.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrected([name]))
+    name = args.id.removeprefix("session/")
+    (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrected([name]))
     if not rows:
-        rows = [find_session(moment, asked.id)]
-        corrected = moment.rows(*_corrected([rows[0]["id"]]))
+        rows = [find_session(context, args.id)]
+        corrected = context.rows(*_corrected([rows[0]["id"]]))
     (row,) = rows
     corrections = {one.pop("target_index"): one for one in _first_of_each(corrected)}
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
     some = [of for of, count in counts.items() if count]
-    found = moment.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
+    found = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
     recorded: dict[str, list[Answer]] = {of: [] for of in counts} | {
         of: [*map(_event, rows)] for of, rows in zip(some, found, strict=True)
     }
@@ -94,12 +94,12 @@ def show_session(moment: Moment, asked: ById) -> Answer:
     }
 
 
-def corrections_of(moment: Moment, *sessions: str) -> list[dict[str, Any]]:
+def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:
     """Return what was corrected in sessions, in order, each with the ``text`` of its target.
 
     Of several corrections of one event the first counts; one whose kind is not for its target counts as none.
     """
-    return _first_of_each(moment.rows(*_corrected(sessions)))
+    return _first_of_each(context.rows(*_corrected(sessions)))
 
 
 def _corrected(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
@@ -120,15 +120,15 @@ def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(first.values(), key=lambda row: int(row["event_index"]))
 
 
-def follow_vectors(moment: Moment, asked: ById) -> Answer:
+def follow_vectors(context: QueryContext, args: ById) -> Answer:
     """Return how a session's vectors moved: its assessments as ``points`` in order, and what the ends say together.
 
     ``changes`` of a point are against the last time that each vector was assessed. ``deltas``, overall confidence and
     ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does; ``bias`` is negative when uncertainty
     fell by more than knowledge grew.
     """
-    name = find_session(moment, asked.id)["id"]
-    rows = moment.rows(_RECORDED.format("assessments"), (name,))
+    name = find_session(context, args.id)["id"]
+    rows = context.rows(_RECORDED.format("assessments"), (name,))
     assessments = [_assessment(_event(row)) for row in rows]
     ends = ends_of(assessments)
     compared = ends.comparison

@@ -9,8 +9,8 @@ from deedbook.projections.answers.query import (
     Arguments,
     ById,
     Listing,
-    Moment,
     Page,
+    QueryContext,
     Where,
     list_of,
     row_of_id,
@@ -39,21 +39,21 @@ class DomainsOf(Arguments, frozen=True):
     reasoning_ref: str
 
 
-def list_snapshots(moment: Moment, asked: SnapshotList) -> Answer:
+def list_snapshots(context: QueryContext, args: SnapshotList) -> Answer:
     """Return ``{"snapshots", "total", "next"}``, newest first, without their ``data``."""
-    where = Where(asked, "author", "session_id", "reasoning_ref")
-    return list_of(moment, LISTING, where, asked, of="snapshots")
+    where = Where(args, "author", "session_id", "reasoning_ref")
+    return list_of(context, LISTING, where, args, of="snapshots")
 
 
-def show_snapshot(moment: Moment, asked: ById) -> Answer:
+def show_snapshot(context: QueryContext, args: ById) -> Answer:
     """Return a snapshot with its whole ``data``."""
-    return with_json(row_of_id(moment, "snapshots", asked.id, "snapshot"), "data")
+    return with_json(row_of_id(context, "snapshots", args.id, "snapshot"), "data")
 
 
-def list_domains(moment: Moment, asked: DomainsOf) -> Answer:
+def list_domains(context: QueryContext, args: DomainsOf) -> Answer:
     """Return ``{"domains"}``: those under which this graph was started, which no snapshot of it may talk away."""
     sql = (
         "SELECT DISTINCT domain FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
         "WHERE reasoning_versions.ref = ? ORDER BY domain"
     )
-    return {"domains": [row["domain"] for row in moment.rows(sql, (asked.reasoning_ref,))]}
+    return {"domains": [row["domain"] for row in context.rows(sql, (args.reasoning_ref,))]}

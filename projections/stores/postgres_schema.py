@@ -128,7 +128,7 @@ def word_counts(texts: Iterable[str]) -> Counter[str]:
 
 
 def hits_of(expression: str, *, is_ranked: bool) -> str:
-    """Return the SELECT of what a question to the full-text index finds: ``rowid``, and if asked for ``rank``, FTS5's.
+    """Return the SELECT of what a question to the full-text index finds: ``rowid``, and if args for ``rank``, FTS5's.
 
     It is text and no function, so that nothing of the question is read again for each of a million hits.
     """

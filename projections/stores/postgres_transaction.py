@@ -89,15 +89,15 @@ class Transaction:
         """Return the rows of a query as dicts."""
         return self.together((sql, values))[0]
 
-    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each query; all travel together."""
-        statements = [self._translated(*one) for one in asked]
+        statements = [self._translated(*one) for one in args]
         results = self._db.together(statements) if self._expected is None else self._start(statements)[1]
         return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
 
     def _translated(self, sql: str, values: Sequence[Value]) -> Statement:
-        if values and isinstance(asked := values[0], Expression):  # its text is part of the query's
-            return Statement(for_postgres(_with_words(restated(sql), asked), self._schema), values[1:], is_kept=False)
+        if values and isinstance(args := values[0], Expression):  # its text is part of the query's
+            return Statement(for_postgres(_with_words(restated(sql), args), self._schema), values[1:], is_kept=False)
         return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 
     def slots(self) -> list[Slot]:
@@ -283,9 +283,9 @@ def _names_of(view: Projection[Any]) -> list[str]:
     return [*itertools.chain.from_iterable(names)]
 
 
-def _with_words(sql: str, asked: Expression) -> str:
+def _with_words(sql: str, args: Expression) -> str:
     """Return a query whose text says what it asks the full-text index."""
-    return sql.replace("deedbook_matches(?)", hits_of(asked, is_ranked="search_words.rank" in sql))
+    return sql.replace("deedbook_matches(?)", hits_of(args, is_ranked="search_words.rank" in sql))
 
 
 def _as_stored(row: tuple[Any, ...]) -> list[Any]:

@@ -243,8 +243,8 @@ class Transaction:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in asked]
+    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*one) for one in args]
 
     def slots(self) -> list[Slot]:
         return slots_of(self._db.execute(SLOTS))

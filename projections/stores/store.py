@@ -149,7 +149,7 @@ class Reading(Protocol):
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
 
-    def together(self, *asked: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several queries, none of which rests on another's."""
 
     def slots(self) -> list[Slot]:

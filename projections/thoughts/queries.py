@@ -8,8 +8,8 @@ from deedbook.projections.answers.query import (
     Answer,
     ById,
     Listing,
-    Moment,
     Page,
+    QueryContext,
     Where,
     list_of,
     row_of_id,
@@ -37,37 +37,37 @@ class TaskList(Page, frozen=True):
     task_type: str | None = None
 
 
-def list_tasks(moment: Moment, asked: TaskList) -> Answer:
+def list_tasks(context: QueryContext, args: TaskList) -> Answer:
     """Return ``{"tasks", "total", "next"}``, newest first."""
-    return list_of(moment, LISTING, Where(asked, "status", "task_type"), asked, of="tasks", read=_task)
+    return list_of(context, LISTING, Where(args, "status", "task_type"), args, of="tasks", read=_task)
 
 
-def show_task(moment: Moment, asked: ById) -> Answer:
+def show_task(context: QueryContext, args: ById) -> Answer:
     """Return a task: roles, configuration, stats (``claimed_stats``: the explorer's own), solution or ``failure``."""
-    return _task_of(moment, asked.id)
+    return _task_of(context, args.id)
 
 
-def show_tree(moment: Moment, asked: ById) -> Answer:
+def show_tree(context: QueryContext, args: ById) -> Answer:
     """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order in which nodes were added.
 
-    ``search_config`` is None before the search was asked for, ``root_id`` before there is a root.
+    ``search_config`` is None before the search was args for, ``root_id`` before there is a root.
     """
-    task = _task_of(moment, asked.id)
-    rows = moment.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
+    task = _task_of(context, args.id)
+    rows = context.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
     about = {name: task[name] for name in ("problem", "task_type", "search_config", "root_id", "search_state")}
     return {"task_id": task["id"], **about, "nodes": {row["id"]: _node(row) for row in rows}}
 
 
-def prove_task(moment: Moment, asked: ById) -> Answer:
+def prove_task(context: QueryContext, args: ById) -> Answer:
     """Return for each answer its request, signer, key and index, and whether six agents really ran.
 
-    ``answered_itself`` lists answers by the agent or the key that had asked; ``never_ran`` the roles that said nothing,
-    ``missing`` those of them that were asked, or all of them once there is a solution. ``passed``: nobody answered
+    ``answered_itself`` lists answers by the agent or the key that had args; ``never_ran`` the roles that said nothing,
+    ``missing`` those of them that were args, or all of them once there is a solution. ``passed``: nobody answered
     himself and nobody is missing. ``unanswered`` requests may still wait.
     """
-    task = _task_of(moment, asked.id)
+    task = _task_of(context, args.id)
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"
-    messages = moment.rows(sql, (task["id"],))
+    messages = context.rows(sql, (task["id"],))
     requests = {row["event_id"]: row for row in messages if row["request_id"] == row["event_id"]}
     answers = [
         _answer(requests[row["request_id"]], row)
@@ -99,8 +99,8 @@ def prove_task(moment: Moment, asked: ById) -> Answer:
     }
 
 
-def _task_of(moment: Moment, asked: str) -> dict[str, Any]:
-    return _task(row_of_id(moment, "tot_tasks", asked, "task", "tot"))
+def _task_of(context: QueryContext, args: str) -> dict[str, Any]:
+    return _task(row_of_id(context, "tot_tasks", args, "task", "tot"))
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from deedbook.projections.answers.query import (
     ByRef,
     Limit,
     Listing,
-    Moment,
+    QueryContext,
     Where,
     age_of,
     list_of,
@@ -88,11 +88,11 @@ class ValidationsOf(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
+def list_validations(context: QueryContext, args: ValidationsOf) -> Answer:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
-    found = find_version(moment, asked.ref)
-    where = Where(asked, "author", "passed")
-    if asked.ref.removeprefix("reasoning/") == found.reasoning_id:
+    found = find_version(context, args.ref)
+    where = Where(args, "author", "passed")
+    if args.ref.removeprefix("reasoning/") == found.reasoning_id:
         where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", found.reasoning_id)
     else:
         where.equal("reasoning_ref", found.ref)
@@ -100,13 +100,13 @@ def list_validations(moment: Moment, asked: ValidationsOf) -> Answer:
     def read(row: Answer) -> Answer:
         return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
 
-    return list_of(moment, LISTING, where, asked, of="validations", read=read)
+    return list_of(context, LISTING, where, args, of="validations", read=read)
 
 
-def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
+def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
     """Return the ``LatestVerdict`` on a version."""
-    ref = find_version(moment, asked.ref).ref
-    voices = _voices(moment, ref)
+    ref = find_version(context, args.ref).ref
+    voices = _voices(context, ref)
     if not voices:
         return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
@@ -116,13 +116,13 @@ def latest_verdict(moment: Moment, asked: ByRef) -> Answer:
     return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 
-def _voices(moment: Moment, ref: str) -> list[Voice]:
+def _voices(context: QueryContext, ref: str) -> list[Voice]:
     newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
     suspect = suspect_by(key, "v.event_index")
     sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"
-    rows = sorted(moment.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
-    return [_voice(row, moment.now_ms) for row in rows]
+    rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
+    return [_voice(row, context.now_ms) for row in rows]
 
 
 def _voice(row: dict[str, Any], now_ms: int) -> Voice:

@@ -62,7 +62,7 @@ _QUERIES: Final = {
     "briefs.best": "briefs.queries.best_brief",
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",
-    "catalog.moment": "answers.instants.show_moment",
+    "catalog.instant": "answers.instants.show_instant",
     "catalog.skipped": "catalog.queries.list_skipped",
     "catalog.show": "catalog.queries.show_event",
     "catalog.why": "catalog.walk.why_event",

@@ -17,7 +17,7 @@ from deedbook.ledger.format.merkle import (
     root_of,
     subtrees_of,
 )
-from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamAsked, StreamPage
+from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,14 +38,14 @@ class ScriptedNode:
         self.hides = frozenset(hides)
         self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
         self.page_entries_max = 1_000
-        self.asked: list[StreamAsked] = []
-        self.memory = SimpleNamespace(checkpoint_keys={})
+        self.asked: list[StreamRequest] = []
+        self.trust_store = SimpleNamespace(checkpoint_keys={})
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""
         return StreamReader(self, file)  # type: ignore[arg-type]  # it asks for no more than what stands here
 
-    def stream(self, asked: StreamAsked) -> StreamPage:
+    def stream(self, asked: StreamRequest) -> StreamPage:
         self.asked.append(asked)
         name, start, authority_start, known_size = asked.stream, asked.start, asked.authority_start, asked.known_size
         size = len(self.entries) if asked.size is None else asked.size

@@ -18,7 +18,7 @@ from deedbook.ledger.events.handoff import HandoffApproved, HandoffLogged
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version
-from deedbook.ledger.trust.history import StreamAsked, StreamPage
+from deedbook.ledger.trust.history import StreamPage, StreamRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ def test_page_that_does_not_prove_itself_is_refused(node: ScriptedNode, lie: str
 
 def test_every_entry_left_out_before_the_last_is_missed(ledger: Ledger, entries: list[bytes]) -> None:
     whole = ScriptedNode(ledger.id, entries)
-    needed = [proven.index for proven in whole.stream(StreamAsked(STREAM)).entries]
+    needed = [proven.index for proven in whole.stream(StreamRequest(STREAM)).entries]
     for hidden in needed[:-1]:
         assert "left out" in problem(ScriptedNode(ledger.id, entries, hides=[hidden]))
 

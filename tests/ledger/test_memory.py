@@ -17,7 +17,7 @@ from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.trust.history import ConsistencyProof
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.store import TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ def test_a_log_that_grew_is_read_on_and_remembered(ledger: Ledger, told: Callabl
 
     assert told(ledger) == []
 
-    remembered = Memory.of_folder(ledger.id, ledger.home.path).load()
+    remembered = TrustStore.of_folder(ledger.id, ledger.home.path).load()
     assert remembered is not None
     assert remembered.trusted.size == ledger.head()[0]
 
@@ -222,25 +222,25 @@ def test_whoever_writes_to_a_copy_that_lags_or_has_parted_is_told_before(
 
 def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_readers: Path) -> None:
     read(ledger)
-    other = Memory(ledger.id, str(ledger.home.path / ".." / ledger.home.path.name))
+    other = TrustStore(ledger.id, str(ledger.home.path / ".." / ledger.home.path.name))
     grow(ledger, "a")
     read(ledger)
     with ledger.log.snapshot() as snapshot:
-        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency_proof) == []
+        assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency_proof) == []
         other.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
-        assert Memory.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
+        assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
 
 
 def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("deedbook.ledger.home.settings.pwd.getpwuid", {}.__getitem__)
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
-    monkeypatch.setattr(memory, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
+    monkeypatch.setattr(trust_store, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
     ledger.home.path.joinpath("config.toml").touch()
     with ledger.log.snapshot() as snapshot:
-        memory.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
-    assert memory.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
+        trust_store.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
+    assert trust_store.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 
 def test_a_memory_that_was_deleted_begins_afresh(
@@ -248,12 +248,12 @@ def test_a_memory_that_was_deleted_begins_afresh(
 ) -> None:
     grow(ledger, "one")
     read(ledger)
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
-    memory.path.unlink()
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
+    trust_store.path.unlink()
 
     with put_back() as older:
         assert told(older) == []
-        remembered = memory.load()
+        remembered = trust_store.load()
         assert remembered is not None
         assert remembered.begun_size == older.head()[0]
 
@@ -261,30 +261,30 @@ def test_a_memory_that_was_deleted_begins_afresh(
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"ledger":"x"}', b"null"])
 def test_a_memory_that_holds_anything_else_is_named(ledger: Ledger, content: bytes) -> None:
     read(ledger)
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
-    memory.path.write_bytes(content)
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
+    trust_store.path.write_bytes(content)
 
     with pytest.raises(DeedbookError) as caught:
         read(ledger)
 
     assert caught.value.code == "CORRUPTED"
-    assert str(memory.path) in caught.value.message
+    assert str(trust_store.path) in caught.value.message
 
 
 def test_a_memory_of_another_ledger_or_place_is_named(ledger: Ledger, tmp_path: Path) -> None:
     read(ledger)
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
-    document = json.loads(memory.path.read_bytes())
-    memory.path.write_text(json.dumps(document | {"place": str(tmp_path)}))
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
+    document = json.loads(trust_store.path.read_bytes())
+    trust_store.path.write_text(json.dumps(document | {"place": str(tmp_path)}))
 
     assert code_of(lambda: read(ledger)) == "CORRUPTED"
 
 
 def test_a_pipe_in_place_of_a_memory_is_named_and_waited_for_by_nobody(ledger: Ledger) -> None:
     read(ledger)
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
-    memory.path.unlink()
-    os.mkfifo(memory.path)
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
+    trust_store.path.unlink()
+    os.mkfifo(trust_store.path)
 
     assert code_of(lambda: read(ledger)) == "CORRUPTED"
 
@@ -295,35 +295,35 @@ def test_where_nothing_can_be_remembered_reading_goes_on_and_says_so(ledger: Led
 
     client = read(ledger)
 
-    assert client.memory.problem is not None
-    assert str(memory_of_readers) in client.memory.problem
+    assert client.trust_store.problem is not None
+    assert str(memory_of_readers) in client.trust_store.problem
 
 
 def test_probe_says_that_nothing_could_be_remembered_and_leaves_nothing(ledger: Ledger, tmp_path: Path) -> None:
-    sound = Memory(ledger.id, "here", folder=tmp_path / "state")
+    sound = TrustStore(ledger.id, "here", folder=tmp_path / "state")
     sound.probe()
     assert sound.problem is None
     assert not (tmp_path / "state").exists()
     (tmp_path / "full").symlink_to("/proc")
-    blocked = Memory(ledger.id, "here", folder=tmp_path / "full")
+    blocked = TrustStore(ledger.id, "here", folder=tmp_path / "full")
     blocked.probe()
     assert blocked.problem is not None
     assert "cannot be written" in blocked.problem
 
 
 def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
-    memory = Memory.of_folder(ledger.id, ledger.home.path)
+    trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     with ledger.client() as client:
         before = client.consistency(0)
         grow(ledger, "one")
-        after = memory.meet(client.consistency, lambda _: pytest.fail("there is no reset"))
+        after = trust_store.meet(client.consistency, lambda _: pytest.fail("there is no reset"))
 
         def slow(old_size: int) -> object:
             # What this process saw first is older than what the other one has remembered meanwhile.
             return before if old_size < before.size else client.consistency(old_size)
 
-        memory.meet(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
+        trust_store.meet(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
 
-    remembered = memory.load()
+    remembered = trust_store.load()
     assert remembered is not None
     assert remembered.trusted == after.trusted

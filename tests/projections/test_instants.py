@@ -15,7 +15,7 @@ def filled(ledger, reader):
 
 
 def moment(reader, at):
-    return reader.answer("catalog.moment", {"at": at})
+    return reader.answer("catalog.instant", {"at": at})
 
 
 def test_index_means_the_state_after_that_entry(filled, ledger):

@@ -180,9 +180,9 @@ def test_time_that_the_root_gave_up_is_behind_its_setting_of_the_clock(lived, re
     setting = next(index for index in range(lived.size) if lived.event(index).kind == "ledger.clock_set")
     assert times_ms[setting] < times_ms[setting - 1]
     for at_ms in (times_ms[setting], times_ms[setting - 1], times_ms[-1]):
-        moment = reader.answer("catalog.moment", {"at": clock_text(at_ms)})
+        moment = reader.answer("catalog.instant", {"at": clock_text(at_ms)})
         assert moment["event_index"] >= setting
-    before = reader.answer("catalog.moment", {"at": clock_text(times_ms[setting] - 1)})
+    before = reader.answer("catalog.instant", {"at": clock_text(times_ms[setting] - 1)})
     assert before["event_index"] == max(index for index in range(setting) if times_ms[index] < times_ms[setting])
 
 

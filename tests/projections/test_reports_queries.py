@@ -242,23 +242,23 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
     ledger.emit("bob", "session/s", session.FindingRetracted(target=wrong, reason="no"))
     ledger.clock.advance(1)
     ledger.emit("bob", "session/s", session.FindingRetracted(target=wrong, reason="once more"))
-    citations = reader.answer("reports.show", {"id": "s"})["citations"]
+    grounds = reader.answer("reports.show", {"id": "s"})["grounds"]
     counts = {"criteria": 2, "verified": 1, "findings": 2, "retracted": 1, "tests": 2, "reasonings": 2, "stand": 1}
     text = (
         "grounded on 1 of 2 criteria verified, 1 of 2 findings and dead ends retracted, 2 uses of tests, "
         "1 of 2 reasonings stand"
     )
-    assert citations == counts | {"text": text}
+    assert grounds == counts | {"text": text}
     (agent,) = reader.answer("reports.calibration", {})["agents"]
-    assert (agent["citations"], agent["points"][0]["citations"]) == (citations, citations)
+    assert (agent["grounds"], agent["points"][0]["grounds"]) == (grounds, grounds)
     ledger.record_session("quiet")
     ledger.report("quiet", ai_id="bob")
     (agent,) = reader.answer("reports.calibration", {"limit": 1})["agents"]
-    assert agent["citations"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
+    assert agent["grounds"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
     assert right != wrong
 
 
-def test_citations_read_of_the_log_only_what_lies_between_a_sessions_start_and_end(reader):
+def test_grounds_read_of_the_log_only_what_lies_between_a_sessions_start_and_end(reader):
     reader.answer("reports.calibration", {})
     with reader.store.reading() as reading:
         steps = [row["detail"] for row in reading.rows(f"EXPLAIN QUERY PLAN {trends._TICKED}", (0, 9))]

@@ -18,7 +18,7 @@ from deedbook.ledger.events.session import (
     UnknownLogged,
     UnknownResolved,
 )
-from deedbook.projections.answers.query import Moment
+from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.search.queries import SearchText, excerpt_max_chars, find_text
 from deedbook.projections.stores import sqlite
 from deedbook.projections.views.comparison import verify_views
@@ -391,5 +391,5 @@ def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, written,
     written("the pool", name="t")
     reader.answer("handoffs.list")  # the catalog is ahead now
     with reader.store.reading() as reading:
-        answer = find_text(Moment(reading, 0), SearchText(text="pool"))
+        answer = find_text(QueryContext(reading, 0), SearchText(text="pool"))
     assert ([one["event_index"] for one in answer["hits"]], answer["total"]) == ([hit], 1)

@@ -18,7 +18,7 @@ from deedbook.consumers.importers.empirica.importer import import_notes, read_no
 from deedbook.consumers.importers.empirica.notes import Repository
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.events import session
-from deedbook.projections.answers.query import Moment, Where
+from deedbook.projections.answers.query import QueryContext, Where
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.briefs import embedding
 from deedbook.projections.search import nearness, similar
@@ -217,7 +217,7 @@ def test_a_session_of_many_findings_leaves_room_for_others(reports, reader):
 def test_many_words_and_no_condition_are_ranked_within_bounds(reports, reader):
     names(reader, POOL)  # brings the view up to date
     with reader.store.reading() as reading:
-        moment = Moment(reading, 0)
+        moment = QueryContext(reading, 0)
         long = " ".join(f"w{number} pool" for number in range(5_000))
         assert nearness.nearest(moment, long, Where())
         assert nearness.nearest(moment, "", Where()) == []

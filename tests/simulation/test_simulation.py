@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from faults import is_long_run, note, metrics, times
+from faults import is_long_run, metrics, note, times
 
 from tests.simulation.fate import Outcome, run_seed
 from tests.simulation.planted import PLANTED, WORLDS_MAX

@@ -186,7 +186,7 @@ class App:
                 for words in suspect_words(data, self._doubts):
                     click.secho(words, fg="red")
             if self.moment is not None:
-                then = self.query("catalog.moment", at=self.moment)
+                then = self.query("catalog.instant", at=self.moment)
                 click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
             if callable(text):
                 text()

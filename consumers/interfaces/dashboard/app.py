@@ -205,7 +205,7 @@ class Dashboard:
         query, as_of = dict(request.query_params), None
         if moment := query.pop("as_of", None) or None:
             moment = parse_moment(moment)  # "yesterday" is a day for good in every link of the page
-            there = self.ledger.ask("catalog.moment", at=moment)
+            there = self.ledger.ask("catalog.instant", at=moment)
             as_of, now_ms = there["event_index"], there["now_ms"]
         return Seen(
             ledger=self.ledger,

@@ -24,7 +24,7 @@ from deedbook.ledger.admission.follower import Follower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
-from deedbook.ledger.bus.history import LostHistory, abandoned_head, entry_at, resets, lost_history, read_messages
+from deedbook.ledger.bus.history import LostHistory, abandoned_head, entry_at, lost_history, read_messages, resets
 from deedbook.ledger.bus.stream import Generation
 from deedbook.ledger.client.author import Draft, draft_and_sign, now
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -44,7 +44,7 @@ from deedbook.ledger.service.server_config import BusUsers
 from deedbook.ledger.system.files import TEMPORARY, read_regular
 from deedbook.ledger.system.resource import AsyncResource
 from deedbook.ledger.trust.history import ResetPoint, Trusted, is_continued
-from deedbook.ledger.trust.store import SERVER, Memory, Remembered
+from deedbook.ledger.trust.store import SERVER, Remembered, TrustStore
 
 Progress = Callable[[int, int], None]
 
@@ -150,7 +150,7 @@ class Recovery(AsyncResource):
         with self.log.snapshot() as snapshot:
             if snapshot.head is None:
                 return []
-            memory = Memory.of_folder(snapshot.head.ledger, self._home.path)
+            memory = TrustStore.of_folder(snapshot.head.ledger, self._home.path)
             begun = resets(snapshot)
             ours = [one for one in (memory.load(), *memory.others()) if one is not None]
             left = [

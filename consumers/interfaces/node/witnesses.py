@@ -98,7 +98,7 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
             note = client.checkpoint()
     except Refused:
         return None  # the folder is not trusted with any, or its checkpoint key is somebody else's
-    if known := client.memory.checkpoint_keys:  # of a node that is asked over the bus
+    if known := client.trust_store.checkpoint_keys:  # of a node that is asked over the bus
         verify_checkpoint(note, *signing(known))
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])

@@ -61,7 +61,7 @@ class _Nouns(Generic[R, A, V]):
             if views and ledger.settings.server is not None:
                 raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
             settings = ledger.settings if views else None
-            kept = client.memory.audit_file if resume else None
+            kept = client.trust_store.audit_file if resume else None
             return verify_log(
                 client, root=root, trusted_checkpoint=checkpoint, views=settings, kept=kept, progress=progress
             )

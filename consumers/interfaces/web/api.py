@@ -5,7 +5,7 @@ second form of what clients decode already, and its ``type`` wants an address of
 are made anew each question is refused at once, saying how far they are. What is asked of the past (``as_of=INDEX``)
 never changes and may be kept by the client. An answer of now changes with time, too, as leases and keys run out: the
 client asks again each time, and an ETag saves its bytes. Here an answer from views alone is kept while the log ends
-with the same entry, until its query says that time may change it (``Moment.lasting_ms``); what is checked against
+with the same entry, until its query says that time may change it (``QueryContext.lasting_ms``); what is checked against
 signed entries never is. Tiles are those of C2SP tlog-tiles, under the paths of an
 exported folder: one never changes once it has a path.
 """

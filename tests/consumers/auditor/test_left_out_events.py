@@ -23,8 +23,8 @@ from deedbook.ledger.proof.checkpoint import (
     STREAM_HEADS_TYPE,
     CheckpointKey,
     open_stream_heads,
-    sign_stream_heads,
     sign_note,
+    sign_stream_heads,
 )
 
 if TYPE_CHECKING:

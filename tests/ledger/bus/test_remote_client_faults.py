@@ -23,7 +23,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import NODE
 from deedbook.ledger.service.server import EmbeddedServer
-from deedbook.ledger.trust.store import Memory
+from deedbook.ledger.trust.store import TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,9 +204,9 @@ class lying_server:
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:
         with ledger.client() as client:
             consistency_proof = client.signed_consistency(0)
-        memory = Memory.of_server(ledger.id)
-        memory.checkpoint_keys = {ledger.checkpoint_key.verifier.vkey: True}
-        memory.meet(lambda _: consistency_proof, lambda _: None)
+        trust_store = TrustStore.of_server(ledger.id)
+        trust_store.checkpoint_keys = {ledger.checkpoint_key.verifier.vkey: True}
+        trust_store.meet(lambda _: consistency_proof, lambda _: None)
         self._greeting = msgspec.json.encode(msgspec.structs.replace(consistency_proof, path=[]))
         self._patterns = (submit_pattern(ledger.id), read_pattern(ledger.id))
         self._url, self._answer = server.url, answer

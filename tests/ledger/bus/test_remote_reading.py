@@ -17,7 +17,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged
 from deedbook.ledger.home.location import VIEWS_FILE
 from deedbook.ledger.proof.checkpoint import open_stream_heads, sign_stream_heads
-from deedbook.ledger.trust.history import StreamAsked
+from deedbook.ledger.trust.history import StreamRequest
 from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def lie(served: Served, monkeypatch: pytest.MonkeyPatch, edits: Callable[[Stream
     """Let the node edit what it hands over."""
     honest = served.local.signed_stream
 
-    def signed_stream(asked: StreamAsked) -> StreamPage:
+    def signed_stream(asked: StreamRequest) -> StreamPage:
         return edits(honest(asked))
 
     monkeypatch.setattr(served.local, "signed_stream", signed_stream)
@@ -69,7 +69,7 @@ def test_node_that_leaves_an_entry_out_is_refused(served: Served, monkeypatch: p
 def test_node_that_shows_an_old_tree_again_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.ledger.hand_over("logs", **GOOD)
     client = served.client("bob")
-    old = served.local.signed_stream(StreamAsked("handoff/logs"))  # signed, and true at that time
+    old = served.local.signed_stream(StreamRequest("handoff/logs"))  # signed, and true at that time
     served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
     assert show(client)["title"] == BAD["title"]
     with monkeypatch.context() as patch:
@@ -91,7 +91,7 @@ def test_node_that_withholds_the_end_of_a_stream_is_refused(
     served.ledger.hand_over("logs", **GOOD)
     served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
     client = served.client("bob")
-    other = served.local.signed_stream(StreamAsked("handoff/none")).ends
+    other = served.local.signed_stream(StreamRequest("handoff/none")).ends
     for note in ({}, {"ends": ""}, {"ends": "no note\n"}, {"ends": other}):
         with monkeypatch.context() as patch:
             lie(served, patch, lambda page, note=note: without(served, page, hidden, **note))
@@ -105,7 +105,7 @@ def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
     served.ledger.hand_over("logs", **GOOD)
     served.ledger.emit("alice", "handoff/logs", HandoffAmended(to="bob", reviewer="rita", **BAD))
     client = served.client("bob")
-    page = served.local.signed_stream(StreamAsked("handoff/logs"))
+    page = served.local.signed_stream(StreamRequest("handoff/logs"))
     key = served.ledger.home.checkpoint_key(ORIGIN, served.local.checkpoint_keys())
     honest = open_stream_heads(page.ends, key.verifier)
     lied = sign_stream_heads(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
@@ -123,7 +123,7 @@ def test_head_that_was_read_is_remembered_when_the_client_goes(served: Served) -
     served.ledger.emit("alice", "handoff/logs", HandoffLogged(text="after it connected"))
     show(client)
     client.close()
-    remembered = client._greeter.history.memory.load()
+    remembered = client._greeter.history.trust_store.load()
     assert remembered is not None
     assert remembered.trusted.size == served.ledger.head()[0]
 

@@ -221,7 +221,7 @@ def _first_since(app: App, text: str) -> int:
     if since.isdecimal():
         return int(since)
     try:
-        before = app.query("catalog.moment", at=clock_text(to_ms(since) - 1))
+        before = app.query("catalog.instant", at=clock_text(to_ms(since) - 1))
     except Refused as error:
         if error.code != "NOT_FOUND":
             raise

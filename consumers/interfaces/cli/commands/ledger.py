@@ -243,7 +243,7 @@ def _entries_check(client: LocalClient) -> Check:
 
 
 def _memory_check(client: LocalClient) -> Check:
-    memory = client.memory
+    memory = client.trust_store
     remembered = memory.load()
     memory.compare(remembered, client.consistency, partial(read_reset, client))
     memory.probe()

@@ -184,7 +184,7 @@ _line_cells_max: Final = 110
 def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
     click.echo(clean(report["markdown"]).rstrip("\n"))
-    click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['citations']['text']}")
+    click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
     place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
     click.echo(f"-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
     for version in versions:
@@ -227,7 +227,7 @@ def _print_calibration(answer: dict[str, Any]) -> None:
             click.echo()
         click.secho(clean(agent["ai_id"]), bold=True)
         click.echo(f"  {agent['meaning']}")
-        click.echo(f"  {agent['citations']['text']}")
+        click.echo(f"  {agent['grounds']['text']}")
         labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)
         click.echo(f"  {counted(agent['total'], 'report')}: {labels}")
         rows = [
@@ -238,7 +238,7 @@ def _print_calibration(answer: dict[str, Any]) -> None:
                 _signed(point["du"]),
                 _signed(point["bias"]),
                 point["status"],
-                point["citations"]["text"].removeprefix("grounded on "),
+                point["grounds"]["text"].removeprefix("grounded on "),
             )
             for point in agent["points"]
         ]

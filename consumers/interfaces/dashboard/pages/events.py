@@ -68,7 +68,7 @@ def _proof(seen: Seen, index: int) -> dict[str, Any]:
     """Return the checked inclusion of an entry: under which checkpoint, of what size and root, over how many hashes."""
     try:
         receipt = receipts.take(seen.client, index, wait_max_s=0)
-        checked = receipts.check(receipt, receipts.Anchors(), known=seen.client.memory.checkpoint_keys)
+        checked = receipts.check(receipt, receipts.Anchors(), known=seen.client.trust_store.checkpoint_keys)
     except DeedbookError as error:
         return {"is_proven": False, "problem": f"{error.code}: {error.message}"}
     point = checked.checkpoint

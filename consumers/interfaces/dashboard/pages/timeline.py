@@ -37,7 +37,7 @@ def _since(seen: Seen) -> int | None:
     text = seen.query.get("since", "")
     if not text or text.isdecimal():
         return seen.number("since")
-    there = or_none(seen.view, "catalog.moment", {"at": parse_moment(text, "since")})
+    there = or_none(seen.view, "catalog.instant", {"at": parse_moment(text, "since")})
     return 0 if there is None else int(there["event_index"]) + 1
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from faults import settle, metrics, times
+from faults import metrics, settle, times
 from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 
 from deedbook import AsyncLedger, Ledger

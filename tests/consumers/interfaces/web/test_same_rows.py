@@ -85,7 +85,7 @@ TABLE: Final = dict(
             sql="SELECT event_index FROM events ORDER BY event_index",
         ),
         asked("catalog.lanes", None, DRAWN),
-        asked("catalog.moment", None, PARTS),
+        asked("catalog.instant", None, PARTS),
         asked("catalog.skipped", None, PARTS),
         asked("catalog.show", None, "`show` reads the entry itself"),
         asked("catalog.why", "why 3", left_out=("unresolved",)),
