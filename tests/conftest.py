@@ -18,6 +18,7 @@ from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
+import bytecode  # noqa: F401 - first of ours: what it switches on holds for all that follows
 import faults
 from building import Ledger
 from postgres import database, postgres  # noqa: F401 - fixtures

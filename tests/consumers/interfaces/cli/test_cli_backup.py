@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import refs_of
+from bundles import unpacked
 from calling import Deed, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
 from faults import times
 
@@ -154,8 +155,7 @@ def test_backup_says_how_many_blobs_it_leaves_out(full: Deed, tmp_path: Path) ->
 
 def test_program_in_a_backup_verifies_it_without_us(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
-    with tarfile.open(tmp_path / "ledger.tar") as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
+    unpacked(tmp_path / "ledger.tar", tmp_path / "unpacked")
     command = [sys.executable, "verify.py", "."]
     said = subprocess.run(command, cwd=tmp_path / "unpacked", capture_output=True, text=True, check=False)
     assert said.returncode == 0, said
