@@ -18,6 +18,7 @@ from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.envelope import decode_entry, head_of, pae
 from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
@@ -92,7 +93,7 @@ class Snapshot:
     def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key (see ``log.tables``), or None."""
         data = self._get(self._tables.state, key)
-        return None if data is None else cast("R", keys.decode_record(key, data))
+        return None if data is None else cast("R", decode_record(key, data))
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
@@ -100,7 +101,7 @@ class Snapshot:
 
     def agents(self) -> list[AgentRecord]:
         """Return all agents, by name."""
-        return [keys.decode_record(key, data) for key, data in self._records(b"a")]
+        return [decode_record(key, data) for key, data in self._records(b"a")]
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
@@ -119,11 +120,11 @@ class Snapshot:
 
     def invitations(self) -> list[InvitationRecord]:
         """Return the last invitation of each name that was ever invited."""
-        return [keys.decode_record(key, data) for key, data in self._records(b"v")]
+        return [decode_record(key, data) for key, data in self._records(b"v")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:
         """Return all signing keys (hex) with their records."""
-        return [(key[1:].hex(), keys.decode_record(key, data)) for key, data in self._records(b"k")]
+        return [(key[1:].hex(), decode_record(key, data)) for key, data in self._records(b"k")]
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""

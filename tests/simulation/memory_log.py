@@ -6,6 +6,8 @@ are made and read by the real functions. ``observe`` is told of every commit, be
 
 from __future__ import annotations
 
+from deedbook.ledger.log.record_codec import decode_record
+
 import asyncio
 import contextlib
 from functools import lru_cache
@@ -140,7 +142,7 @@ class MemoryLog:
         return self._subtrees[1]
 
 
-_decoded: Final = lru_cache(maxsize=10_000)(keys.decode_record)
+_decoded: Final = lru_cache(maxsize=10_000)(decode_record)
 
 
 def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:

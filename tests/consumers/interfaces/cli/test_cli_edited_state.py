@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deedbook.ledger.log.record_codec import decode_record
+
 import json
 import subprocess
 import sys
@@ -57,7 +59,7 @@ def edit(home: Path, key: bytes, change: Callable[[Any], Any]) -> None:
     with Log(home, map_size=64 * 1024**2) as log, log.tables.writing() as txn:
         stored = txn.get(key, db=log.tables.state)
         assert stored is not None
-        record = change(keys.decode_record(key, bytes(stored)))
+        record = change(decode_record(key, bytes(stored)))
         if record is None:
             txn.delete(key, db=log.tables.state)
         else:
