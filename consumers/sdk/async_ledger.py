@@ -17,7 +17,8 @@ from deedbook.consumers.sdk.clients import clients
 from deedbook.consumers.sdk.ledger import LedgerBase, asking, given, index_in
 from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.consumers.sdk.receipts import take
-from deedbook.ledger.client.client import Client, When, poll_wait_s
+from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.following import poll_wait_s
 from deedbook.ledger.client.remote import AsyncRemoteClient
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event

@@ -24,7 +24,8 @@ from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.ledger.client.author import Author
-from deedbook.ledger.client.client import Client, When, follow
+from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.following import follow
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home import trust as trust

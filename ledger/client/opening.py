@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.local import LocalClient, OpenViews
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.local_reader import OpenViews
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Settings

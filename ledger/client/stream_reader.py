@@ -26,7 +26,7 @@ from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.replay import decide_again, read_entry
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer
-from deedbook.ledger.client.reads import StreamReads
+from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry
@@ -159,7 +159,7 @@ class Before(Base):
 class StreamReader:
     """Reads streams of one ledger to act on them; threads may share it."""
 
-    def __init__(self, client: StreamReads, file: Path | None, *, is_pinned: bool = False) -> None:
+    def __init__(self, client: LogReads, file: Path | None, *, is_pinned: bool = False) -> None:
         """Keep checked authority in ``file`` (None: in this object alone); ``is_pinned``: the root key is known."""
         self.is_pinned = is_pinned
         self._client = client

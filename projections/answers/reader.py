@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
-from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.client import When
+from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.format.codec import encode_arguments, schema_error
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
@@ -58,7 +59,7 @@ class Reader(Resource):
 
     def __init__(
         self,
-        client: Client,
+        client: LogReads,
         settings: Settings,
         *,
         store: str | None = None,
@@ -259,7 +260,7 @@ def last_ms(context: QueryContext) -> int:
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: Client, held: Sequence[Slot], *, on_demand: bool) -> bool:
+def are_current(client: LogReads, held: Sequence[Slot], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner

@@ -15,7 +15,8 @@ from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.batch import check_kinds
 from deedbook.consumers.sdk.events import Suspects, describe, whole_event
 from deedbook.consumers.sdk.text import clean
-from deedbook.ledger.client.client import Ask, follow, read_batch_path
+from deedbook.ledger.client.client import Ask, read_batch_path
+from deedbook.ledger.client.following import follow
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, to_dsse

@@ -11,7 +11,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import print_table, progress, stopped_by_signals
 from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.ledger.client.client import poll_wait_s
+from deedbook.ledger.client.following import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.registry import VIEWS
