@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from deedbook.consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from deedbook.consumers.sdk.batch import Batch, collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import LedgerBase, asking, given, index_in
 from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.consumers.sdk.receipts import take

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from deedbook.consumers.sdk.batch import check_kinds, collected, drafts_of, present_batch
+from deedbook.consumers.sdk.batch import collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.reactor import Handlers, Reactor
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle

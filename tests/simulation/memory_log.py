@@ -6,8 +6,6 @@ are made and read by the real functions. ``observe`` is told of every commit, be
 
 from __future__ import annotations
 
-from deedbook.ledger.log.record_codec import decode_record
-
 import asyncio
 import contextlib
 from functools import lru_cache
@@ -19,6 +17,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.trust.history import ConsistencyProof
 from tests.simulation.thread import Killed, Thread
 

@@ -20,7 +20,7 @@ from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Cluster, Config
 from deedbook.ledger.home.quota import Quota
-from deedbook.projections.answers.reader import ViewsSettings
+from deedbook.projections.answers.view_reader import ViewsSettings
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "quota": Quota,

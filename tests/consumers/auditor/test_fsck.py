@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from deedbook.ledger.log.record_codec import decode_record
-
 import shutil
 from typing import TYPE_CHECKING
 
@@ -31,6 +29,7 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tiles import tile_key
 
 if TYPE_CHECKING:

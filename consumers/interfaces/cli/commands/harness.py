@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from click import shell_completion as shells
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command, deed
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.hooks.__main__ import respond
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, Scope
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome

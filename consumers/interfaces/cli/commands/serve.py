@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, extra
-from deedbook.consumers.interfaces.cli.output import configure_logging
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command, extra
+from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust

@@ -11,9 +11,9 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, read_text
-from deedbook.consumers.interfaces.cli.program import Group, Lazy
+from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
 from deedbook.consumers.sessions.report import correct

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from deedbook.ledger.log.record_codec import decode_record
-
 import json
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.record_codec import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
