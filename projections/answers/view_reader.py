@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -25,8 +24,6 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.suspects import marked
-from deedbook.projections.answers.instants import asked_of, instant_of
-from deedbook.projections.answers.past import Pasts, Stale
 from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
@@ -36,8 +33,6 @@ from deedbook.projections.views.registry import ON_DEMAND, QUERIES, VIEW_VERSION
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     import tempfile
 
-    from deedbook.projections.answers.instants import Instant
-    from deedbook.projections.answers.past import Pasts
 
 T = TypeVar("T")
 
@@ -49,7 +44,7 @@ class ViewsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ViewsBehind(Exception):
-    """The views are not up to date, and this reader folds none."""
+    """The views are not those that were asked for, and this reader folds none."""
 
 
 class ViewReader(Resource):
@@ -74,7 +69,7 @@ class ViewReader(Resource):
         self.settings = settings
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
-        self._is_closed = False
+        self.is_closed = False
         self._kept: tuple[list[Slot], dict[str, list[dict[str, Any]]]] = ([], {})
         url = store or self._named_store()
         self.store = self._open_shared(url) if url else self._open_file(settings.home / VIEWS_FILE)
@@ -109,17 +104,11 @@ class ViewReader(Resource):
             self._say_set_aside(error, str(set_aside(path)))
             return SqliteStore(path, ledger=self.client.ledger)
 
-    @cached_property
-    def _pasts(self) -> Pasts:
-        return Pasts(self.client)
-
     def close(self) -> None:
         """Close the views; the client stays open."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
-        if "_pasts" in vars(self):
-            self._pasts.close()
+        self.is_closed = True
         self.store.close()
         if self._outside is not None:
             self._outside.cleanup()
@@ -154,19 +143,11 @@ class ViewReader(Resource):
 
         if as_of is None:
             return self.ask(question, on_demand=on_demand)
-        return self._ask_past(question, as_of, on_demand=on_demand)
+        return self.ask_past(question, as_of, on_demand=on_demand)
 
-    def _ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
-        def ask(at: Instant | int) -> T:
-            return self.on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
-
-        if isinstance(index := asked_of(as_of), int):
-            with suppress(Stale):
-                return ask(index)
-        while True:
-            at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(Stale):  # another process is making the views anew
-                return ask(at)
+    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
+        """Return what a question finds in the views as they were."""
+        raise ViewsBehind
 
     def ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
         try:

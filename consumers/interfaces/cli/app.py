@@ -14,7 +14,7 @@ import click
 from deedbook.consumers.interfaces.cli.following import follow_events
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase
-from deedbook.consumers.interfaces.node.witnesses import witnessed_of
+from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger import limits

@@ -24,7 +24,6 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import Options
-from deedbook.consumers.interfaces.dashboard.address import path_to, running
 from deedbook.consumers.sdk.text import clean, one_line, told
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
@@ -317,31 +316,6 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
         return None
 
     return parse_since(text, datetime.now(UTC))
-
-
-def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
-    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
-
-    def decorate(verb: VerbT) -> VerbT:
-        @functools.wraps(verb)
-        def shown(app: ReadingApp, *, web: bool, **given: Any) -> None:
-            if not web:
-                verb(app, **given)
-                return
-            if (here := running(app.settings().home)) is None:
-                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
-                raise Refused("NOT_FOUND", message)
-            if given[argument] is None:
-                raise Refused("USAGE", "--web shows one thing: name it")
-            as_of = "" if app.moment is None else f"?as_of={app.moment}"
-            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
-            app.show("page", {"url": url}, url)
-
-        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
-        decorated: VerbT = option(shown)
-        return decorated
-
-    return decorate
 
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:

@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import usual_port
-from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.replication.lease import Timing
 
 if TYPE_CHECKING:
