@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def environment_variable(name: str) -> str | None:
@@ -23,3 +24,8 @@ def wants_traceback() -> bool:
 def wants_colour() -> bool:
     """Return whether a terminal is printed to in colour (``NO_COLOR``: no-color.org)."""
     return not os.environ.get("NO_COLOR")
+
+
+def temporary_files_folder() -> Path:
+    """Return the folder for temporary files (``TMPDIR``)."""
+    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only folders of nobody else's are made in it

@@ -9,8 +9,8 @@ stderr, and only on a terminal, so that pipes see nothing.
 from __future__ import annotations
 
 import functools
+import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +27,7 @@ from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.consumers.sdk.text import clean, one_line, told
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.home.environment import environment_variable
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -38,6 +39,7 @@ cut_cells_min: Final = 15
 """What a column keeps of its text, with the gap behind it, before another is left out instead."""
 gap: Final = "  "
 depth_drawn_max: Final = 16
+screen_cells_default: Final = 80
 _COLOURS: Final = {
     "pending": "yellow",
     "approved": "cyan",
@@ -118,7 +120,18 @@ def terminal_cells() -> int | None:
     if not sys.stdout.isatty():
         return None
 
-    return shutil.get_terminal_size().columns
+    return screen_cells()
+
+
+def screen_cells() -> int:
+    """Return how wide the terminal is: as COLUMNS says, else as it says itself, else 80."""
+    columns = environment_variable("COLUMNS") or ""
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or screen_cells_default
+    except (OSError, ValueError):
+        return screen_cells_default
 
 
 def print_lines(*lines: str) -> None:
