@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.sdk.files import read_file
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sdk.times import parse_since
 from deedbook.consumers.sessions.copies import with_copies, write_files
 from deedbook.consumers.sessions.generator import (
     ReportInputs,
@@ -24,7 +25,7 @@ from deedbook.consumers.sessions.generator import (
     recommend,
 )
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
-from deedbook.consumers.sessions.query import parse_since, query_reports
+from deedbook.consumers.sessions.query import query_reports
 from deedbook.consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
 from deedbook.consumers.sessions.resume import resume, whole
 from deedbook.consumers.sessions.settings import FILES_FOLDER, Stored, name_of

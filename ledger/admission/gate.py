@@ -43,8 +43,8 @@ from deedbook.ledger.lifecycle.authority import (
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import agent_key, idempotency_key
 from deedbook.ledger.log.log import Log, Pending
-from deedbook.ledger.log.read import Snapshot
 from deedbook.ledger.log.records import StreamRecord
+from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000

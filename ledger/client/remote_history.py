@@ -25,8 +25,9 @@ from deedbook.ledger.events.authority import (
 )
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import decode_entry, is_signed
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import joining, ledger_id, verify
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import ROOT, CheckpointKeys
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint

@@ -22,8 +22,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.reads import HeadView
+from deedbook.ledger.client.reads import HeadView, LogReads
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import QueryContext
@@ -55,7 +54,7 @@ class Stale(Exception):
 class Pasts:
     """The moments that were asked for last; threads may share them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: LogReads) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
@@ -97,7 +96,7 @@ class Pasts:
 class _Past:
     """The views of one moment, on a connection of their own."""
 
-    def __init__(self, store: Local, client: Client, size: int) -> None:
+    def __init__(self, store: Local, client: LogReads, size: int) -> None:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()

@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -33,7 +32,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import Corrupted, Unavailable
-from deedbook.ledger.system.files import as_unavailable, locked
+from deedbook.ledger.system.files import as_unavailable, locked, temporary_folder
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
     ADVICE,
@@ -198,9 +197,9 @@ def _make(path: Path, ledger: str) -> None:
     """
     with (
         as_unavailable(path, "cannot be made"),
-        tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder,
+        temporary_folder(path.parent, ".views-") as folder,
     ):
-        made = Path(folder) / path.name
+        made = folder / path.name
         made.touch(mode=0o600)
         db = _connect(made)
         try:

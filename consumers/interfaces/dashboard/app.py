@@ -34,7 +34,7 @@ from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream
 from deedbook.consumers.sdk.text import document, error_document, json_text
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import DeedbookError, Refused
 
 if TYPE_CHECKING:

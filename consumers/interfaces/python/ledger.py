@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
 from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
-from deedbook.consumers.sdk.ledger import Ledger as SdkLedger
+from deedbook.consumers.sdk.reacting import ReactingLedger
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.errors import Refused
 
@@ -70,7 +70,7 @@ class _Nouns(Generic[R, A, V]):
         return report
 
 
-class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], SdkLedger):
+class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], ReactingLedger):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final, get_args
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
-from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.bus.loop_thread import Connection

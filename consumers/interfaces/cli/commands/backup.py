@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import progress, when
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.output import when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.node.recovery import Recovery
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
 from deedbook.ledger.bundle.restore import restore as put_back

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, extra
+from deedbook.consumers.interfaces.cli.app import App, Command, extra
 from deedbook.consumers.interfaces.cli.commands.serve import stop_at_signals
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home import trust

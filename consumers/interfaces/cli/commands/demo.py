@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.demo.story import Line, Stage, Story
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust

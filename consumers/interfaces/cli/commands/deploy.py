@@ -15,8 +15,7 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port

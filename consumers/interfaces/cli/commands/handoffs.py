@@ -14,11 +14,12 @@ from deedbook.consumers.handoffs import content
 from deedbook.consumers.handoffs import operations as acts
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
 from deedbook.consumers.handoffs.stored_content import content_from
-from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
-from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_citations
-from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text, with_contents
+from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
+from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.author import Draft

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Group, with_contents
 from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
     imported_by,
@@ -22,7 +22,6 @@ from deedbook.consumers.interfaces.cli.output import (
     since_option,
     warn,
 )
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 from deedbook.consumers.sdk.text import clean, counted, one_line, shorten
 from deedbook.consumers.sessions.query import mode_of, query_reports

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, extra
-from deedbook.consumers.interfaces.cli.output import configure_logging
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command, extra
+from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.node.node import Node
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import usual_port
-from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.replication.lease import Timing
 
 if TYPE_CHECKING:

@@ -26,10 +26,9 @@ import click
 import msgspec
 from msgspec.structs import asdict, replace
 
-from deedbook.consumers.interfaces.cli.app import App, kept, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, kept, read_text
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.ledger.client.author import Draft

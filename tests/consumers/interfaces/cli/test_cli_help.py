@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from calling import environment
 
-from deedbook.consumers.interfaces.cli.program import ALIASES, VERBS, Group, deed
+from deedbook.consumers.interfaces.cli.app import Group
+from deedbook.consumers.interfaces.cli.program import ALIASES, VERBS, deed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
