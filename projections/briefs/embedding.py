@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 

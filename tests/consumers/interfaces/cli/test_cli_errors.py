@@ -298,7 +298,7 @@ def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
     assert "ZeroDivisionError" in error["message"]
     monkeypatch.setenv("DEEDBOOK_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
-        run(["--home", str(alone.home), "log"], App())
+        run(["--home", str(alone.home), "log"])
 
 
 def test_every_error_has_an_exit_code_of_the_contract() -> None:

@@ -49,14 +49,11 @@ A_TIME: Final = re.compile(r"(?<!\d)2\d{3}-\d\d-\d\d( \d[\d:]*Z?)?")
 A_KEY: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
 DRIVER: Final = """
 import os, subprocess, sys
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 home, tmux, name, *verbs = sys.argv[1:]
 for verb in verbs:
     print("$ deedbook " + verb, flush=True)
-    app = App()
-    run(["--home", home, *verb.split()], app)
-    app.close()
+    run(["--home", home, *verb.split()])
     print(flush=True)
 subprocess.run([tmux, "wait-for", "-S", name], check=True)
 sys.stdin.read()

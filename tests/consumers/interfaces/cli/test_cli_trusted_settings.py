@@ -25,7 +25,7 @@ from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Config
 from deedbook.ledger.home.trust import read_folder
 from deedbook.ledger.proof.checkpoint import COSIGNATURE_KEY, vkey_of
-from deedbook.projections.answers.reader import ViewsSettings
+from deedbook.projections.answers.view_reader import ViewsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
