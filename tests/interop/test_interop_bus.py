@@ -48,7 +48,7 @@ class Worked(NamedTuple):
 
 def deed(*words: object) -> None:
     """Call a verb, which succeeds."""
-    said = inside.deedbook(*words)
+    said = inside.deed(*words)
     assert said.code == 0, said.err
 
 
