@@ -338,7 +338,7 @@ def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full:
 
 def test_full_disk_leaves_no_half_backup(full: Deed, tmp_path: Path) -> None:
     (tmp_path / "ledger.tar").write_bytes(b"the one before")
-    program = f'ulimit -f 40; exec "{sys.executable}" -m deedbook.consumers.interfaces.cli "$@"'
+    program = f'ulimit -f 40; exec "{sys.executable}" -m deedbook "$@"'
     verb = ["--home", str(full.home), "backup", str(tmp_path / "ledger.tar")]
     said = subprocess.run(
         ["bash", "-c", program, "deed", *verb], env=environment(), capture_output=True, text=True, check=False
