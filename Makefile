@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants house faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants faults contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -111,10 +111,6 @@ bench-reader: install
 # Writes build/screenshots: every page of the dashboard over the demo's past, in two widths, light and dark.
 screenshots: install tools
 	$(BIN)/python tests/screenshots.py
-
-# How large the house is, which rooms it has and who knows whom.
-house: install
-	$(BIN)/python tests/house.py --print
 
 # Small faults of the core, each made in a copy of the tree: the tests that the list names must notice every one.
 mutants: install

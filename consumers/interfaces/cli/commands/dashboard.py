@@ -72,6 +72,7 @@ def who_decides(ledger: Ledger) -> tuple[str | None, str]:
 
 
 async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
+    # All of the extra ``web``.
     from deedbook.consumers.interfaces.dashboard.app import Dashboard
     from deedbook.consumers.interfaces.dashboard.guard import Guard
     from deedbook.consumers.interfaces.web.server import serving
@@ -88,7 +89,7 @@ async def _serve(app: App, listening: socket.socket, human: str | None, why_not:
 
 
 def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
-    from deedbook.consumers.interfaces.dashboard.guard import launch_link
+    from deedbook.consumers.interfaces.dashboard.guard import launch_link  # of the extra ``web``
 
     link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}

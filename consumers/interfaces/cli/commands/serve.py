@@ -145,6 +145,7 @@ def _open_tools(app: App) -> ToolLedger:
 
 def serve_stdio(ledger: ToolLedger) -> None:
     """Serve over standard input and output; nothing but the protocol is written there."""
+    # Both of the extra ``mcp``.
     from deedbook.consumers.interfaces.mcp.server import DeedbookServer
     from deedbook.consumers.interfaces.mcp.stdio import stoppable_input
 
@@ -154,6 +155,7 @@ def serve_stdio(ledger: ToolLedger) -> None:
 
 async def serve_loopback(app: App, ledger: ToolLedger, port: int, token_file: Path | None) -> None:
     """Serve over HTTP on this machine; the first line says where, and where the token is."""
+    # Both of the extra ``mcp``.
     from deedbook.consumers.interfaces.mcp import http
     from deedbook.consumers.interfaces.web.server import bind, serving
 

@@ -64,7 +64,6 @@ EDITS: Final = {
     "unknown": ("Status: pending", "Status: half-done"),
 }
 ADD_LOG: Final = ["logged went on"]
-# fmt: off
 CASES: Final = [
     # (status, edits, who) -> events, held
     ("in_progress", ["task"], "bob", ["task_checked 0"], []),
@@ -95,8 +94,13 @@ CASES: Final = [
     ("approved", ["claim with words"], "bob", ["claimed", "logged today"], []),
     ("approved", ["claim", "task"], "bob", ["claimed", "task_checked 0"], []),
     ("approved", ["claim and block"], "bob", ["claimed", "blocked no key"], []),
-    ("approved", ["claim and complete", "criterion"], "bob",
-     ["claimed", "criterion_checked 0", "completed at last"], []),
+    (
+        "approved",
+        ["claim and complete", "criterion"],
+        "bob",
+        ["claimed", "criterion_checked 0", "completed at last"],
+        [],
+    ),
     ("in_progress", ["release"], "bob", ["released"], []),
     ("in_progress", ["release"], "rita", [], ["bob: release"]),
     ("in_progress", ["block"], "bob", ["blocked no key"], []),
@@ -113,7 +117,6 @@ CASES: Final = [
     ("pending", ["unknown"], "alice", [], ["rita: why"]),
     ("pending", [], "alice", [], []),
 ]
-# fmt: on
 
 
 @pytest.mark.parametrize(("status", "edits", "who", "events", "held"), CASES)
