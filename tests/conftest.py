@@ -18,10 +18,8 @@ from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
-import faults
-from building import Ledger
-from postgres import database, postgres  # noqa: F401 - fixtures
-from stores import store  # noqa: F401 - a fixture
+import faults  # noqa: E402 - what is rewritten is named first
+from building import Ledger  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -136,7 +136,7 @@ def run(arguments: list[str]) -> int:
         return Exit.OK
     except BrokenPipeError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - another's code says what is a solution
         exit_code: int = load("failures:print_failure")(error, arguments)
         return exit_code
     return code if isinstance(code, int) else Exit.OK

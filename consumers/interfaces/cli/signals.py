@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import threading
 
 
 def stopped_by_signals() -> threading.Event:

@@ -106,7 +106,7 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
 
 def _author(ledger: Ledger, agent: str) -> Author:
     """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
-    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
+    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - most turns sign nothing
 
     check_may_sign(agent, roles_of(ledger.client, agent))
     return ledger.author()

@@ -160,7 +160,7 @@ def act_on(
 def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None) -> Decision:
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
     verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref, passing = decided.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
@@ -259,7 +259,7 @@ def _citations(decided: Decision) -> list[str]:
 
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,9 +16,6 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import usual_port
 from deedbook.ledger.replication.lease import Timing
-
-if TYPE_CHECKING:
-    from deedbook.consumers.interfaces.node.node import Node
 
 
 @click.command(cls=Command)
@@ -70,8 +66,8 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
 
 def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
     with extra("web", "serve --web"):
-        from deedbook.consumers.interfaces.web.app import publishing
-        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind
+        from deedbook.consumers.interfaces.web.app import publishing  # noqa: PLC0415 - loads uvicorn
+        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - as above
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
