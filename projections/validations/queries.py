@@ -51,7 +51,6 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     by: str
     at_ms: int
-    age_s: int
     event_index: int
     event_id: str
     references: int
@@ -148,7 +147,6 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
         outcome=outcome,
         by=row["author"],
         at_ms=row["accepted_ms"],
-        age_s=max(0, now_ms - row["accepted_ms"]) // 1000,
         event_index=row["event_index"],
         event_id=row["event_id"],
         references=counts.evidence,

@@ -140,8 +140,8 @@ def test_key_file_of_something_else_is_refused(alone: Deed) -> None:
 
 def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deedbook("--home", other, "init").code == 0
-    assert inside.deedbook("--home", other, "agent", "add", "a").code == 0
+    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "agent", "add", "a").code == 0
     shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
     alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
 

@@ -68,7 +68,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     folder = populated("terminal")
 
     def call(*words: str) -> None:
-        said = inside.deedbook("--home", folder, *words)
+        said = inside.deed("--home", folder, *words)
         assert said.code == 0, said.err
 
     def create(id_: str, title: str, *more: str) -> None:
@@ -86,7 +86,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     create("2026-01-01-an-id-made-of-the-day-and-of-a-title", "Café — naïve", "--depends-on", "cache", "--task", "one")
     create("stuck", "What waits for what is not there", "--depends-on", "schema")
     for name in ("cache", "stuck"):
-        version = inside.deedbook("--home", folder, "handoff", "show", name, "--version").out.strip()
+        version = inside.deed("--home", folder, "handoff", "show", name, "--version").out.strip()
         call("handoff", "approve", name, "--as", "rita", "--version", version)
     call("handoff", "claim", "cache", "--as", "b")
     call(
