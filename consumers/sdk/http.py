@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
-    import httpx
 
 connect_timeout_s: Final = 10.0
 retry_wait_first_s: Final = 0.5

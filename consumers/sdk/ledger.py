@@ -27,7 +27,7 @@ from deedbook.ledger.client.client import Client, When
 from deedbook.ledger.client.following import follow
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.home import trust as trust
+from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
@@ -38,11 +38,9 @@ from deedbook.projections.answers.checked import ask
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.client.author import Author
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
-    from deedbook.ledger.home.home import Home
     from deedbook.ledger.proof.policy import Policy
     from deedbook.ledger.proof.receipt import Receipt
 

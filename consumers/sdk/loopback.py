@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def is_loopback(host: str) -> bool:

@@ -28,4 +28,4 @@ def wants_colour() -> bool:
 
 def temporary_files_folder() -> Path:
     """Return the folder for temporary files (``TMPDIR``)."""
-    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only folders of nobody else's are made in it
+    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - under names that nobody foresees

@@ -1,4 +1,4 @@
-"""Reading the settings once, from arguments, the environment and ``config.toml``. Nothing else reads the environment."""
+"""Reading the settings once: from arguments, the environment and ``config.toml``."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def read_settings(
     check_place(folder, is_named=is_named, environment=environment)
     if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
         trust.demand(folder, environment=environment)
-    if (server is None or agent is None) and (folder / "client.toml").exists():
-        if (member := membership.read_membership(folder)) is not None:
-            trust.check_client(folder, member, environment)
-            server = server or (member.server and check_server(member.server))
-            agent = agent or check_name(member.agent)
+    is_told = server is not None and agent is not None
+    if not is_told and (member := membership.read_membership(folder)) is not None:
+        trust.check_client(folder, member, environment)
+        server = server or (member.server and check_server(member.server))
+        agent = agent or check_name(member.agent)
     text = read_file(folder, CONFIG_FILE)
     config, _ = declared(text, folder / CONFIG_FILE)
     spool = spool or bool(environment.get("DEEDBOOK_SPOOL"))

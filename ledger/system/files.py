@@ -217,7 +217,7 @@ def new_file(folder: Path, prefix: str) -> IO[bytes]:
     while True:
         path = folder / (prefix + os.urandom(_random_chars // 2).hex())
         with suppress(FileExistsError):
-            return open(path, "x+b", opener=_private)  # noqa: PTH123, SIM115 - a path has no opener; the caller closes it
+            return open(path, "x+b", opener=_private)
 
 
 @contextmanager

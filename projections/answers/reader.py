@@ -21,12 +21,12 @@ from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     from deedbook.projections.reasoning.queries import FullReasoning
-    from deedbook.projections.views.runner import Progress, Runner
+    from deedbook.projections.views.runner import Progress
 
 T = TypeVar("T")
 
 
-from deedbook.projections.answers.view_reader import ViewReader
+from deedbook.projections.answers.view_reader import ViewReader  # noqa: E402 - as above
 
 
 class Reader(ViewReader):

@@ -85,7 +85,7 @@ class ViewReader(Resource):
 
     def _open_shared(self, url: str) -> Local:
         try:
-            from deedbook.projections.stores.postgres import PostgresStore
+            from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - few use it
         except ModuleNotFoundError as error:
             message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
@@ -149,6 +149,7 @@ class ViewReader(Resource):
         raise ViewsBehind
 
     def ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
+        """Return what a function makes of the views as they are now."""
         try:
             return self._ask_store(question, on_demand=on_demand)
         except Corrupted as error:

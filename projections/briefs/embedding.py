@@ -73,7 +73,7 @@ class Embedder(NamedTuple):
 HASH_V1: Final = Embedder("hash-v1", "1", 384, 0.30)
 
 
-class Embedding(tuple[float, ...]):
+class Embedding(tuple[float, ...]):  # noqa: SLOT001 - a tuple's subclass can have no slots of its own
     """A vector as plain floats, and the ``embedder`` that made it."""
 
     embedder: Embedder
@@ -92,7 +92,7 @@ def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | N
         wordllama = import_module("wordllama")
     except ImportError:
         return None
-    from importlib.metadata import version  # slow; only the extra ``semantic`` needs it
+    from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
 
     # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
     model = wordllama.WordLlama.load(cache_dir=Path(str(wordllama.__file__)).parent, disable_download=True)

@@ -29,10 +29,8 @@ from deedbook.projections.answers.checked import ask
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from deedbook.consumers.sdk.ledger import Ledger
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
-    from deedbook.ledger.home.home import Home
 
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes

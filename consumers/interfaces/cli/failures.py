@@ -51,11 +51,13 @@ def give_up_output(error: OSError) -> int:
 
 
 def machine_error(error: OSError) -> Unavailable:
+    """Return the error of a disk that is full or failing."""
     message = f"{error}: a disk is full or failing; look what is there before you call again: it may have been done"
     return Unavailable("STORE_UNAVAILABLE", message)
 
 
 def print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool) -> int:
+    """Print what is wrong with a call, and return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         if not as_json and error.ctx is not None:
             click.echo(error.ctx.get_help(), err=True)
@@ -85,6 +87,7 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
 
 
 def print_error(error: DeedbookError, *, as_json: bool) -> int:
+    """Print an error, and return its exit code."""
     if as_json:
         click.echo(json_text(error_document(error), order="deterministic"))
         return error.exit_code

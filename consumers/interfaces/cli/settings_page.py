@@ -55,7 +55,7 @@ def settings_page() -> Iterator[str]:
 
 def _fields(section: type[msgspec.Struct]) -> tuple[types.Field, ...]:
     described = types.type_info(section)
-    assert isinstance(described, types.StructType)
+    assert isinstance(described, types.StructType)  # noqa: S101 - the sections are structs
     return described.fields
 
 

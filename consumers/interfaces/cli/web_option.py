@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.dashboard.address import path_to, running
 from deedbook.ledger.errors import Refused
-
-if TYPE_CHECKING:
-    pass
-
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 

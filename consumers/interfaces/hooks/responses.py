@@ -106,8 +106,7 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
 
 def _author(ledger: Ledger, agent: str) -> Author:
     """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
-    # Of the extra ``mcp``, but without its package; a hook that signs nothing starts without it.
-    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
+    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - extra ``mcp``
 
     check_may_sign(agent, roles_of(ledger.client, agent))
     return ledger.author()

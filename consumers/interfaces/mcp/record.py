@@ -287,7 +287,7 @@ class Batch(NamedTuple):
         return Refused(refusal.code, f"{message} (nothing was recorded)", **details | {"entries": numbers})
 
 
-def place_of(
+def place_of(  # noqa: PLR0917 - what a call gives
     ledger: ToolLedger,
     agent: str,
     entries: Sequence[SessionEntry | Step],

@@ -23,15 +23,15 @@ V = TypeVar("V")
 class _Nouns(Generic[R, A, V]):
     """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
 
-    def handoff(self, id: str) -> Handoff[R, A]:
+    def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
         """Return a handoff by its id, whether it is there or about to be created."""
         return Handoff(self, id)
 
-    def reasoning(self, id: str) -> Reasoning[R, A]:
+    def reasoning(self, id: str) -> Reasoning[R, A]:  # noqa: A002
         """Return a reasoning by its id; what reads it takes the ref of any version too."""
         return Reasoning(self, id)
 
-    def session(self, id: str) -> Session[R, A]:
+    def session(self, id: str) -> Session[R, A]:  # noqa: A002
         """Return a session by its id."""
         return Session(self, id)
 

@@ -122,8 +122,8 @@ def act_on(
     ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself;
     ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
     ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
-    and its answer are found, and nothing is signed. ``clock_ms`` says whether a validation is too old. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was
-    not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
+    and its answer are found, and nothing is signed. ``clock_ms`` says whether a validation is too old. Raises Refused:
+    ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref
@@ -162,7 +162,7 @@ def act_on(
 def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None, now_ms: int) -> Decision:
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
     verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref, passing = decided.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
@@ -261,7 +261,7 @@ def _citations(decided: Decision) -> list[str]:
 
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -17,9 +17,6 @@ from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
-
-if TYPE_CHECKING:
-    pass
 
 rows_max: Final = 500
 

@@ -107,7 +107,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
-    assert isinstance(data, HandoffAmended)
+    assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     emit(app, found["id"], data, changes=content.changes_between(content_from(found), data))
 
 
