@@ -120,7 +120,7 @@ mutants: install
 # every property with more examples.
 faults: install tools
 	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
-	  $$(grep -rlE '^from (faults|tampering) import|hypothesis' tests --include='test_*.py')
+	  $$(grep -rlE '^from (faults|tampering) import|hypothesis|mark\.long_run' tests --include='test_*.py')
 
 contract: install
 	$(BIN)/python tests/published_contract.py
