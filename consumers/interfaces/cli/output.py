@@ -334,7 +334,7 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
-    cursor = click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+    cursor = click.option("--cursor", type=int, help="Continue after an earlier page.")
     return lambda verb: limit(cursor(verb))
 
 

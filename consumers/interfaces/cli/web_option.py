@@ -33,7 +33,9 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
             url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
             app.show("page", {"url": url}, url)
 
-        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
+        option: Any = click.option(
+            "--web", is_flag=True, help="Print the address of its page in the dashboard instead."
+        )
         decorated: VerbT = option(shown)
         return decorated
 

@@ -79,7 +79,7 @@ def _present(given: dict[str, Any]) -> dict[str, Any]:
 @click.argument("id_", metavar="ID")
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
-    """Say in one sentence why a handoff is not ready, or that it is."""
+    """Explain in one sentence why a handoff is not ready, or say that it is."""
     found = app.query("handoffs.why", id=id_)
     found["next"] = acts.commands_on(app.query_with, found)
     del found["waits"]

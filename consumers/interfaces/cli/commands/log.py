@@ -21,9 +21,11 @@ rows_max: Final = 500
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
-@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
+@click.option(
+    "--follow", "is_following", is_flag=True, help="Print them in the order of the log, then new ones as they come."
+)
 def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
-    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
+    """List the last 50 events, newest first; with --after or --reverse in the order of the log."""
     if kind:
         check_kinds((kind,))
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None

@@ -31,8 +31,8 @@ from deedbook.ledger.home.environment import environment_variable
     type=click.Path(path_type=Path, dir_okay=False),
     help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
 )
-@click.option("--harness", metavar="NAME", help="Where no agent is named: act as the one called like this harness.")
-@click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
+@click.option("--harness", metavar="NAME", help="If no agent is named, act as the agent with this harness' name.")
+@click.option("--verbose", is_flag=True, help="Also log refused calls.")
 def mcp(
     app: App, port: int | None, token_file: Path | None, harness: str | None, *, is_http: bool, verbose: bool
 ) -> None:
