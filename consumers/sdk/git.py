@@ -267,7 +267,7 @@ class Objects(Resource):
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         descriptor = process.stdout.fileno()
         if not select.select([descriptor], [], [], object_silence_max_s)[0]:
-            raise Unavailable("STORE_UNAVAILABLE", f"git cat-file said nothing for {object_silence_max_s:g} s")
+            raise Unavailable("STORE_UNAVAILABLE", f"git cat-file did not answer for {object_silence_max_s:g} s")
         chunk = os.read(descriptor, chunk_max_bytes)
         if not chunk:
             raise EOFError

@@ -100,12 +100,12 @@ class LedgerBase:
     def _check_process(self) -> None:
         """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
         if self._process != os.getpid():
-            message = "this ledger was opened before this process was forked: open one in the process that uses it"
+            message = "this ledger was opened before the process was forked: open it in the process that uses it"
             raise Refused("USAGE", message)
 
     def _acting(self) -> str:
         if self.agent is None:
-            raise Refused("USAGE", "somebody must sign this: give agent=NAME, or set DEEDBOOK_AGENT")
+            raise Refused("USAGE", "no agent is named to sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
         return self.agent
 
     def _author(self, client: Client, name: str | None) -> Author:

@@ -149,6 +149,6 @@ def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
 def _alone(home: Home) -> contextlib.AbstractContextManager[None]:
     """One rotation at a time in a folder: two would each overwrite the key that the other is about to register."""
     if not home.keys.is_dir():
-        message = f"there are no keys in {home.path}: rotate where they lie"
+        message = f"there are no keys in {home.path}: rotate where the keys are"
         raise Refused("KEY_FILE_MISSING", message, path=str(home.keys))
     return locked(home.keys)

@@ -77,7 +77,7 @@ class Subscriptions(SubscriptionStore):
 
     def check_open(self) -> None:
         if not self.db.in_transaction:
-            message = "the function ended its transaction: leave out commit(), rollback(), executescript(), `with db:`"
+            message = "the function ended its transaction: remove commit(), rollback(), executescript() and `with db:`"
             raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
 
     @contextlib.contextmanager

@@ -52,7 +52,7 @@ def give_up_output(error: OSError) -> int:
 
 def machine_error(error: OSError) -> Unavailable:
     """Return the error of a disk that is full or failing."""
-    message = f"{error}: a disk is full or failing; look what is there before you call again: it may have been done"
+    message = f"{error}: a disk is full or failing. Check what was done before you try again"
     return Unavailable("STORE_UNAVAILABLE", message)
 
 

@@ -59,7 +59,10 @@ class _Nouns(Generic[R, A, V]):
 
         def audit(client: Client) -> AuditReport:
             if views and ledger.settings.server is not None:
-                raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
+                raise Refused(
+                    "USAGE",
+                    "views can be compared only in the ledger's own folder: open the ledger there, without a server",
+                )
             settings = ledger.settings if views else None
             kept = client.trust_store.audit_file if resume else None
             return verify_log(

@@ -226,7 +226,7 @@ class Handoff(_Noun[R, A]):
     def _act(self, verb: Verb, **given: Any) -> R:
         """Publish what an act signs of the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
-            message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
+            message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
             raise Refused("USAGE", message)
 
         def make(author: Author) -> list[EventData]:
@@ -383,7 +383,7 @@ class Session(_Noun[R, A]):
         def make(author: Author) -> list[EventData]:
             stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
             if stream != self.stream:
-                raise Refused("USAGE", f"{ref} stands on {stream}, not on {self.stream}: name that session")
+                raise Refused("USAGE", f"{ref} is an event of {stream}, not of {self.stream}: use that session")
             return [data]
 
         return self._ledger.publish_from(self.stream, make)

@@ -57,7 +57,7 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
         else:
             values += [] if fitted in values else [fitted]
     if len(values) > 1:
-        raise Refused("INVALID_FORMAT", "it holds two objects of the form that was asked for: write one")
+        raise Refused("INVALID_FORMAT", "it holds two objects: write one")
     if not values:
         raise faults[max(faults)] if faults else Refused("INVALID_FORMAT", "it holds no JSON object")
     return values[0]
