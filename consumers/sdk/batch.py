@@ -1,4 +1,4 @@
-"""What is published together: the drafts of one call, and the batches that collect those of several."""
+"""Drafts that are published together: those of one call, and batches that collect several calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """What is published inside ``batch()``; ``accepted`` says where it stands in the log, once the batch is over."""
+    """The events published inside ``batch()``. After the block, ``accepted`` holds their positions in the log."""
 
     def __init__(self, ledger: object, outer: Batch | None) -> None:
         self.accepted: list[Accepted] = []

@@ -46,7 +46,7 @@ _let_in_poll_s: Final = 0.1
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """Who joined: its membership, the public identity key (hex), and where it was registered."""
+    """The result of joining: membership, public identity key (hex), and index of the registration."""
 
     membership: Membership
     key: str

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Passphrase = str | Callable[[str], str | None] | None
-"""What opens a sealed key: the passphrase, or a function that returns it for an agent's name."""
+"""The passphrase of a sealed key, or a function that returns it for an agent's name."""
 
 _index_digits_max: Final = 12
 
 
 class LedgerBase:
-    """What both ledgers share: settings, keys, drafts, and the functions that react."""
+    """The base of both ledgers: settings, keys and drafts."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ def asking(settings: Settings) -> Settings:
     if settings.server is None or settings.agent is not None:
         return settings
 
-    # What is signed still needs a name.
+    # Signing still needs a named agent.
     is_here = Home(settings.home).nkey_file("root").exists()
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
 

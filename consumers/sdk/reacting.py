@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 
 
 class ReactingBase(LedgerBase):
-    """What reacting ledgers share: the functions that ``on`` registers, and where positions are stored."""
+    """The base of reacting ledgers: functions that ``on`` registers, and the store of positions."""
 
     _awaits: ClassVar = False
     _handlers: Handlers | None = None

@@ -39,7 +39,7 @@ retry_wait_max_s: Final = 30.0
 
 
 class Handlers:
-    """Which functions are called for which events; ``awaits``: they may be coroutine functions."""
+    """The functions to call for events. With ``awaits`` they may be coroutine functions."""
 
     def __init__(self, *, awaits: bool = False) -> None:
         self._awaits = awaits

@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Anchors(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever checks a receipt knows of its own: a vkey, root, a policy, the event it is to be of.
+    """The knowledge of whoever checks a receipt: a vkey, a root key, a policy, the expected event.
 
     ``root`` are the first digits of its fingerprint or key, ``event`` an entry or a DSSE JSON envelope.
     """
@@ -67,7 +67,7 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a receipt proves; ``trust`` says whose word for the log's key was taken, ``witnessed`` what a policy found.
+    """The result of checking a receipt. ``trust`` says where the log's key comes from, ``witnessed`` the policy's result.
 
     ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
     """

@@ -104,7 +104,7 @@ def settle(client: Client, home: Home, name: str) -> None:
 
 
 def _take_over(home: Home, name: str) -> None:
-    # What the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
+    # Keys that the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
     # will come here again.
     home.session_file(name).unlink(missing_ok=True)
     for path in (home.nkey_file(name), home.key_file(name)):

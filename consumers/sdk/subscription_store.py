@@ -1,4 +1,4 @@
-"""What a store of subscriptions does, whichever database it is."""
+"""The store of subscriptions: operations that SQLite and PostgreSQL share."""
 
 from __future__ import annotations
 

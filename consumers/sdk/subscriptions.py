@@ -1,4 +1,4 @@
-"""Where subscribers remember what they have done: any number of named subscriptions in one SQLite file or PostgreSQL.
+"""Positions of named subscriptions, any number in one SQLite file or PostgreSQL database.
 
 What is remembered is written once, for both; a store says how it connects, begins, commits and keeps a second run out.
 Attempts are counted and committed before the effect is tried, so an event that kills its subscriber is counted too

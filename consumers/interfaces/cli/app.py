@@ -1,4 +1,4 @@
-"""What a command works with: settings, a client, the acting agent's key, views, and one way to print."""
+"""The app that verbs work with: settings, a client, the acting agent's key, views, and printing."""
 
 from __future__ import annotations
 

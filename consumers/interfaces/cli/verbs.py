@@ -32,7 +32,7 @@ class Options:
 
 
 class ClosableOptions(Options):
-    """What a verb works with: closed at its end."""
+    """Options with resources that are closed when the verb ends."""
 
     def close(self) -> None:
         """Close whatever was opened."""

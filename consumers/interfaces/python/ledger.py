@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class _Nouns(Generic[R, A, V]):
-    """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
+    """Methods of both ledgers by subject. With an ``AsyncLedger`` the results are awaited."""
 
     def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
         """Return a handoff by its id, whether it is there or about to be created."""

@@ -1,4 +1,4 @@
-"""What a program says to a ledger by name: ``ledger.handoff("id").claim()``.
+"""Handoffs, reasoning and sessions as objects: ``ledger.handoff("id").claim()``.
 
 Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
 written once for both ledgers: ``R`` is what publishing returns and ``A`` what asking returns, and with an
@@ -36,7 +36,7 @@ R_co = TypeVar("R_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
 
 
-# What holds several texts; a single text is a sequence of texts, too: of its letters.
+# Arguments that are lists of texts. A single text would pass as a sequence of its letters.
 _lists = (
     "tasks",
     "criteria",
@@ -60,7 +60,7 @@ def _check_lists(given: Mapping[str, Any]) -> None:
 
 
 class _Publisher(Protocol[R_co, A_co]):
-    """What a noun needs of a ledger."""
+    """The part of a ledger that these objects use."""
 
     def publish(self, stream: str, *data: EventData) -> R_co: ...
 
@@ -315,7 +315,7 @@ class Reasoning(_Noun[R, A]):
 
 
 class Session(_Noun[R, A]):
-    """What an agent does and learns, from its start to its end."""
+    """A session: what an agent does and learns, from its start to its end."""
 
     _family = "session"
 

@@ -75,7 +75,7 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
             if not is_mended:
                 text, is_mended = text[:start] + _LAST_COMMA.sub(r"\1", text[start:]), True
                 continue
-            # What was read of it is not looked at again: an object in one that is cut off is not the answer.
+            # Do not search the part that was read: an object inside a truncated one is not the answer.
             position, length = max(start + 1, error.pos), error.pos - start
             yield length, Refused("INVALID_FORMAT", f"it is not JSON at character {length} of its object: {error.msg}")
             continue
