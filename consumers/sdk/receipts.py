@@ -67,7 +67,7 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The result of checking a receipt. ``trust`` says where the log's key comes from, ``witnessed`` the policy's result.
+    """The result of checking a receipt. ``trust`` says where the log's key comes from, ``witnessed`` the policy result.
 
     ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
     """

@@ -104,8 +104,8 @@ def settle(client: Client, home: Home, name: str) -> None:
 
 
 def _take_over(home: Home, name: str) -> None:
-    # Keys that the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
-    # will come here again.
+    # Keys that the old key delegated ended with it. The identity key comes last: while its new file is there, this
+    # runs again.
     home.session_file(name).unlink(missing_ok=True)
     for path in (home.nkey_file(name), home.key_file(name)):
         with contextlib.suppress(FileNotFoundError):  # no bus key, or another process was quicker
