@@ -1,6 +1,6 @@
 """Bringing handoff files and `active.md` tables into the ledger as claims: shown, and granting nothing.
 
-Every original is kept byte for byte as a blob, what cannot be read as a handoff aside with the reason. A file that
+Every original is stored byte for byte as a blob. What cannot be read as a handoff is unmapped, with the reason. A file that
 changed is imported anew as long as nobody confirmed it here; if its handoff goes on here, it is left to `watch`.
 """
 
@@ -18,7 +18,14 @@ from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import Problem
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
-from deedbook.consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
+from deedbook.consumers.importers.records import (
+    Record,
+    Unmapped,
+    existing_records,
+    find_files,
+    name_in,
+    unmapped_record,
+)
 from deedbook.consumers.sdk.text import on_a_line
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
@@ -53,12 +60,12 @@ class Found(NamedTuple):
 
     records: tuple[Record, ...]
     warnings: tuple[Warned, ...]
-    unread: tuple[Aside, ...] = ()  # could not even be kept aside, because they cannot be stored
+    unread: tuple[Unmapped, ...] = ()  # files that cannot be stored, so not even as unmapped
 
 
 def read_source(file: Path, root: Path) -> Source:
     """Return a file's bytes, named by its place under ``root``."""
-    # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is kept aside.
+    # A name that is not UTF-8 shows "\ufffd" where it is not; such a file is unmapped.
     name = name_in(file, root)
     content = read_regular(file, size_max_bytes=file_read_max_bytes, follow=True)
     if content is None:
@@ -75,12 +82,12 @@ def read_records(
 ) -> Found:
     """Return what a file, or all files of a folder become; ``step(done, total)`` tells of progress.
 
-    Two files of one name in different folders would be one handoff: the second is kept aside. Raises Refused:
+    Two files of one name in different folders would be one handoff: the second is unmapped. Raises Refused:
     ``NOT_FOUND``. Unavailable: a file cannot be read, or a blob not be stored.
     """
     records: list[Record] = []
     warnings: list[Warned] = []
-    unread: list[Aside] = []
+    unread: list[Unmapped] = []
     taken: dict[str, str] = {}
     paths = find_files(path, (".md",))
     for done, file in enumerate(paths, 1):
@@ -88,14 +95,14 @@ def read_records(
             source = read_source(file, path)
             read = records_of(source, put_blob, reviewer=reviewer)
         except Refused as refusal:
-            unread.append(Aside(str(file), f"{refusal.code}: {refusal.message}"))
+            unread.append(Unmapped(str(file), f"{refusal.code}: {refusal.message}"))
             continue
         for record in read.records:
             data = record.data
             is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
             if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
                 again = f"{first} has the same name, and so the same id: rename one of them"
-                record = kept_aside(data.original, data.source, data.format, again)
+                record = unmapped_record(data.original, data.source, data.format, again)
             records.append(record)
         warnings += read.warnings
         step(done, len(paths))
@@ -113,7 +120,7 @@ def records_of(source: Source, put_blob: Callable[[bytes], str], *, reviewer: st
             return _rows(source, original, reviewer)
         return _file(source, original, reviewer)
     except Refused as refusal:
-        return Found((kept_aside(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}"),), ())
+        return Found((unmapped_record(original, _source(source), UNREAD, f"{refusal.code}: {refusal.message}"),), ())
 
 
 def _file(source: Source, original: str, reviewer: str | None) -> Found:
@@ -135,12 +142,14 @@ def _rows(source: Source, original: str, reviewer: str | None) -> Found:
         name = row_id(row)
         where = f"{_source(source)}:{row.line}"
         if name in first_lines:
-            records.append(kept_aside(original, where, TABLE_FORMAT, f"it repeats line {first_lines[name]}"))
+            records.append(unmapped_record(original, where, TABLE_FORMAT, f"it repeats line {first_lines[name]}"))
             continue
         first_lines[name] = row.line
         records.append(Record(f"handoff/{name}", _row(row, original, where, reviewer)))
     if not records:
-        records.append(kept_aside(original, _source(source), TABLE_FORMAT, "the table has no row that can be read"))
+        records.append(
+            unmapped_record(original, _source(source), TABLE_FORMAT, "the table has no row that can be read")
+        )
     return Found(tuple(records), _warned(source, table.problems))
 
 
