@@ -1,4 +1,4 @@
-"""What the acts on a handoff sign, from what a caller says: the command line and the MCP tools share it.
+"""What the operations on a handoff sign, from what a caller says: the command line and the MCP tools share it.
 
 People count tasks and criteria from 1, events from 0. Content that no handoff file could hold is refused before it is
 signed, because ``render`` and ``watch`` would fail on it ever after.
@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.handoffs.files.mapping import fitting
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
-from deedbook.consumers.handoffs.operations import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
+from deedbook.consumers.handoffs.operations import NOTES, OF_WHAT_WAS_READ, OPERATIONS, Verb
 from deedbook.consumers.handoffs.receiver import notes_of
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
@@ -44,7 +44,7 @@ def creation(
 ) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
-    ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas. Raises
+    ``given`` are the arguments of the operation ``create``; of ``depends_on`` each may be several ids with commas. Raises
     Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
     hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
@@ -61,7 +61,7 @@ def creation(
 
 
 def query_for(verb: Verb) -> str:
-    """Return which query tells of a handoff what an act on it needs: most need no more than its id and version."""
+    """Return which query tells of a handoff what an operation on it needs: most need no more than its id and version."""
     return "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver"} else "handoffs.facts"
 
 
@@ -87,9 +87,9 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
 
 
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
-    """Return the version of the stream that an act is of, where nothing else that it signs names what was read.
+    """Return the version of the stream that an operation is of, where nothing else that it signs names what was read.
 
-    An act that does not sign the version it was given signs how many entries there were when it was the present one.
+    An operation that does not sign the version it was given signs how many entries there were when it was the present one.
     Raises Refused: ``VERSION_MISMATCH``: the handoff is of another version.
     """
     if version is None or verb in OF_WHAT_WAS_READ:
@@ -114,7 +114,7 @@ def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
-    """Return the events that an act on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
+    """Return the events that an operation on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
 
     Raises Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
     """
@@ -144,9 +144,9 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
         return [kinds.HandoffChangesRequested(completion=handoff["completion"], reasons=reasons)]
     if verb == "verify":
         return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | given)]
-    # Every other act signs its arguments as they are, so a new one needs its row in the table and nothing here.
+    # Every other operation signs its arguments as they are, so a new one needs its row in the table and nothing here.
     assert verb != "create"
-    (data,) = ACTS[verb].signs
+    (data,) = OPERATIONS[verb].signs
     return [data(**{name: value for name, value in given.items() if name != "version"})]
 
 

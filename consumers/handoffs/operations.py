@@ -1,6 +1,6 @@
-"""The acts on a handoff, each written here once: the command line, MCP, files, notifier and router read this table.
+"""The operations on a handoff, each written here once: the command line, MCP, files, notifier and router read this table.
 
-A row says what an act signs, who may, what it takes and what follows from it. It is data: what an act does with its
+A row says what an operation signs, who may, what it takes and what follows from it. It is data: what an operation does with its
 arguments stands in ``content``, and whether it may happen now is the ledger's to decide.
 """
 
@@ -47,7 +47,7 @@ Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """What an act takes. An ``option`` without hyphens stands by its place; ``is_of_terminal``: only there."""
+    """What an operation takes. An ``option`` without hyphens stands by its place; ``is_of_terminal``: only there."""
 
     name: str
     option: str
@@ -60,8 +60,8 @@ class Argument(msgspec.Struct, frozen=True):
     is_of_terminal: bool = False
 
 
-class Act(msgspec.Struct, frozen=True):
-    """One act: the data it signs, who may, its arguments and help.
+class Operation(msgspec.Struct, frozen=True):
+    """One operation: the data it signs, who may, its arguments and help.
 
     ``ends`` are the waits of the handoff that are over once it happened. ``leads`` is the status that it sets, and
     ``starts`` the one from which its receiver does so, also by editing the status in its file. ``readies`` tells
@@ -115,15 +115,15 @@ _IF_STILL: Final = Argument("version", "--version", words="The version you have 
 _REASON: Final = Argument("reason", "--reason", words="Why.")
 _NEEDED_REASON: Final = Argument("reason", "--reason", words="Why.", is_needed=True)
 
-ACTS: Final[dict[Verb, Act]] = {
-    "create": Act(
+OPERATIONS: Final[dict[Verb, Operation]] = {
+    "create": Operation(
         (kinds.HandoffCreated,),
         ("sender",),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
         (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
         readies=True,
     ),
-    "amend": Act(
+    "amend": Operation(
         (kinds.HandoffAmended,),
         ("sender",),
         "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
@@ -132,7 +132,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ends=_EVERY_WAIT - {"approve"},
         readies=True,
     ),
-    "claim": Act(
+    "claim": Operation(
         (kinds.HandoffClaimed,),
         ("receiver",),
         "Start work on a handoff that is approved and whose dependencies are done.",
@@ -144,7 +144,7 @@ ACTS: Final[dict[Verb, Act]] = {
         starts="approved",
         leads="in_progress",
     ),
-    "check": Act(
+    "check": Operation(
         (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked),
         ("receiver",),
         "Tick tasks and acceptance criteria.",
@@ -156,19 +156,19 @@ ACTS: Final[dict[Verb, Act]] = {
             Argument("undo", "--undo", "flag", "Take the tick back."),
         ),
     ),
-    "ask_waiver": Act(
+    "ask_waiver": Operation(
         (kinds.HandoffWaiverAsked,),
         ("receiver",),
         "Ask the reviewer to do without a criterion that cannot be met or checked here; it stays open until he does.",
         (_CRITERION, _NEEDED_REASON),
     ),
-    "log": Act(
+    "log": Operation(
         (kinds.HandoffLogged,),
         ("sender", "receiver", "reviewer"),
         "Add a line to a handoff's log.",
         (Argument("text", "TEXT", words="The line.", is_needed=True),),
     ),
-    "block": Act(
+    "block": Operation(
         (kinds.HandoffBlocked,),
         ("receiver",),
         "Say that the work cannot go on, and why.",
@@ -177,7 +177,7 @@ ACTS: Final[dict[Verb, Act]] = {
         starts="in_progress",
         leads="blocked",
     ),
-    "unblock": Act(
+    "unblock": Operation(
         (kinds.HandoffUnblocked,),
         ("receiver", "reviewer"),
         "Say that what blocked the work is gone.",
@@ -186,7 +186,7 @@ ACTS: Final[dict[Verb, Act]] = {
         starts="blocked",
         leads="in_progress",
     ),
-    "release": Act(
+    "release": Operation(
         (kinds.HandoffReleased,),
         ("receiver",),
         "Give the work back.",
@@ -196,7 +196,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="approved",
         readies=True,
     ),
-    "complete": Act(
+    "complete": Operation(
         (kinds.HandoffCompleted,),
         ("receiver",),
         "Say that the work is done; every acceptance criterion must be checked or waived.",
@@ -211,7 +211,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="completed",
         readies=True,
     ),
-    "cancel": Act(
+    "cancel": Operation(
         (kinds.HandoffCancelled,),
         ("sender", "reviewer"),
         "Call the work off.",
@@ -220,7 +220,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="cancelled",
         readies=True,
     ),
-    "approve": Act(
+    "approve": Operation(
         (kinds.HandoffApproved,),
         ("reviewer",),
         "Let exactly this version be worked on. Signed with the reviewer's identity key.",
@@ -229,7 +229,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="approved",
         readies=True,
     ),
-    "reject": Act(
+    "reject": Operation(
         (kinds.HandoffRejected,),
         ("reviewer",),
         "Refuse a handoff.",
@@ -238,7 +238,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="rejected",
         readies=True,
     ),
-    "waive": Act(
+    "waive": Operation(
         (kinds.HandoffCriterionWaived,),
         ("reviewer",),
         "Do without an acceptance criterion, as the reviewer.",
@@ -249,7 +249,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ),
         ends=frozenset({"waive"}),
     ),
-    "verify": Act(
+    "verify": Operation(
         (kinds.HandoffVerified,),
         ("reviewer",),
         "Accept the result of this version, as the reviewer.",
@@ -258,7 +258,7 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="verified",
         readies=True,
     ),
-    "request_changes": Act(
+    "request_changes": Operation(
         (kinds.HandoffChangesRequested,),
         ("reviewer",),
         "Send completed work back, as the reviewer.",
@@ -266,7 +266,7 @@ ACTS: Final[dict[Verb, Act]] = {
         ends=frozenset({"verify", "continue"}),
         readies=True,
     ),
-    "supersede": Act(
+    "supersede": Operation(
         (kinds.HandoffSuperseded,),
         ("sender",),
         "Put another handoff in the place of this one; what waits for this one must be amended to wait for the other.",
@@ -278,18 +278,28 @@ ACTS: Final[dict[Verb, Act]] = {
 }
 
 # What they sign is a judgement of what was read, so whoever signs names its version, or is shown it first.
-OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if _VERSION in act.arguments)
-REVIEWS: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if act.by == ("reviewer",))
+OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(
+    verb for verb, operation in OPERATIONS.items() if _VERSION in operation.arguments
+)
+REVIEWS: Final[frozenset[Verb]] = frozenset(
+    verb for verb, operation in OPERATIONS.items() if operation.by == ("reviewer",)
+)
 KINDS_OF_HANDOFFS: Final = frozenset(
     {"record.imported", *(name for name, one in KINDS.items() if one.stream == "handoff")}
 )
 # After these the handoff itself, or one that waits for it, may be ready. Whatever else makes one so, a sweep finds.
 READY_KINDS: Final = frozenset(
-    {"record.imported", *(KIND_OF[data] for act in ACTS.values() if act.readies for data in act.signs)}
+    {
+        "record.imported",
+        *(KIND_OF[data] for operation in OPERATIONS.values() if operation.readies for data in operation.signs),
+    }
 )
 # What each kind of event ends, of its own subject. Kinds that are not listed end nothing.
 ENDS: Final[dict[str, frozenset[str]]] = {
-    KIND_OF[data]: frozenset(act.ends) for act in ACTS.values() if act.ends for data in act.signs
+    KIND_OF[data]: frozenset(operation.ends)
+    for operation in OPERATIONS.values()
+    if operation.ends
+    for data in operation.signs
 } | {"review.answered": frozenset({"review"})}
 
 
@@ -299,7 +309,7 @@ def spelled(verb: str) -> str:
 
 
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
-    """Return an item's act as a command line for a shell; who is not asked there fills in the version he read."""
+    """Return an item's operation as a command line for a shell; who is not asked there fills in the version he read."""
     words, id_ = ["handoff", spelled(item["act"])], item["id"]
     if item["kind"] == "review":
         words = ["review", "answer", "--approve"]
@@ -313,7 +323,7 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
 
 
 def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:
-    """Return an answer of ``handoffs.next`` as people and programs read it: each item's act as its ``command``."""
+    """Return an answer of ``handoffs.next`` as people and programs read it: each item's operation as its ``command``."""
     items = [
         {name: value for name, value in item.items() if name not in ("act", "arguments")}
         | {"command": command_of(item, is_asked=is_asked)}
@@ -345,7 +355,7 @@ _STATE_CODES: Final = frozenset(
 
 @contextmanager
 def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
-    """Let a refusal of an act end with the commands with which its handoff does go on."""
+    """Let a refusal of an operation end with the commands with which its handoff does go on."""
     try:
         yield
     except Refused as refusal:
@@ -357,34 +367,40 @@ def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
 
 
 def hint(verb: Verb) -> str:
-    """Return the command of an act, with the options that it needs left to be filled in.
+    """Return the command of an operation, with the options that it needs left to be filled in.
 
     >>> hint("verify"), hint("request_changes"), hint("amend")
     ('verify', 'request-changes --reason …', 'amend …')
     """
-    needed = [f"{one.option} …" for one in ACTS[verb].arguments if one.is_needed]
+    needed = [f"{one.option} …" for one in OPERATIONS[verb].arguments if one.is_needed]
     return " ".join([spelled(verb), *needed, *(["…"] if verb == "amend" else [])])
 
 
 def way(now: str, then: str) -> tuple[Verb, ...]:
-    """Return the acts by which a receiver leads a handoff from one status to another: one, or two that begin the work.
+    """Return the operations by which a receiver leads a handoff from one status to another: one, or two that begin the work.
 
     >>> way("blocked", "completed"), way("in_progress", "approved"), way("blocked", "approved")
     (('unblock', 'complete'), ('release',), ())
     """
-    for last, act in ACTS.items():
-        if act.leads == then and act.starts == now:
+    for last, operation in OPERATIONS.items():
+        if operation.leads == then and operation.starts == now:
             return (last,)
-    for last, act in ACTS.items():
-        for first, begins in ACTS.items():
+    for last, operation in OPERATIONS.items():
+        for first, begins in OPERATIONS.items():
             # What was just begun is not given back at once.
-            if act.leads == then != now and (begins.starts, begins.leads) == (now, act.starts) and last != "release":
+            if (
+                operation.leads == then != now
+                and (begins.starts, begins.leads) == (now, operation.starts)
+                and last != "release"
+            ):
                 return first, last
     return ()
 
 
 def setting(now: str, word: str) -> Verb | None:
-    """Return by which act somebody other than the receiver sets the status that a word names, if by any."""
+    """Return by which operation somebody other than the receiver sets the status that a word names, if by any."""
     if word == "changes_requested" or (now, word) == ("completed", "in_progress"):
         return "request_changes"
-    return next((verb for verb, act in ACTS.items() if act.leads == word and act.starts is None), None)
+    return next(
+        (verb for verb, operation in OPERATIONS.items() if operation.leads == word and operation.starts is None), None
+    )

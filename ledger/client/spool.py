@@ -201,7 +201,7 @@ class Spool:
             file.write(content)
         message = (
             f"NOT recorded yet: the ledger is away ({away.code}). It is signed and kept as number {number}, after "
-            f"{len(self.waiting()) - 1} others, and goes with your next act, or `deed spool send`: do not do it again"
+            f"{len(self.waiting()) - 1} others, and is sent before your next operation, or by `deed spool send`: do not do it again"
         )
         return Unavailable("SPOOLED", message, recorded=False, number=number, ids=ids, folder=str(self.folder))
 

@@ -22,7 +22,7 @@ from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, LogLi
 from deedbook.consumers.handoffs.files.syntax.lines import apply_edits, join_lines
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import Progress, render, replace_at
-from deedbook.consumers.handoffs.operations import ACTS, REVIEWS, Verb, hint, setting, way
+from deedbook.consumers.handoffs.operations import OPERATIONS, REVIEWS, Verb, hint, setting, way
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
@@ -119,8 +119,10 @@ def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
                 tasks |= moved({step.position: step.checked}, ledger.tasks, base.tasks)
             case kinds.HandoffCriterionChecked():
                 criteria |= moved({step.position: step.checked}, ledger.criteria, base.criteria)
-            case _:  # the acts that set a status, and lines of the log
-                status = next((act.leads for act in ACTS.values() if type(step) in act.signs and act.leads), status)
+            case _:  # the operations that set a status, and lines of the log
+                status = next(
+                    (row.leads for row in OPERATIONS.values() if type(step) in row.signs and row.leads), status
+                )
     return render(base, Progress(status=status, tasks=tasks, criteria=criteria))
 
 
@@ -178,7 +180,7 @@ class _Planner:
             return ()
         what = f"set the status to {status}"
         if steps := way(now, status):
-            needs_reason = any(one.is_needed for verb in steps for one in ACTS[verb].arguments)
+            needs_reason = any(one.is_needed for verb in steps for one in OPERATIONS[verb].arguments)
             if self._acting == self._handoff.receiver and (self._reason or not needs_reason):
                 return steps
             self._hold(what, (self._handoff.receiver,), hint(steps[-1]))
@@ -197,13 +199,13 @@ class _Planner:
     def take(self, way: tuple[Verb, ...], *, begins: bool) -> None:
         """Take up the work, before anything is ticked, or give it back, stop or end it, after everything was."""
         for verb in way:
-            if (ACTS[verb].leads == "in_progress") == begins:
+            if (OPERATIONS[verb].leads == "in_progress") == begins:
                 # With more steps, the words beside the status are about the last one.
                 self._take(verb, self._reason if verb == way[-1] else "")
 
     def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[Verb, ...]) -> None:
         """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
-        works = "in_progress" in (self._handoff.status, *(ACTS[verb].leads for verb in way))
+        works = "in_progress" in (self._handoff.status, *(OPERATIONS[verb].leads for verb in way))
         may = self._acting == self._handoff.receiver and works
         tasks = moved(edits.tasks, base.tasks, ledger.tasks)
         criteria = moved(edits.criteria, base.criteria, ledger.criteria)
@@ -226,8 +228,8 @@ class _Planner:
 
     def _take(self, verb: Verb, words: str) -> None:
         """Sign a step with the words beside it in the text that it takes; without one, they are a line of the log."""
-        (data,) = ACTS[verb].signs
-        names = [one.name for one in ACTS[verb].arguments if one.form == "text"]
+        (data,) = OPERATIONS[verb].signs
+        names = [one.name for one in OPERATIONS[verb].arguments if one.form == "text"]
         text = next((name for name in names if name in data.__struct_fields__), None)
         is_new = self._step(data() if text is None else data(**{text: words}))
         if is_new and text is None and words:

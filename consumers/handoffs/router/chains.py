@@ -4,7 +4,7 @@ A handoff's fields are templates: text with ``{placeholders}``, filled with what
 neither end its line, nor move a terminal's cursor or turn the direction of reading, nor open a heading, list or code
 block of the markdown file that the handoff is rendered to.
 
-Hops bound every loop. Wide trees cannot grow by themselves: what a chain makes sets off another only after an act of
+Hops bound every loop. Wide trees cannot grow by themselves: what a chain makes sets off another only after an operation of
 somebody else (``mismatch``), so a chain that listens to ``handoff.created`` hears of no other chain's.
 """
 

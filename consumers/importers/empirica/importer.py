@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from deedbook.consumers.importers import records
-from deedbook.consumers.importers.empirica.kinds import UNMAPPED, READ_BY, About, Meaning
+from deedbook.consumers.importers.empirica.kinds import READ_BY, UNMAPPED, About, Meaning
 from deedbook.consumers.importers.empirica.notes import Note, Repository
 from deedbook.consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
 from deedbook.consumers.importers.records import Unmapped

@@ -1,10 +1,10 @@
 """Bringing transcripts into the ledger, a few responses at a time: whatever their size, and whenever it is cut off.
 
-Every response is mapped, stored as unmapped with the reason, or counted as one without thinking. Before anything is written the
+Every response is mapped, unmapped with the reason, or counted as one without thinking. Before anything is written the
 views are asked what stands, so a second run adds nothing, whoever runs it and wherever the copy lies. A transcript
 grows while it is read: what stands is then extended, never begun anew; a copy that ends earlier adds nothing.
 
-What cannot be stored (a secret, or larger than a blob) is unmapped: a note of its ids, its size and the reason is stored.
+What cannot be stored (a secret, or larger than a blob) is unmapped: a note of its ids, size and reason is stored.
 
 What happens if we crash here: each response is one atomic batch, so it is there or it is not; a blob without an event
 is nobody's. Running the import again adds the rest.

@@ -15,9 +15,9 @@ from deedbook.consumers.importers.records import (
     _batches,
     batch_size_max_bytes,
     import_records,
-    unmapped_record,
     reason_max_chars,
     records_in_batch_max,
+    unmapped_record,
 )
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused, Unavailable
