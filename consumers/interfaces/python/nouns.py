@@ -224,7 +224,7 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
     def _operate(self, verb: Verb, **given: Any) -> R:
-        """Sign and publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
+        """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
             raise Refused("USAGE", message)

@@ -110,7 +110,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
 
 
 def command_of(verb: operations.Verb) -> click.Command:
-    """Return the verb of an operation that signs what its options say, and nothing that only the command line could know."""
+    """Return the command of an operation that signs its options, and nothing that only the command line could know."""
 
     def sign(app: App, /, id_: str, **given: Any) -> None:
         has_said_yes = given.pop("yes", False)
