@@ -8,7 +8,7 @@ import pytest
 from building import NO_EVENT
 from given import fact, fold
 
-from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, way
+from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, path_between
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
@@ -77,7 +77,7 @@ def test_needed_arguments_are_the_fields_that_an_event_cannot_lack() -> None:
 
 
 def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
-    ways = {(now, then): way(now, then) for now in get_args(Status) for then in get_args(Status) if way(now, then)}
+    ways = {(now, then): path_between(now, then) for now in get_args(Status) for then in get_args(Status) if path_between(now, then)}
     assert ways == {
         ("approved", "in_progress"): ("claim",),
         ("approved", "completed"): ("claim", "complete"),
