@@ -194,7 +194,7 @@ def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
 
 
 def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
-    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), and check that its file can hold it."""
+    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``)."""
     # The date and the file's template are derived, so no argument sets them.
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "template"}
     if unknown := changes.keys() - known:

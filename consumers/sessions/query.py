@@ -1,9 +1,9 @@
-"""Asking for reports by agent, date and task, over the view ``reports.list``.
+"""Queries reports by agent, date and task, over the view ``reports.list``.
 
-The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
-that match, and ``next`` is the ``cursor`` of the page after this one. A point in time is ISO 8601 / RFC 3339 (without
-an offset UTC, a date alone its midnight), the local midnight of "today", "yesterday" or "last monday", or counted back
-from the caller's now ("7 days ago", in English or Chinese); one that lies ahead is refused: it would find nothing.
+The pattern is applied before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts
+all matches, and ``next`` is the ``cursor`` of the next page. A point in time is ISO 8601 / RFC 3339 (UTC without an
+offset; a date alone is its midnight), the local midnight of "today", "yesterday" or "last monday", or counted back from
+the caller's now ("7 days ago", in English or Chinese). A time in the future is refused, because it would find nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def query_reports(
 ) -> dict[str, Any]:
     """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, outcome, …}], "total_found", "next"}``.
 
-    ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, and then
-    ``is_assessed`` is false. ``imported`` of a report is None, or says where another tool's came from. ``next`` is None
-    on the last page. Raises Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
+    ``epistemic_growth`` is the change of overall confidence; if it was not assessed before and after, it is 0.0 and
+    ``is_assessed`` is false. ``imported`` is None, or the source of a report from another tool. ``next`` is None on the
+    last page. Raises Refused: ``INVALID_FIELD`` for an invalid date or limit; ``PATTERN_NOT_SUPPORTED``.
     """
     since_ms = None if since is None else parse_since(since, now)
     arguments = {"ai_id": ai_id, "since_ms": since_ms, "task_pattern": task_pattern, "limit": limit, "cursor": cursor}
@@ -49,14 +49,14 @@ def query_reports(
 
 
 def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
-    """Return which sessions are meant: the mode given, or that which the other options mean."""
-    meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
-    if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
-        return mode or meant
+    """Return the resume mode: the given one, or the one that the other options imply."""
+    implied = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
+    if mode in (None, implied) or (mode, implied) == ("last_n", "last"):
+        return mode or implied
     if mode not in {"last", "last_n"}:
-        return mode  # what it lacks, or that there is no such mode, says who resumes
+        return mode  # ``resume`` refuses an unknown mode, or one without a session
     if session_id is not None:
-        raise Refused("USAGE", f"the id of a session goes with resume mode session_id, not {mode}")
+        raise Refused("USAGE", f"a session's id needs the resume mode session_id, not {mode}")
     return "last_n"
 
 
@@ -73,47 +73,47 @@ def _row(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_since(text: str, now: datetime, field: str = "since") -> int:
-    """Return the Unix milliseconds that ``text`` stands for. Raises Refused: ``INVALID_FIELD``, named ``field``."""
-    given = converted(text, str, field).strip()
-    if 0 < len(given) <= since_max_chars:
-        moment = iso_time(given) or _day(given.lower(), now) or _relative(given, now)
-        if moment is not None:
-            return to_ms(moment)
+    """Return the Unix milliseconds of ``text``. Raises Refused: ``INVALID_FIELD``, with ``field``."""
+    value = converted(text, str, field).strip()
+    if 0 < len(value) <= since_max_chars:
+        time_ = iso_time(value) or _day(value.lower(), now) or _relative(value, now)
+        if time_ is not None:
+            return to_ms(time_)
     advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
-    message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
+    message = f"{field} is not a date or a time in the past: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)
 
 
 def parse_moment(text: str, field: str = "as_of") -> str:
-    """Return the moment that ``text`` names: an entry's index as it is, a time (as of ``parse_since``) in ISO 8601."""
+    """Return an entry's index as it is, or a time (see ``parse_since``) in ISO 8601."""
     if text.isdecimal() and len(text) <= index_max_digits:
         return text
     try:
         return clock_text(parse_since(text, datetime.now(UTC), field))
     except Refused as error:
-        raise Refused(error.code, f"{error.message}, or an entry's index (120)", field=field) from None
+        raise Refused(error.code, f"{error.message}, or an entry's index, for example 120", field=field) from None
 
 
-def _day(given: str, now: datetime) -> datetime | None:
-    """Return the local midnight with which a day of the last week began; None for what names none."""
+def _day(text: str, now: datetime) -> datetime | None:
+    """Return the local midnight of a day in the last week; None if the text names no day."""
     today = now.astimezone().date()
-    name = given.removeprefix("last ").strip()
-    if given in _DAYS_AGO:
-        ago = _DAYS_AGO[given]
-    elif given in {"this week", "this month"}:  # since it began, not since now
-        ago = today.weekday() if given == "this week" else today.day - 1
+    name = text.removeprefix("last ").strip()
+    if text in _DAYS_AGO:
+        ago = _DAYS_AGO[text]
+    elif text in {"this week", "this month"}:  # from its beginning
+        ago = today.weekday() if text == "this week" else today.day - 1
     elif name in _WEEKDAYS:
-        ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
+        ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != text else 0)
     else:
         return None
-    # Made local only here: between then and now the clocks may have been changed.
+    # Made local only here, because daylight saving time may have changed since.
     return datetime.combine(today - timedelta(days=ago), time()).astimezone()
 
 
-def _relative(given: str, now: datetime) -> datetime | None:
+def _relative(text: str, now: datetime) -> datetime | None:
     settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}
     try:
-        moment: datetime | None = dateparser.parse(given, languages=_LANGUAGES, settings=settings)
+        time_: datetime | None = dateparser.parse(text, languages=_LANGUAGES, settings=settings)
     except (ValueError, OverflowError):
         return None
-    return moment if moment is not None and moment <= now else None
+    return time_ if time_ is not None and time_ <= now else None

@@ -122,7 +122,7 @@ def stopped(chain: Chain, facts: Facts) -> str | None:
 
 
 def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> PlannedHandoff:
-    """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``, for example no name."""
+    """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``."""
     step = chain.steps[number - 1]
     root = facts.lineage.root or facts.event_id.partition(":")[2][:16]
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)

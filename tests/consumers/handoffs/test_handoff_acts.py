@@ -77,7 +77,12 @@ def test_needed_arguments_are_the_fields_that_an_event_cannot_lack() -> None:
 
 
 def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
-    ways = {(now, then): path_between(now, then) for now in get_args(Status) for then in get_args(Status) if path_between(now, then)}
+    ways = {
+        (now, then): path_between(now, then)
+        for now in get_args(Status)
+        for then in get_args(Status)
+        if path_between(now, then)
+    }
     assert ways == {
         ("approved", "in_progress"): ("claim",),
         ("approved", "completed"): ("claim", "complete"),

@@ -12,19 +12,19 @@ from stored_reports import load_handoff
 
 from deedbook.consumers.sessions.copies import store_report
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.consumers.sessions.settings import Project, StoredCopy
 
 JSON_REF = f"{JSON_NOTES}s1"
 MARKDOWN_REF = f"{MARKDOWN_NOTES}s1"
 
 
-def store(folder: Path, report: dict[str, Any] | None = None) -> list[Stored]:
+def store(folder: Path, report: dict[str, Any] | None = None) -> list[StoredCopy]:
     """Store a report in the notes of a folder and return what came of the two."""
     stored = store_report(report or a_report(), Project(git=folder))
     return [one for one in stored if one.store == "git_notes"]
 
 
-def statuses(stored: list[Stored]) -> list[str]:
+def statuses(stored: list[StoredCopy]) -> list[str]:
     return [one.status for one in stored]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from deedbook.consumers.handoffs.notifier.episodes import (
-    Key,
-    Waiting,
+    EpisodeKey,
+    WaitRecord,
     episode_id,
     notification_max_bytes,
     notification_of,
@@ -22,8 +22,10 @@ from deedbook.consumers.handoffs.notifier.episodes import (
 from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin
 
 ORIGIN = Origin("0" * 12, "bound")
-KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")
-WAIT = Waiting(key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9)
+KEY = EpisodeKey("handoff", "2026-02-12-fix-login", "rita", "approve")
+WAIT = WaitRecord(
+    key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9
+)
 
 
 def test_document_has_the_shape_that_receivers_know() -> None:
@@ -56,13 +58,13 @@ def test_document_has_the_shape_that_receivers_know() -> None:
 
 def test_nobody_is_said_to_wait_for_himself() -> None:
     key = KEY._replace(agent="bob", action="claim")
-    told = notification_of("0" * 32, "abc", Waiting(key=key, title="T", status="approved", sender="bob"), 0, ORIGIN)
+    told = notification_of("0" * 32, "abc", WaitRecord(key=key, title="T", status="approved", sender="bob"), 0, ORIGIN)
     assert told.text == "Deedbook: somebody waits for bob to start handoff 2026-02-12-fix-login"
 
 
 @given(st.text(), st.text(), st.integers(0, 2**53))
 def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_ms: int) -> None:
-    wait = Waiting(key=KEY._replace(id=name), title=title * 50, status=name, sender="alice", receiver="bob")
+    wait = WaitRecord(key=KEY._replace(id=name), title=title * 50, status=name, sender="alice", receiver="bob")
     told = notification_of("0" * 32, "abc", wait, began_ms % 253_402_300_000_000, ORIGIN)
     assert len(told.document) <= notification_max_bytes
     for text in (told.title, told.text, *map(str, json.loads(told.document)["data"].values())):
@@ -81,7 +83,7 @@ def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_
     ],
 )
 def test_title_is_one_line_and_cut_with_a_mark(title: str, subject: str) -> None:
-    wait = Waiting(key=KEY, title=title, status="approved", sender="alice", receiver="bob")
+    wait = WaitRecord(key=KEY, title=title, status="approved", sender="alice", receiver="bob")
     assert (
         json.loads(notification_of("0" * 32, "abc", wait, 0, ORIGIN).document)["data"]["words"]["text"]["title"]
         == subject
