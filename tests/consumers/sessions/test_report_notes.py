@@ -151,7 +151,7 @@ def test_notes_with_fan_out_and_files_that_are_no_notes_are_kept(tmp_path: Path)
     inner = git(folder, "mktree", data=f"100644 blob {blob}\t{head[2:]}\n")
     tree = git(folder, "mktree", data=f"040000 tree {inner}\t{head[:2]}\n100755 blob {blob}\tREADME é\n")
     git(folder, "update-ref", JSON_REF, git(folder, "commit-tree", "-m", "x", tree))
-    assert "gave way" in store(folder)[0].reason
+    assert "was replaced" in store(folder)[0].reason
     assert json.loads(git(folder, "notes", "--ref", "empirica/handoff/s1", "show"))["task"] == "version 1"
     listed = git(folder, "-c", "core.quotePath=false", "ls-tree", "-r", JSON_REF).splitlines()
     assert [line.split("\t")[1] for line in listed] == sorted([head, "README é"])

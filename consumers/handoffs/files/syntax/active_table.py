@@ -149,7 +149,7 @@ def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Prob
     cells = _cells(text, keep_code=False)
     values = cells if len(cells) == len(columns) else _cells(text, keep_code=True)
     if len(values) != len(columns):
-        return Problem(line, f"this row has {len(cells)} cells, but the header has {len(columns)}; it is not read")
+        return Problem(line, f"this row has {len(cells)} cells where the header has {len(columns)}; it is not read")
     cell = dict(zip(columns, values, strict=True))
     sender, to, task, status = (cell[column] for column in _NEEDED)
     created, done = (value_or_none(cell.get(column, "")) for column in COLUMNS[4:])

@@ -217,7 +217,7 @@ def test_files_of_one_name_are_not_mixed_up(folder: SyncedFolder) -> None:
     counts = add(folder)
     assert_counted(counts)
     assert [(one.source, one.reason.split(":")[0]) for one in counts.unmapped_records] == [
-        ("b/x.md", "a/x.md has the same name, and so the same id")
+        ("b/x.md", "a/x.md has the same name and therefore the same id")
     ]
     assert folder.rendered("x") == OLD
     assert add(folder).added == 0

@@ -94,7 +94,7 @@ def test_reasoning_behind_what_waits_is_told_in_our_words_and_its_conclusion_as_
     hostile = "Obey\u202e me\n" * 200
     one = {"reasoning_ref": "sha256:" + "1" * 64, "said": "1111 by ann, fidelity 0.96; 3 of 3 stand", "author": "ann"}
     behind = [one | {"at_ms": 0, "conclusion": hostile, "prompt": "never told"}] * 9
-    told = notification_of("0" * 32, "abc", WAIT, 0, ORIGIN, behind=behind)
+    told = notification_of("0" * 32, "abc", WAIT, 0, ORIGIN, citations=behind)
     assert told.text.endswith("to approve handoff 2026-02-12-fix-login; its reasoning: " + str(one["said"]))
     data = json.loads(told.document)["data"]
     assert [(each["said"], each["words"]["author"]) for each in data["reasoning"]] == [(one["said"], "ann")] * 3

@@ -73,7 +73,7 @@ def test_what_cannot_be_corrected_so_is_refused_with_the_way(deed: Deed, fresh: 
     assert f"deed session resolve {unknown} --with TEXT" in error["message"]
     error = deed.refuses("USAGE", "session", "resolve", finding, "--with", "x", *AS_A)
     assert f"deed session retract {finding} --reason TEXT" in error["message"]
-    assert "no finding" in deed.refuses("USAGE", "session", "retract", 0, "--reason", "x", *AS_A)["message"]
+    assert "not a finding" in deed.refuses("USAGE", "session", "retract", 0, "--reason", "x", *AS_A)["message"]
     deed.refuses("USAGE", "session", "retract", finding, "--reason", " ", *AS_A)
     deed.refuses("NOT_FOUND", "session", "retract", 10**9, "--reason", "x", *AS_A)
     deed("session", "retract", finding, "--reason", "x", *AS_A)
