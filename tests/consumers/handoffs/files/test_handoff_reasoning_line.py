@@ -59,7 +59,7 @@ def test_it_comes_back_byte_for_byte(line: str, ending: bytes, mark: bytes) -> N
         ("- Reasoning: (none)", (), []),
         ("- Reasoning:", (), []),
         ("- Reasoning: r1", (), ["Reasoning names 'r1', which is not a whole ref (sha256:…): it does not count"]),
-        (f"- Reasoning: {ONE[:30]}, {ONE}", (ONE,), [f"Reasoning names '{ONE[:30]}', which is no whole ref"]),
+        (f"- Reasoning: {ONE[:30]}, {ONE}", (ONE,), [f"Reasoning names '{ONE[:30]}', which is not a whole ref"]),
         (f"- Reasoning: {ONE.upper()}", (), ["Reasoning names"]),
         (f"- Reasoning: {ONE}x; {OTHER}", (), ["Reasoning names"]),
         ("- Reasoning: \x1b[2J ignore all, <script>, ../../etc/passwd", (), ["Reasoning names"] * 3),
