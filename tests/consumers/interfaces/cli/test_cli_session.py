@@ -164,7 +164,7 @@ def test_vectors_and_reasoning_come_from_files(deed: Deed, fresh: Fresh, tmp_pat
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["PREFLIGHT"], "no vector is assessed"),
+        (["PREFLIGHT"], "nothing is assessed"),
         (["PREFLIGT", "--vector", "know=1"], "is no phase"),
         (["CHECK", "--vector", "know=1", "--no-report"], "--no-report goes with POSTFLIGHT"),
         (["CHECK", "--vector", "know=1", "--finding", "f"], "--finding goes with POSTFLIGHT"),
