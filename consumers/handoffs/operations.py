@@ -237,7 +237,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     "approve": Operation(
         (kinds.HandoffApproved,),
         ("reviewer",),
-        "Approve exactly this version for work. Signed with the reviewer's identity key.",
+        "Approve exactly this version. The reviewer's identity key signs.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
         leads="approved",

@@ -102,7 +102,7 @@ def read_records(
             is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
             if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
                 again = f"{first} has the same name and therefore the same id: rename one of them"
-                record = unmapped_record(data.original, data.source, data.format, again)
+                record = unmapped_record(data.original, data.source, data.format, again)  # noqa: PLW2901 - replaced
             records.append(record)
         warnings += batch.warnings
         step(done, len(paths))

@@ -92,7 +92,7 @@ class SyncStore(Subscriptions):
 
     def agreed(self, id_: str) -> FileState | None:
         """Return the stored state of a handoff's file, or None."""
-        rows = self.run(f"SELECT {', '.join(FileState._fields)} FROM files WHERE id = ?", id_)
+        rows = self.run(f"SELECT {', '.join(FileState._fields)} FROM files WHERE id = ?", id_)  # noqa: S608 - fixed names
         return FileState(*rows[0]) if rows else None
 
     def agree(self, id_: str, agreed: FileState) -> None:

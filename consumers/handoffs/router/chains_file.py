@@ -233,6 +233,6 @@ def _several(value: str | list[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _require(is_met: bool, path: str, message: str) -> None:
+def _require(is_met: bool, path: str, message: str) -> None:  # noqa: FBT001 - what is required comes first
     if not is_met:
         raise Refused("INVALID_FIELD", f"{message}, at {path}", path=path)

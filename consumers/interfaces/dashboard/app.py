@@ -34,7 +34,7 @@ from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream
 from deedbook.consumers.sdk.text import document, error_document, json_text
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import DeedbookError, Refused
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Dashboard:
             return self._shown(request, route, seen, show(seen))
         except DeedbookError as refusal:
             error = refusal
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
             _log.exception("%s failed", request.url.path)
             message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
             error = DeedbookError("UNEXPECTED", message)

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.interfaces.cli.app import App, parse_json, read_text, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_text, with_contents
 from deedbook.consumers.interfaces.cli.commands import session_report
 from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
-from deedbook.ledger.home.settings import wants_traceback
+from deedbook.ledger.home.environment import wants_traceback
 from deedbook.projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:
@@ -31,27 +30,27 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[ID] PHASE")
-@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
 @click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
-@click.option("--reasoning", metavar="TEXT|@FILE", help="Why you see it so.")
+@click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")
 @click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
-@click.option("--overall-confidence", type=float, help="Your own figure in place of the mean of the vectors.")
+@click.option("--overall-confidence", type=float, help="Your own value instead of the mean of the vectors.")
 @click.option("--task-summary", metavar="TEXT|@FILE", help="With POSTFLIGHT: what was done (default: the task).")
-@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: what the report names as found out.")
-@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: what the report names as still open.")
+@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: a finding of the report.")
+@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: an open question of the report.")
 @click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
-@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
+@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report.")
 def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
-    """Record how well you know, can and are sure, at one phase of the work.
+    """Assess your knowledge, ability and uncertainty at one phase of the work.
 
     PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
     do, context, clarity, coherence, signal, density, state, change, completion, impact, uncertainty. Assess those that
-    you can; one that is left out counts as not assessed, never as 0.
+    you can. A missing vector counts as not assessed, never as 0.
 
-    After POSTFLIGHT the report is made; what is not given is taken from the session. If it cannot be made, the
-    assessment stands, and `deed session sweep` makes it again.
+    After POSTFLIGHT the report is made from the options and the session's records. If that fails, the assessment
+    stays, and `deed session sweep` tries again.
     """
     name, word = session_and(app, words, "PHASE")
     phases: tuple[Phase, ...] = get_args(Phase)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import progress, when
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.output import when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.node.recovery import Recovery
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
 from deedbook.ledger.bundle.restore import restore as put_back
@@ -30,18 +30,17 @@ from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import shown
 
 if TYPE_CHECKING:
-    from deedbook.consumers.interfaces.node.recovery import Head, Recovery
+    from deedbook.consumers.interfaces.node.recovery import Head
     from deedbook.ledger.bus.history import LostHistory
-    from deedbook.ledger.home.home import Home
 
 
 @click.command(cls=Command)
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@click.option("--keys", "with_keys", is_flag=True, help="Also the keys, sealed with a passphrase for this backup.")
+@click.option("--keys", "with_keys", is_flag=True, help="Include the keys, sealed with a passphrase of this backup.")
 def backup(app: App, target: Path, *, with_keys: bool) -> None:
     """Write log, blobs and settings to FILE, or to a new file in the folder DIR, while the ledger is in use.
 
-    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` makes the ledger of it again.
+    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` restores the ledger from it.
     """
     client = app.local_client()
 
@@ -84,13 +83,14 @@ def _is_sealed(path: Path) -> bool:
 
 @click.command(cls=Command)
 @click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
+@click.option("--replace", is_flag=True, help="Replace a log of the same ledger. The old log is kept beside it.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
-    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home
-    DIR.
+    """Restore the ledger of a backup (the newest in a folder), or of any export of a whole log.
 
-    Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
+    It is made in .deedbook, or in --home DIR.
+
+    Everything is verified and replayed first. Existing settings and keys stay.
     """
     if app.server is not None:
         raise Refused("USAGE", "restore makes a ledger in a folder of this machine: call it without --server")
@@ -162,20 +162,20 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
 
 @click.command(cls=Command)
-@click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
+@click.option("--from-stream", is_flag=True, help="Append the entries that the stream has and the log lacks.")
 @click.option(
-    "--accept-loss", is_flag=True, help="Go on without them: root signs a history reset that names what is given up."
+    "--accept-loss", is_flag=True, help="Continue without them. Root signs a history reset that names what is lost."
 )
-@click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
+@click.option("--check", "is_dry", is_flag=True, help="Only print what would be done.")
 @click.option(
     "--reason",
     default="acknowledged entries are lost",
     show_default=True,
-    help="With --accept-loss: why, for every reader.",
+    help="With --accept-loss: the reason, which every reader sees.",
 )
-@click.option("--yes", is_flag=True, help="With --accept-loss: do not ask.")
+@click.option("--yes", is_flag=True, help="With --accept-loss: do not ask for confirmation.")
 def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
-    """Mend a log that was put back to an earlier state, while nothing serves it.
+    """Repair a log that was set back to an earlier state. Stop `deed serve` first.
 
     Every entry from the stream is verified and replayed before it is appended; killed at any point, it goes on when it
     is called again.

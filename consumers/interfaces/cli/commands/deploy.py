@@ -15,8 +15,7 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port
@@ -25,7 +24,7 @@ from deedbook.ledger.service.server_config import ACCOUNTS_FILE, Member, Tls, re
 from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
 
 LOOPBACK: Final = "127.0.0.1"
-PASSWORD_FILE: Final = "routes.secret"
+PASSWORD_FILE: Final = "routes.secret"  # noqa: S105 - the name of the file
 _NAMES: Final = {1: ("one",), 3: ("r3-a", "r3-b", "r3-c")}
 _usual_route_port: Final = 6222
 _secret_bytes: Final = 32
@@ -34,7 +33,7 @@ _HOST: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\
 
 @click.group(cls=Group)
 def deploy() -> None:
-    """Write the configuration of nats-servers beside the node."""
+    """Write configuration files for nats-servers that run beside a node."""
 
 
 @deploy.command("nats-config")
@@ -44,7 +43,7 @@ def deploy() -> None:
     "hosts",
     metavar="HOST",
     multiple=True,
-    help="Where they are, once for each server (default: 127.0.0.1, with ports that follow on).",
+    help="The host of each server (default: 127.0.0.1, with consecutive ports).",
 )
 @click.option("--port", type=click.IntRange(1, 65533), default=usual_port, show_default=True, help="For clients.")
 @click.option(
@@ -88,9 +87,9 @@ def nats_config(
 ) -> None:
     """Write the configuration of one nats-server, or of three that copy every stream, for this ledger's agents.
 
-    One file for each server, and accounts.conf with who may connect, to be written again and reloaded (`nats-server
-    --signal reload`) whenever agents come or go. Three servers let each other in by certificates (--tls), else by a
-    password, which is made once and kept in routes.secret beside the files.
+    Writes one file for each server, and accounts.conf with the agents that may connect. When agents are added or
+    removed, write them again and reload (`nats-server --signal reload`). Three servers admit each other by
+    certificates (--tls), or by a password that is generated once in routes.secret beside the files.
     """
     names = _NAMES[int(nodes)]
     hosts = hosts or (LOOPBACK,) * len(names)

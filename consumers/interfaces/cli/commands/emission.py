@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, parse_json, read_argument, read_up_to
+from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_argument, read_up_to
 from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.format.codec import decode_strict
@@ -30,7 +30,7 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 @click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
 @click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
 @click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
-@click.option("--corr", help="What it belongs to: a label that events of one task share.")
+@click.option("--corr", help="A label that all events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
 @click.option(
@@ -39,9 +39,9 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
-    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
-    line of standard input is a JSON object: {"stream", "kind", "data"}, and where wanted "causes", "corr", "expect",
-    "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
+    proto/schemas describes the data of each kind. For a batch, each line of standard input is a JSON object with
+    "stream", "kind", "data", and optionally "causes", "corr", "expect", "idem". One signature covers the batch. All its
+    events are accepted, or none. A batch has at most 256 events and 900 KiB.
     """
     if kind == "-":
         if any(value not in (None, ()) for value in given.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deedbook.consumers.interfaces.cli.program import Group, Lazy
+from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup
 
 VERBS = {
     "create": Lazy(
@@ -31,18 +31,18 @@ VERBS = {
     "request-changes": Lazy("handoffs:request_changes", "Send completed work back, as the reviewer."),
     "cancel": Lazy("handoffs:cancel", "Call the work off."),
     "supersede": Lazy("handoffs:supersede", "Put another handoff in the place of this one."),
-    "why": Lazy("handoffs:why", "Say in one sentence why a handoff is not ready, or that it is."),
+    "why": Lazy("handoffs:why", "Explain in one sentence why a handoff is not ready, or say that it is."),
     "import": Lazy("handoff_files:import_", "Import handoff files, proposals and active.md tables."),
     "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
-    "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
-    "graph": Lazy("handoff_graph:graph", "Draw who waits for whom: a tree, Mermaid or DOT."),
+    "watch": Lazy("handoff_files:watch", "Synchronize a folder of handoff files with the ledger."),
+    "graph": Lazy("handoff_graph:graph", "Draw dependencies: a tree, Mermaid or DOT."),
     "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
-    "show": Lazy("handoff_list:show", "Show one handoff: its state and why, tasks, criteria, history."),
+    "show": Lazy("handoff_show:show", "Show one handoff: its state and why, tasks, criteria, history."),
 }
 
 
 @click.group(
-    cls=Group, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
+    cls=LazyGroup, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
 )
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""

@@ -14,10 +14,9 @@ from deedbook.consumers.importers.records import Unmapped, import_records, rehea
 from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
-from deedbook.consumers.interfaces.cli.output import progress
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.secrets.scanner import check_text
@@ -26,17 +25,17 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option("--task", default="", help="What the thinking was about, where a transcript does not say.")
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
+@click.option("--task", default="", help="The task, for transcripts that name none.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
-    Each response becomes a reasoning of its own, owned by whoever imports it, shown as imported, and validated by
-    nobody; its lines are kept byte for byte. Importing again adds nothing, also after the file grew. A response that is
-    encrypted, broken or holds a secret is stored as unmapped with the reason. In a folder, *.jsonl and *.json files are
-    read, and *.md and *.txt files with thinking tags.
+    Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
+    lines are stored byte for byte. Importing again adds only what is new in the file. A response that is encrypted,
+    broken or holds a secret is stored as unmapped with the reason. In a folder, *.jsonl and *.json files are read, and
+    *.md and *.txt files with thinking tags.
 
-    What a step rests on is found by its words, and marked with how; the last line says how many hold together.
+    Links between steps are inferred from their words, and marked as inferred. The last line counts the sound ones.
     """
     files = find_transcripts(path)
     seen = Progress(total_bytes=sum(file.stat().st_size for file in files))

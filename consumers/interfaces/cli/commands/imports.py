@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
-from deedbook.consumers.interfaces.cli.program import Command, Group, Lazy
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.sdk.text import clean
 
 lines_max: Final = 20
@@ -27,7 +27,7 @@ lines_max: Final = 20
     aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
 )
 def import_() -> None:
-    """Import the history of other tools: every original is kept, shown as imported, and grants nothing.
+    """Import records of other tools. Originals are stored, shown as imported, and grant no rights.
 
     A second run adds nothing. A record that cannot be mapped is stored as unmapped with the reason, and counted.
     """

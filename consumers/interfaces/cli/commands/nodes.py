@@ -8,9 +8,8 @@ from typing import Final
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NodesView, read_nodes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.home.home import Home
@@ -22,12 +21,12 @@ _look_every_s: Final = 0.1
 
 @click.group(cls=Group)
 def node() -> None:
-    """See the nodes of this ledger, and let another one lead; for who runs a node in this folder."""
+    """List the nodes of this ledger, and move leadership. Run it in the folder of a node."""
 
 
 @node.command("list")
 def list_(app: App) -> None:
-    """List the nodes that are heard, this one first: who leads, its term, and how far each log is."""
+    """List the nodes that answer, this one first: leader, term, and the size of each log."""
     view = _view(app)
     rows = [
         (one.node, one.role, one.term, one.size, f"{one.heard_s:.1f} s", one.url, one.fault or "-")
@@ -40,7 +39,7 @@ def list_(app: App) -> None:
 @node.command("hand-over")
 @click.argument("name", required=False, default="")
 def hand_over(app: App, name: str) -> None:
-    """Let the node NAME lead, or the one that is furthest; waits until it does."""
+    """Make the node NAME the leader (default: the most advanced one), and wait until it leads."""
     view = _view(app)
     if view.leader != view.node:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.sdk.text import visible
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting
@@ -37,12 +36,12 @@ class Act(NamedTuple):
 
 
 @click.command(cls=Command)
-@click.option("--yes", is_flag=True, help="Trust it without being asked, as off a terminal.")
-@click.option("--show", "action", flag_value="show", help="Only show it, and which folders are trusted.")
-@click.option("--remove", "action", flag_value="remove", help="Trust it no longer; it may be gone already.")
+@click.option("--yes", is_flag=True, help="Trust it without asking.")
+@click.option("--show", "action", flag_value="show", help="Only show it, and the trusted folders.")
+@click.option("--remove", "action", flag_value="remove", help="Do not trust it any more; the folder may be gone.")
 @click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
 def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
-    """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
+    """Trust the ledger's folder here. Shows what it would run, send and sign, and asks.
 
     Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
     you made with `deed init` is trusted. A change of config.toml, chains.toml or client.toml is asked

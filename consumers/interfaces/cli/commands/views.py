@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import print_table, progress, stopped_by_signals
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.ledger.client.client import poll_wait_s
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.ledger.client.following import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.registry import VIEWS
@@ -19,7 +21,6 @@ from deedbook.projections.views.registry import VIEWS
 if TYPE_CHECKING:
     import threading
 
-    from deedbook.projections.answers.reader import Reader
 
 follow_wait_min_s: Final = 0.2
 follow_wait_max_s: Final = 5.0
@@ -28,10 +29,10 @@ follow_wait_max_s: Final = 5.0
 @click.command(cls=Command)
 @click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
 @click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
-@click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM; any number of workers take turns.")
+@click.option("--follow", is_flag=True, help="Run until SIGINT or SIGTERM. Several workers take turns.")
 @click.option("--store", metavar="URL", help="Views in PostgreSQL: postgresql://USER@HOST/DATABASE, no password.")
 def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: bool, follow: bool) -> None:
-    """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest.
+    """Update the views from the log, or rebuild them, and print each view's position and digest.
 
     With --follow it prints instead how far the views are, whenever they have come further, and says on standard error
     what keeps it from its work; with --json each is a document of its own line.

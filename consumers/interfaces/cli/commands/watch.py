@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.commands.events import print_event
-from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.following import print_event
+from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.cloud_events import binary, cloud_event
 from deedbook.consumers.sdk.command import run_command
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.http import request
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
@@ -47,9 +49,9 @@ server_wait_s = 1.0
     show_default=True,
     help="What is printed, or given to CMD.",
 )
-@click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
-@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
-@click.option("--store", metavar="URI", help="Keep the position in PostgreSQL, so that another machine may take over.")
+@click.option("--from-start", is_flag=True, help="Start a new watcher at entry 0, not at the end of the log.")
+@click.option("--once", is_flag=True, help="Stop after handling what is there now.")
+@click.option("--store", metavar="URI", help="Store the position in PostgreSQL, so that another machine can take over.")
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
 def watch(
@@ -65,7 +67,7 @@ def watch(
     once: bool,
     dead: bool,
 ) -> None:
-    """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
+    """Run a command for each new event of some kinds. The position is stored for this agent, kinds and CMD.
 
     CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may
     run again with the same id. When it fails five times, the event is kept as a dead letter and the next one is
