@@ -82,7 +82,7 @@ SECTIONS: Final = {
 
 VERBS: Final = {name: verb for section in SECTIONS.values() for name, verb in section.items()}
 
-# What a shell reports of a command that SIGINT ended.
+# The exit code that shells report for a command that SIGINT ended.
 stopped_by_user: Final = 130
 
 ALIASES: Final = {

@@ -198,7 +198,7 @@ def admin_author(app: App) -> Author:
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
-        message = f"only an admin registers and removes agents, and {name} is none: {remedy}"
+        message = f"only an admin registers and removes agents, and {name} is not an admin: {remedy}"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
     return app.author(name)
 
@@ -250,5 +250,5 @@ def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: 
     passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
     if not passphrase:
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
-        raise Refused("USAGE", f"the key of a human is sealed: give a passphrase {where}, or say --unprotected")
+        raise Refused("USAGE", f"a human's key needs a passphrase: give one {where}, or add --unprotected")
     return passphrase

@@ -56,7 +56,7 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
     phases: tuple[Phase, ...] = get_args(Phase)
     phase = next((phase for phase in phases if phase == word.upper()), None)
     if phase is None:
-        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+        raise Refused("USAGE", f"{word!r} is not a phase: {', '.join(phases)}")
     vectors = read_vectors(parse_vectors(more["given"], more["document"]))
     check_given(phase, vectors, reasoning, more)
     data = AssessmentRecorded(
@@ -84,12 +84,12 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
     if overall is not None and not 0 <= overall <= 1:
         raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
     if vectors == Vectors() and overall is None and not reasoning:
-        raise Refused("USAGE", "nothing is assessed: give --vector NAME=VALUE or --vectors JSON")
+        raise Refused("USAGE", "there are no vectors: give --vector NAME=VALUE or --vectors JSON")
     if phase != "POSTFLIGHT":
         for option in REPORT_OPTIONS:
             if more[option]:
                 name = option.removesuffix("s").replace("_", "-")
-                raise Refused("USAGE", f"--{name} goes with POSTFLIGHT: {phase} makes no report")
+                raise Refused("USAGE", f"--{name} needs POSTFLIGHT; {phase} makes no report")
 
 
 def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:

@@ -69,11 +69,11 @@ def verify(
     next --resume only hashes those entries again: the same tree means the same entries.
     """
     if bundle is not None and views:
-        raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+        raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:
-        raise Refused("USAGE", "--resume goes on with the audit of a ledger: a bundle is always verified whole")
+        raise Refused("USAGE", "--resume needs a ledger; a bundle is always verified whole")
     if partial and bundle is None:
-        raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
+        raise Refused("USAGE", "--partial needs --bundle; a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
@@ -98,7 +98,7 @@ def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open
     """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
     if policy_file is None:
         if fail_open:
-            raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+            raise Refused("USAGE", "--fail-open needs --policy")
         return None
 
     policy = read_policy(policy_file)
@@ -122,7 +122,7 @@ def fsck(app: App, *, must_repair: bool) -> None:
     """
     settings = app.settings()
     if settings.server is not None:
-        raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+        raise Refused("USAGE", "fsck reads the ledger's own folder: run it there, without --server")
     if must_repair:
         _repair(app, settings)
         return

@@ -49,7 +49,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         passphrase = app.read_passphrase("New passphrase of the backup: ", confirm=True)
         if not passphrase:
             names = ", ".join(path.name for path in key_files(home) if not _is_sealed(path))
-            message = f"{names} would lie open in the backup: give a passphrase for it with --passphrase-fd N"
+            message = f"{names} would be unprotected in the backup: give a passphrase with --passphrase-fd N"
             raise Refused("KEY_LOCKED", message)
     path = target
     if target.is_dir():
@@ -93,7 +93,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
     Everything is verified and replayed first. Existing settings and keys stay.
     """
     if app.server is not None:
-        raise Refused("USAGE", "restore makes a ledger in a folder of this machine: call it without --server")
+        raise Refused("USAGE", "restore writes to a folder of this machine: run it without --server")
 
     home = Home(app.home or new_home(present_folder()))
     path = newest_backup(source) if source.is_dir() else source
@@ -181,10 +181,10 @@ def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_d
     is called again.
     """
     if from_stream == accept_loss:
-        raise Refused("USAGE", "say which: --from-stream brings lost entries back, --accept-loss goes on without them")
+        raise Refused("USAGE", "choose one: --from-stream recovers lost entries, --accept-loss continues without them")
     settings = app.settings()
     if settings.server is not None:
-        raise Refused("USAGE", "recover works on the ledger's own folder: call it there, without --server")
+        raise Refused("USAGE", "recover needs the ledger's own folder: run it there, without --server")
 
     async def run() -> None:
         async with Recovery(settings, is_dry=is_dry) as recovery:
@@ -253,7 +253,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     if not yes:
         loss = _loss(head, abandoned, history)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
+            raise Refused("USAGE", f"{loss}. Without a terminal, add --yes to give them up for good")
         click.echo(loss, err=True)
         click.confirm("Give them up for good?", abort=True, err=True)
 

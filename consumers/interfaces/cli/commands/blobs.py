@@ -54,7 +54,7 @@ def get(app: App, ref: str, out: Path | None) -> None:
     client = app.client()
     if out is None:
         if app.as_json:
-            raise Refused("USAGE", "a blob is bytes and no JSON: add -o FILE")
+            raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
         sys.stdout.buffer.write(client.get_blob(ref))
         return
     with progress("fetching", shown=not app.as_json) as step:

@@ -153,7 +153,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
     """Check evidence, assumptions and structure of a reasoning."""
     tree = tree or work_tree(Path.cwd())
     if commit is not None and tree is None:
-        message = "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
+        message = "--commit needs a git repository: name its folder with --tree DIR"
         raise Refused("USAGE", message)
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
         done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)

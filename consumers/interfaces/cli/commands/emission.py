@@ -45,13 +45,13 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
     """
     if kind == "-":
         if any(value not in (None, ()) for value in given.values()):
-            raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
+            raise Refused("USAGE", "a batch takes no options: write everything in its lines")
         output.show_accepted(
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
     if given["stream"] is None or given["data"] is None:
-        raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
+        raise Refused("USAGE", "add --stream and --data: the event's stream and content")
     check_kinds((kind,))
     given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
     path = given.pop("receipt")
@@ -93,7 +93,7 @@ def _read_batch(given: bytes) -> list[Draft]:
             raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
         drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
     if not drafts:
-        raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
+        raise Refused("USAGE", "standard input is empty: write one JSON object on each line")
     if len(drafts) > batch_events_max:
         raise Refused("TOO_LARGE", f"a batch has at most {batch_events_max} events, not {len(drafts)}")
     return drafts

@@ -46,7 +46,7 @@ def list_(app: ReadingApp, /, *, board: bool, **given: Any) -> None:
     if board:
         _show_board(app, **given)
     elif given.pop("is_all"):
-        raise click.UsageError("--all goes with --board: a list shows every state")
+        raise click.UsageError("--all needs --board; a list shows every state")
     else:
         _show_list(app, **given)
 
@@ -73,7 +73,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: i
 def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
     for option in ("status", "ready", "cursor"):
         if given.pop(option):
-            raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
+            raise click.UsageError(f"--{option} needs a list; the board shows every state")
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
 

@@ -119,7 +119,7 @@ def command_of(verb: operations.Verb) -> click.Command:
         if given.pop("keep", False):
             given["artifacts"] = with_contents(app, given.get("artifacts", ()))
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
-            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `deed handoff show ID` prints it")
+            raise Refused("USAGE", "--version needs a whole version, sha256:…, as `deed handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
         if verb in operations.OF_WHAT_WAS_READ and "version" not in given:
@@ -144,7 +144,9 @@ def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused(
-            "USAGE", f"{operations.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
+            "USAGE",
+            f"{operations.spelled(verb)} signs the version that you have read: give its --version ({read})",
+            field="version",
         )
 
     found = with_citations(app, app.query("handoffs.show", id=id_))

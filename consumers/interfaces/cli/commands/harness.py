@@ -87,12 +87,12 @@ def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, act
     found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
     has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING
     if given == "team" and action is None and has_own:
-        message = "your own settings of this project call Deedbook's hooks, and both would run"
+        message = "your own settings of this project already call Deedbook's hooks, and both would run"
         raise Refused("USAGE", f"{message}: `deed setup {harness.name} --remove` first")
     if given is not None or not harness.is_shared(folder) or (action == "remove" and has_own):
         return given or "local"
     if action == "remove" or (action is None and app.agent is not None):
-        message = "the shared settings of this project call Deedbook's hooks: --team changes them, for everybody"
+        message = "the shared settings of this project already call Deedbook's hooks; --team changes them for everybody"
         raise Refused("USAGE", f"{message}; to act as another agent, set DEEDBOOK_AGENT")
     return "team"
 
@@ -127,9 +127,9 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
         pinned = None if is_found or (is_user and app.home is None) else str(home.resolve())
         server = app.settings().server
     if scope == "team" and app.agent is not None:
-        raise Refused("USAGE", "--team acts as each one's DEEDBOOK_AGENT: leave out --as")
+        raise Refused("USAGE", "--team uses each person's DEEDBOOK_AGENT: omit --as")
     if scope == "team" and pinned is not None:
-        raise Refused("USAGE", f"--team writes no path of this machine: others have no ledger in {pinned}")
+        raise Refused("USAGE", f"--team writes no paths of this machine; others have no ledger in {pinned}")
     if is_new and home is not None:
         check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
     if scope == "team":

@@ -99,11 +99,11 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
     """
     if checkpoint:
         if lost or by or unprotected or app.settings().agent not in (None, ROOT):
-            raise Refused("USAGE", "root replaces the checkpoint key: give --checkpoint alone, or with --as root")
+            raise Refused("USAGE", "only root replaces the checkpoint key: give --checkpoint alone, or with --as root")
         _rotate_checkpoint(app, reason)
         return
     if not lost and (by or unprotected):
-        raise Refused("USAGE", "--by and --unprotected say how a lost key is replaced: add --lost")
+        raise Refused("USAGE", "--by and --unprotected need --lost")
     _rotate_agent(app, app.acting(), signer=(by or ROOT) if lost else None, unprotected=unprotected, reason=reason)
 
 
@@ -229,7 +229,7 @@ def _first_since(app: App, text: str) -> int:
             raise
         return 0  # the ledger begins later
     if before["event_index"] + 1 == before["size"]:
-        raise Refused("NOT_FOUND", f"nothing was accepted since {text}: name an earlier time, or an index")
+        raise Refused("NOT_FOUND", f"no entry was accepted since {text}: give an earlier time, or an index")
     return int(before["event_index"]) + 1
 
 

@@ -30,7 +30,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
         check_kinds((kind,))
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
-        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
+        raise click.UsageError("--before lists older entries: omit --after, --reverse and --follow")
     asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
     if is_following:
         start = 0 if after is None else after + 1

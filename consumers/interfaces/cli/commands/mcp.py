@@ -42,7 +42,7 @@ def mcp(
     until its client closes the input, or until SIGINT or SIGTERM. With --http clients send the token as a bearer.
     """
     if not is_http and (port is not None or token_file is not None):
-        raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
+        raise Refused("USAGE", "--port and --token-file need --http")
     app.agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

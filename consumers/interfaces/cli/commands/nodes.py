@@ -45,7 +45,7 @@ def hand_over(app: App, name: str) -> None:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
         raise Refused("NOT_AUTHORIZED", message)
     if name and name not in {one.node for one in view.nodes[1:]}:
-        raise Refused("NOT_FOUND", f"no node {name} is heard: `deed node list` names those that are", name=name)
+        raise Refused("NOT_FOUND", f"node {name} does not answer: see `deed node list`", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
     until = time.monotonic() + _wait_s
     while time.monotonic() < until:
@@ -54,7 +54,7 @@ def hand_over(app: App, name: str) -> None:
         if leader not in {"", view.node}:
             app.show("node", {"leader": leader}, f"{leader} leads")
             return
-    raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `deed node list` says how they stand")
+    raise Unavailable("NOT_LEADER", f"no node took over within {_wait_s:g} s: see `deed node list`")
 
 
 def state_here(home: Home) -> tuple[bool, str, str]:

@@ -79,10 +79,10 @@ def test(app: App, channel: str | None) -> None:
 def retry(app: App, id_: str | None, *, all_: bool) -> None:
     """Retry dead letters with all attempts. The running notifier sends them."""
     if (id_ is None) != all_:
-        raise Refused("USAGE", "say either the ID of a notification or --all")
+        raise Refused("USAGE", "give the ID of a notification, or --all")
     with open_store(app) as store:
         if store is None and id_ is not None:
-            raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
+            raise Refused("NOT_FOUND", f"{id_} is not a dead letter", id=id_)
         count = store.retry(id_, unix_ms()) if store else 0
     app.show("notifications_retried", {"retried": count}, f"{count} due again")
 
@@ -97,7 +97,7 @@ def run(app: App, *, once: bool) -> None:
     """
     channels = configured_channels(app.settings())
     if not channels:
-        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
@@ -123,7 +123,7 @@ def open_store(app: App) -> Iterator[NotifierStore | None]:
 def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
     numbered = list(enumerate(channels, 1))
     if not numbered:
-        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
     found = [(number, one) for number, one in numbered if wanted in (None, str(number), one.name)]
     if not found:
         raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)

@@ -306,7 +306,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     if id_ is not None and len(graphs) > 1:
         raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
     given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
-    # What the command line says stands in place of the file's own hints.
+    # Options of the command line override hints of the file.
     planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
     drafts = [one.data for _, _, groups in planned for group in groups for one in group]
     _, warnings = cite(drafts, app.query_with, is_own=False)

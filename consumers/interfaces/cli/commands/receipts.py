@@ -74,7 +74,7 @@ def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
     key counts. In a folder of that ledger, it is also held against the ledger and what is remembered of it.
     """
     if fail_open and given["policy_file"] is None:
-        raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+        raise Refused("USAGE", "--fail-open needs --policy")
     receipt = Receipt.parse(_read(file, receipt_size_max_bytes).decode("utf-8", "replace"))
     checked = check(receipt, _anchors(**given), fail_open=fail_open)
     held = []

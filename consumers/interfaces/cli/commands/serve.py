@@ -38,13 +38,13 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     """
     settings = app.settings()
     if is_public and web is None:
-        raise Refused("USAGE", "--public-log goes with --web: without it nothing is published")
+        raise Refused("USAGE", "--public-log needs --web")
     if settings.server is not None:
-        raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
+        raise Refused("USAGE", "serve is the server itself: run it in the ledger's folder, without --server")
 
     configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
-        raise Refused("USAGE", "--follow is for one of several nodes: config.toml has no [cluster] (deploy/README.md)")
+        raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     node = Node(settings, port=port, preferred=usual_port, timing=Timing(stands=not only_follows))
     asyncio.run(_serve(app, node, web, is_public=is_public))
 

@@ -53,7 +53,7 @@ def send(app: App) -> None:
     """Send waiting submissions of --as in order; exit code 4 if some were refused (see `list`)."""
     client = app.client()
     if not isinstance(client, RemoteClient):
-        raise Refused("USAGE", "the ledger lies in this folder, so nothing waits: name its --server")
+        raise Refused("USAGE", "the ledger is in this folder, so nothing waits; for a remote ledger add --server")
     trust.demand(app.settings().home, client)
     outcome = client.spool.send(client.send)
     text = f"{counted(outcome.recorded, 'submission')} recorded, {outcome.rejected} refused"
@@ -68,7 +68,7 @@ def send(app: App) -> None:
 def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
     """Delete stored submissions of --as by number. They were never recorded."""
     if bool(numbers) == is_rejected:
-        raise Refused("USAGE", "name what to give up: its numbers, or --rejected")
+        raise Refused("USAGE", "name what to drop: numbers, or --rejected")
     kept = Spool(app.settings().home, app.acting())
     gone = list(numbers) or [one.number for one in kept.kept() if one.refusal is not None]
     for number in gone:

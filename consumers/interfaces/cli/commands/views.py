@@ -38,7 +38,7 @@ def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: boo
     what keeps it from its work; with --json each is a document of its own line.
     """
     if follow and (rebuild or views):
-        raise click.UsageError("--follow keeps all views as they are: rebuild first, then follow")
+        raise click.UsageError("--follow cannot rebuild: rebuild first, then follow")
     names = list(views) or [view.name for view in VIEWS]
     stop = stopped_by_signals() if follow else None
     with Reader(app.local_client(), app.settings(), store=store) as reader:

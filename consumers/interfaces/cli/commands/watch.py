@@ -80,7 +80,7 @@ def watch(
     configure_logging(verbose=False)
     client = app.client()
     if command is not None and url is not None:
-        raise Refused("USAGE", "an event is posted or given to a command: leave --exec or --post out")
+        raise Refused("USAGE", "choose one of --exec and --post")
     if command is not None or url is not None:
         trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
     name = watcher_name(app.acting(), kinds, url or command)
