@@ -31,7 +31,7 @@ from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
-from deedbook.consumers.sessions.open_sessions import meant_session
+from deedbook.consumers.sessions.open_sessions import choose_session
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -233,5 +233,5 @@ def _its_session(view: Ask, agent: str, name: str | None, present: str | None) -
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-    meant = meant_session(view, agent)
+    meant = choose_session(view, agent)
     return None if meant.session_id is None else view("sessions.show", {"id": meant.session_id})

@@ -209,7 +209,7 @@ def test_log_line_without_a_name_is_the_receiver_s() -> None:
     text = NEW + "- and so on\n"
     assert said(planned("pending", text, "bob")) == ["logged and so on"]
     (held,) = planned("pending", text, "alice").held
-    assert held.what == "log 'and so on' (or put [alice] before it)"
+    assert held.what == "log 'and so on' (or write [alice] before it)"
     assert held.command == "deed handoff log h 'and so on' --as bob"
 
 
