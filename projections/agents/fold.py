@@ -31,8 +31,8 @@ class KeyRow(Row, frozen=True):
     """A key of an agent, or (``sort`` is ``checkpoint``) of a node's checkpoints; its scope is JSON.
 
     ``sort`` is ``identity``, or ``session`` for one that is delegated. ``ended_as`` is ``revoked``, ``replaced``,
-    ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. What it signed since ``suspect_since`` is
-    suspect, as the entry ``suspect_index`` says.
+    ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. Its signatures since
+    ``compromised_since`` are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
@@ -49,8 +49,8 @@ class KeyRow(Row, frozen=True):
     ended_as: KeyEnd | None = None
     ended_by: str | None = None
     ended_because: str | None = None
-    suspect_since: int | None = None
-    suspect_index: int | None = None
+    compromised_since: int | None = None
+    compromised_index: int | None = None
 
 
 class InvitationRow(Row, frozen=True):
@@ -70,7 +70,7 @@ class InvitationRow(Row, frozen=True):
 
 AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
 KEYS: Final = Table(
-    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("suspect_since",))
+    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("compromised_since",))
 )
 
 
@@ -145,7 +145,7 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
             return _with_key(state, event, data.key, "checkpoint")
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
-            return _changed(state, data.key, suspect_since=data.since, suspect_index=event.index)
+            return _changed(state, data.key, compromised_since=data.since, compromised_index=event.index)
         case _:  # event data is an open set: what is handled is listed below
             raise unfolded(event)
 

@@ -27,14 +27,14 @@ from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked
+from deedbook.projections.agents.compromised import marked
 from deedbook.projections.agents.fold import KEYS, AgentRow, KeyRow
-from deedbook.projections.agents.suspects import marked
 from deedbook.projections.answers.instants import asked_of, to_ms
 from deedbook.projections.answers.query import Answer, Query, QueryContext, is_whole_ref, prefix_range
 from deedbook.projections.handoffs.facts import stage_of
 from deedbook.projections.handoffs.why import chain_links_max
 from deedbook.projections.stores.sqlite import temporary
-from deedbook.projections.stores.store import Changes, Slot
+from deedbook.projections.stores.store import Changes, ViewVersion
 from deedbook.projections.views.projection import Projection, Row, json_text, row_of
 from deedbook.projections.views.registry import CHECKED, QUERIES
 from deedbook.projections.views.runner import Work, read_logged
@@ -146,8 +146,8 @@ class _Question:
         with temporary(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
-                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))
-            if self._size is not None:  # what is suspect is known now; what an approval was worth, as it was then
+                store.write(ViewVersion(view.name, view.version, True, 0, ""), view, Changes(own, []))
+            if self._size is not None:  # compromised keys as known now; the worth of an approval as of then
                 store.shadow(KEYS, self._keys(keys, self._size))
             # The clock of the newest head that was read: the root may have set it since the last entry of a stream.
             _, last_ms = max(((one.head.size, one.last_ms) for one in self._streams.values()), default=(0, 0))
@@ -228,7 +228,7 @@ class _Question:
         return rows, folds.keys
 
     def _keys(self, signed: Iterable[str], end: int) -> Iterator[KeyRow]:
-        """Yield as much of keys as queries ask: what is suspect, by the first ``end`` entries."""
+        """Yield as much of keys as queries ask: which are compromised by the first ``end`` entries."""
         authority = self._client.streams.authority
         keys: dict[str, KeyRecord] = {}
         waiting = [*signed]

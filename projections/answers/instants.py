@@ -109,7 +109,9 @@ def iso_time(text: str) -> datetime | None:
 
 
 def _size(reading: Reading) -> int:
-    return next(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
+    return next(
+        version.position for version in reading.view_versions() if version.is_live and version.view == "catalog"
+    )
 
 
 def accepted_ms(reading: Reading, index: int) -> int:

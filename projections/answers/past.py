@@ -10,7 +10,7 @@
   stands first is BM25's, which weighs words by all that was ever written.
 
 What an approval was worth, and so who waited for whom, is as it was believed then; marks of suspicion are of now
-(``agents.suspects``).
+(``agents.compromised``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.stores.store import (
     Local,
     Shadowing,
-    Slot,
     Value,
+    ViewVersion,
     boundary_before,
     kept_table,
     states_table,
@@ -101,7 +101,7 @@ class _Past:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
-        self._seen: tuple[HeadView, list[Slot]] | None = None
+        self._seen: tuple[HeadView, list[ViewVersion]] | None = None
         self._accepted_ms = 0
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
@@ -135,16 +135,16 @@ class _Past:
                 self.is_closed = True
                 self._store.close()
 
-    def is_of(self, slots: list[Slot]) -> bool:
+    def is_of(self, versions: list[ViewVersion]) -> bool:
         """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
         head = self._client.head()
-        reached = {slot.view: slot.position for slot in slots if slot.is_live}
+        reached = {version.view: version.position for version in versions if version.is_live}
         wanted = [reached.get(name, -1) for name in self._wanted]
         if self._is_again:
-            return self._seen == (head, slots) and min(wanted) == head.size
+            return self._seen == (head, versions) and min(wanted) == head.size
         if head != self._head and self._present_root() == self._root:
             self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
-        self._seen = (head, slots)
+        self._seen = (head, versions)
         return head == self._head and min(wanted) >= self.size
 
     def _present_root(self) -> str:
@@ -165,15 +165,17 @@ class _Reading:
     """One question to a past; what it makes for it stays, if the question is answered."""
 
     def __init__(self, transaction: Shadowing, past: _Past) -> None:
-        slots = transaction.slots()
-        if not past.is_of(slots):
+        versions = transaction.view_versions()
+        if not past.is_of(versions):
             raise Stale
         self._present = transaction
         self._past = past
         self._owned = past.owned
         # Where the store was replaced, a view made anew, or the question before refused, not all of this is there yet.
         self._shown = transaction.shown()
-        made = {slot.view for slot in slots if slot.is_live}  # one that waits until it is asked may not be there
+        made = {
+            version.view for version in versions if version.is_live
+        }  # one that waits until it is asked may not be there
         for table in (table for view in VIEWS if view.name in made for table in tables_of(view)):
             is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
             if is_of_events and table.name not in self._shown:
@@ -194,9 +196,9 @@ class _Reading:
     def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         return [self.rows(*one) for one in args]
 
-    def slots(self) -> list[Slot]:
+    def view_versions(self) -> list[ViewVersion]:
         size = self._past.size
-        return [replace(slot, position=min(slot.position, size)) for slot in self._present.slots()]
+        return [replace(version, position=min(version.position, size)) for version in self._present.view_versions()]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return self._present.table_digests(view)

@@ -24,14 +24,14 @@ from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write
 from deedbook.ledger.system.resource import Resource
-from deedbook.projections.agents.suspects import marked
+from deedbook.projections.agents.compromised import marked
 from deedbook.projections.answers.instants import asked_of, instant_of
 from deedbook.projections.answers.past import Pasts, Stale
 from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
-from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, Slot
+from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, ViewVersion
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from deedbook.projections.views.runner import Runner
@@ -76,7 +76,7 @@ class Reader(Resource):
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
         self._is_closed = False
-        self._kept: tuple[list[Slot], dict[str, list[dict[str, Any]]]] = ([], {})
+        self._kept: tuple[list[ViewVersion], dict[str, list[dict[str, Any]]]] = ([], {})
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
         url = store or self._named_store()
@@ -222,7 +222,7 @@ class Reader(Resource):
             with suppress(Moved), self.store.reading(expected) as reading:
                 return question(QueryContext(reading, self._now_ms, kept))
         with self.store.reading() as reading:
-            if are_current(self.client, reading.slots(), on_demand=on_demand):
+            if are_current(self.client, reading.view_versions(), on_demand=on_demand):
                 return question(self._moment(reading))
         # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
         # are answered between its batches.
@@ -232,9 +232,9 @@ class Reader(Resource):
             return question(self._moment(reading))
 
     def _moment(self, reading: Reading) -> QueryContext:
-        slots = reading.slots()
-        if self._kept[0] != slots:
-            self._kept = slots, {}
+        versions = reading.view_versions()
+        if self._kept[0] != versions:
+            self._kept = versions, {}
         return QueryContext(reading, self._now_ms, self._kept[1])
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
@@ -259,7 +259,7 @@ def last_ms(context: QueryContext) -> int:
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: Client, held: Sequence[Slot], *, on_demand: bool) -> bool:
+def are_current(client: Client, held: Sequence[ViewVersion], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner
@@ -267,11 +267,11 @@ def are_current(client: Client, held: Sequence[Slot], *, on_demand: bool) -> boo
     not taken for the one that was folded.
     """
     wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
-    slots = [slot for slot in held if slot.view in wanted]
-    live = {slot.view: slot for slot in slots if slot.is_live}
-    if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != wanted:
+    versions = [version for version in held if version.view in wanted]
+    live = {version.view: version for version in versions if version.is_live}
+    if len(live) != len(versions) or {name: version.version for name, version in live.items()} != wanted:
         return False
-    ends = {(slot.position, slot.last_id) for slot in live.values()}
+    ends = {(version.position, version.last_id) for version in live.values()}
     if len(ends) != 1:
         return False
     position, last_id = ends.pop()

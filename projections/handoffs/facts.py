@@ -12,7 +12,7 @@ import msgspec
 
 from deedbook.ledger.lifecycle.clock import Span
 from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
-from deedbook.projections.agents.suspects import suspect_by
+from deedbook.projections.agents.compromised import compromised_by
 from deedbook.projections.answers.query import QueryContext, json_list
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ UNLOCKED: Final = (
     "NOT EXISTS (SELECT 1 FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
     "WHERE d.handoff_id = h.id AND (o.id IS NULL OR (o.status <> 'verified' AND o.status <> h.unlock_at)))"
 )
-# The entry that makes its approval suspect: then nobody can claim it, until it is approved again.
-SUSPECT_APPROVAL: Final = suspect_by("h.approval_key", "h.approval_index")
+# The entry that reports the key of its approval as compromised: nobody can claim it until it is approved again.
+COMPROMISED_APPROVAL: Final = compromised_by("h.approval_key", "h.approval_index")
 # The first of what it depends on that will never be done: nobody made it, or it was given up.
 STUCK_ON: Final = (
     "(SELECT d.depends_on FROM handoff_dependencies d LEFT JOIN handoffs o ON o.id = d.depends_on "
@@ -37,7 +37,7 @@ RECEIVER_REMOVED: Final = "(SELECT a.removed_index FROM agents a WHERE a.name = 
 CLAIMABLE: Final = (
     "(h.receiver <> '' AND (h.status = 'approved' OR "
     "(h.status = 'in_progress' AND ? NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1)) "
-    f"AND {SUSPECT_APPROVAL} IS NULL AND {RECEIVER_REMOVED} IS NULL)"
+    f"AND {COMPROMISED_APPROVAL} IS NULL AND {RECEIVER_REMOVED} IS NULL)"
 )
 # When that may change by itself: a lease ends, or one that was granted under a wrong clock begins.
 NEXT_LEASE: Final = (
@@ -73,7 +73,7 @@ _FACTS: Final = f"""{_LINK},
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
         {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
-        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""
+        {COMPROMISED_APPROVAL} AS compromised_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""
 
 _decode: Final = msgspec.json.Decoder(tuple[Any, ...]).decode
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
@@ -102,7 +102,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     status_by: str | None = None  # who signed the event that set its status, and when
     status_ms: int | None = None
     approval_index: int | None = None
-    suspect_approval: int | None = None  # the entry that makes its approval suspect
+    compromised_approval: int | None = None  # the entry that reports the key of its approval
     receiver_removed: int | None = None  # the entry that removed its receiver
 
     @property
@@ -114,7 +114,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     def waits_for_approval(self) -> bool:
         """Whether it is to be approved, perhaps again, because the approval that it has does not count."""
         is_claimable = self.status == "approved" or self.is_lapsed
-        return self.status == "pending" or (is_claimable and self.suspect_approval is not None)
+        return self.status == "pending" or (is_claimable and self.compromised_approval is not None)
 
     def is_unlocked_by(self, other: HandoffFacts | None) -> bool:
         """Whether this handoff may start as far as ``other`` goes; None: it does not exist."""

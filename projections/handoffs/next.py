@@ -16,15 +16,15 @@ from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
 from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, json_list, names_in
 from deedbook.projections.handoffs.facts import (
+    COMPROMISED_APPROVAL,
     RECEIVER_REMOVED,
     STUCK_ON,
-    SUSPECT_APPROVAL,
     UNLOCKED,
     WAIVER_ASKED,
     HandoffFacts,
     facts_of,
 )
-from deedbook.projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
+from deedbook.projections.handoffs.why import compromised_approval_words, receiver_removed_words, stuck_words
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
 
@@ -77,12 +77,12 @@ _WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
 _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND {_ORPHANED}",
     "stuck": f"h.status IN ('pending', 'approved') AND (h.status = 'approved' OR h.sender <> h.reviewer) "
-    f"AND {STUCK_ON} IS NOT NULL AND {SUSPECT_APPROVAL} IS NULL AND {_HELD}",
+    f"AND {STUCK_ON} IS NOT NULL AND {COMPROMISED_APPROVAL} IS NULL AND {_HELD}",
     # As a case, so that whose it is not is passed over before more is asked.
     "pending": "h.status IN ('pending', 'approved', 'in_progress') AND CASE h.status WHEN 'pending' "
-    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL END AND {_HELD}",
+    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {COMPROMISED_APPROVAL} IS NOT NULL END AND {_HELD}",
     "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
-    "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
+    "claimable": f"{_FREE} AND {COMPROMISED_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
     "args": f"{_WORKING} AND {WAIVER_ASKED}",
     "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
     "in_progress": f"{_WORKING} AND h.reason = '' AND NOT {WAIVER_ASKED}",
@@ -152,7 +152,7 @@ class NextFor(Arguments, frozen=True):
 def is_stuck(facts: HandoffFacts) -> bool:
     """Return whether its sender must amend it: it will never be ready, whoever approves it."""
     is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
-    return is_open and facts.stuck_on is not None and facts.suspect_approval is None and not facts.is_orphaned
+    return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not facts.is_orphaned
 
 
 def case_of(facts: HandoffFacts) -> Case | None:
@@ -375,8 +375,8 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
 
 
 def _why_to_approve(facts: HandoffFacts) -> str:
-    if facts.suspect_approval is not None:
-        return suspect_approval_words(facts)
+    if facts.compromised_approval is not None:
+        return compromised_approval_words(facts)
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
         return f"confirm: it was imported{claim}, which nobody here has approved or verified"

@@ -38,7 +38,7 @@ def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
     if handoff.is_orphaned:
         return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_words(handoff), "by": handoff.sender}]
     if handoff.waits_for_approval and handoff.status != "pending":
-        return [{"code": "NOT_APPROVED", "text": suspect_approval_words(handoff), "by": handoff.reviewer}]
+        return [{"code": "NOT_APPROVED", "text": compromised_approval_words(handoff), "by": handoff.reviewer}]
     return _reasons_of_status(handoff)
 
 
@@ -99,10 +99,10 @@ def left_words(handoff: HandoffFacts) -> str:
     return f"{' and '.join(parts)} {'is' if is_one else 'are'} open" if parts else "nothing is left but to complete it"
 
 
-def suspect_approval_words(handoff: HandoffFacts) -> str:
+def compromised_approval_words(handoff: HandoffFacts) -> str:
     """Return what is wrong with an approval that does not count."""
     signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
-    return f"{signed}, as entry {handoff.suspect_approval} says: {handoff.reviewer} approves it again"
+    return f"{signed}, as entry {handoff.compromised_approval} says: {handoff.reviewer} approves it again"
 
 
 def stuck_words(handoff: HandoffFacts) -> str:

@@ -84,7 +84,11 @@ def find_text(context: QueryContext, args: SearchText) -> Answer:
     """
     terms = terms_of(args.text)
     # Another process may be a few events ahead with one of the two views.
-    size = min(slot.position for slot in context.reading.slots() if slot.is_live and slot.view in ("catalog", "search"))
+    size = min(
+        version.position
+        for version in context.reading.view_versions()
+        if version.is_live and version.view in ("catalog", "search")
+    )
     offset = 0
     if args.after is not None:
         size, offset = divmod(args.after, hits_reached_max)

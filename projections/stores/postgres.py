@@ -37,7 +37,7 @@ from deedbook.ledger.format.forms import STORE_PATTERN, WORDS
 from deedbook.projections.stores.postgres_connection import Connection, Statement
 from deedbook.projections.stores.postgres_schema import BOOKS, FORMAT
 from deedbook.projections.stores.postgres_transaction import END, Transaction
-from deedbook.projections.stores.store import SLOTS, Damaged, Slot
+from deedbook.projections.stores.store import VIEW_VERSIONS_SQL, Damaged, ViewVersion
 
 connections_max: Final = 8
 question_max_s: Final = 30
@@ -66,10 +66,13 @@ _SESSION: Final = (
 _LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 _PAST: Final = [
-    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", SLOTS))
+    *map(
+        Statement,
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", VIEW_VERSIONS_SQL),
+    )
 ]
 _READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
-_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, SLOTS))]
+_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, VIEW_VERSIONS_SQL))]
 # Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
 _ADVICE: Final = "drop the schema, and `deed project` rebuilds it from the log"
@@ -132,7 +135,7 @@ class PostgresStore:
             self._check(connection)
         return f"schema {aside}"
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
         return self._transaction(_PAST if self._is_apart else _READING, expected)
 
@@ -141,14 +144,14 @@ class PostgresStore:
         return self._transaction(_WRITING, None)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: Sequence[Statement], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
+    def _transaction(self, begin: Sequence[Statement], expected: Sequence[ViewVersion] | None) -> Iterator[Transaction]:
         with self._room, _translated(self.name):
             transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
             try:
                 if expected is None:
                     transaction.begun()
                 yield transaction
-                connection = transaction.begun()  # and its slots are looked at, also where nothing was asked
+                connection = transaction.begun()  # and its view versions are looked at, also where nothing was asked
                 if begin is _WRITING:
                     connection.run(END.sql)
                 elif expected is None:  # nothing hangs on its end: whoever takes the connection next waits for that

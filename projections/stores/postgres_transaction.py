@@ -17,24 +17,24 @@ from deedbook.projections.stores.dialect import Expression, for_postgres, restat
 from deedbook.projections.stores.postgres_connection import Connection, Statement, unescaped
 from deedbook.projections.stores.postgres_schema import counts_of, hits_of, stored_words, word_counts
 from deedbook.projections.stores.store import (
-    SLOTS,
+    VIEW_VERSIONS_SQL,
     Changes,
     Moved,
-    Slot,
     Value,
+    ViewVersion,
     boundary_before,
     columns_sql,
     kept_table,
     rows_hashed,
-    slots_of,
     states_table,
     tables_of,
+    view_versions_of,
     word_places_max,
 )
 from deedbook.projections.views.projection import Projection, Row, Table
 
 Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[Connection, list[PGresult]]]
-"""Begins a transaction, on a connection or on any, and sends statements along; the first result are the slots."""
+"""Begins a transaction, on the given or on any connection, with statements; the first result is the view versions."""
 END: Final = Statement("COMMIT")
 # How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
@@ -55,33 +55,35 @@ _pack = msgspec.msgpack.Encoder().encode
 class Transaction:
     """The ``Writing`` of a transaction that was begun, which says what each of these does."""
 
-    def __init__(self, begin: Beginning, expected: Sequence[Slot] | None, schema: str, *, is_apart: bool) -> None:
+    def __init__(
+        self, begin: Beginning, expected: Sequence[ViewVersion] | None, schema: str, *, is_apart: bool
+    ) -> None:
         """It begins with the first thing that is asked, which travels along.
 
-        Where slots are expected, so does its end, and what is asked next is a transaction of its own: what is in the
-        same slots is the same.
+        Where view versions are expected, the end travels with it too, and the next query is a transaction of its own:
+        equal view versions have equal rows.
         """
         self.connection: Connection | None = None
         self._begin = begin
         self._expected = expected
         self._schema = schema
         self._is_apart = is_apart  # then a table's name may lead to others than the books count
-        self._slots: list[Slot] | None = None
+        self._view_versions: list[ViewVersion] | None = None
 
     @property
     def _db(self) -> Connection:
         return self.connection or self._start([])[0]
 
     def begun(self) -> Connection:
-        """Return its connection, on which it began. Raises Moved: the slots are not as expected."""
+        """Return its connection, on which it began. Raises Moved: the view versions are not as expected."""
         return self._db
 
     def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
         end = [] if self._expected is None else [END]
         self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
         rows = self.connection.read(held)[1]
-        self._slots = slots_of(rows)
-        if self._expected is not None and self._slots != self._expected:
+        self._view_versions = view_versions_of(rows)
+        if self._expected is not None and self._view_versions != self._expected:
             raise Moved
         return self.connection, results[: len(statements)]
 
@@ -100,36 +102,38 @@ class Transaction:
             return Statement(for_postgres(_with_words(restated(sql), args), self._schema), values[1:], is_kept=False)
         return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 
-    def slots(self) -> list[Slot]:
-        """Return the slots as of this moment."""
+    def view_versions(self) -> list[ViewVersion]:
+        """Return the view versions as of this moment."""
         db = self._db
-        if self._slots is None:
-            self._slots = slots_of(db.execute(SLOTS).fetchall())
-        return list(self._slots)
+        if self._view_versions is None:
+            self._view_versions = view_versions_of(db.execute(VIEW_VERSIONS_SQL).fetchall())
+        return list(self._view_versions)
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         """Return the digest of each table of a live view."""
         return {table.name: self._digest(table) for table in tables_of(view)}
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
         if not (wanted := list(keys)):
             return {}
-        name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
+        name = self._physical(states_table(version.view).name, is_live=version.is_live)
         sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"
         return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)
-        if replaced and (boundary := boundary_before(slot.position)):
+        if replaced and (boundary := boundary_before(version.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
+            kept, now = (
+                self._physical(of(view.name).name, is_live=version.is_live) for of in (kept_table, states_table)
+            )
             sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"
             self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
-            name, rows_of_table = self._physical(table.name, is_live=slot.is_live), changes.rows.get(table.row, ())
+            name, rows_of_table = self._physical(table.name, is_live=version.is_live), changes.rows.get(table.row, ())
             words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
             count = len(rows_of_table)
             if table.owner is not None and replaced:
@@ -138,21 +142,21 @@ class Transaction:
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
             if words:
-                name = self._physical(counts_of(table.name), is_live=slot.is_live)
+                name = self._physical(counts_of(table.name), is_live=version.is_live)
                 self._db.run(_COUNTING_WORDS.format(name), [*map(list, zip(*word_counts(words).items(), strict=True))])
             counts.append((table.name, count, len(" ".join(words).split())))
-        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
+        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), version.is_live))
 
-    def move(self, slot: Slot) -> None:
-        """Set the position and last event of a slot."""
-        self._slots = None
+    def move(self, version: ViewVersion) -> None:
+        """Set the position and last event of a view version."""
+        self._view_versions = None
         sql = "UPDATE deedbook_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
-        self._db.run(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+        self._db.run(sql, (version.position, version.last_id, version.view, version.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Make an empty slot."""
+        """Make an empty view version."""
         self.drop(view.name, is_live=False)
-        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_live = in_place and not any(version.is_live for version in self.view_versions() if version.view == view.name)
         for name in _names_of(view):
             sql = "INSERT INTO deedbook_tables (view, is_live, name) VALUES ($1, $2, $3)"
             self._db.execute(sql, (view.name, is_live, name))
@@ -165,10 +169,10 @@ class Transaction:
                 self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
         sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '')"
         self._db.execute(sql, (view.name, view.version, is_live))
-        self._slots = None
+        self._view_versions = None
 
     def make_live(self, view: Projection[Any]) -> None:
-        """Let the slot being built take the place of the live one."""
+        """Let the view version being built take the place of the live one."""
         for table in tables_of(view):  # while others still read the live ones
             self.index(table, self._physical(table.name, is_live=False))
         self.drop(view.name, is_live=True)
@@ -176,10 +180,10 @@ class Transaction:
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
         for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))
-        self._slots = None
+        self._view_versions = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
-        """Drop a slot of a view, if there is one."""
+        """Drop a view version of a view, if there is one."""
         # The names come from the books: an older version of the view may have had other tables.
         held = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
         names = [name for (name,) in held.fetchall()]
@@ -190,7 +194,7 @@ class Transaction:
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
         for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))
-        self._slots = None
+        self._view_versions = None
 
     def index(self, table: Table, name: str) -> None:
         """Make the indexes of a table, and count what is in it for whoever plans a query."""

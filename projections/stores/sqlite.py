@@ -37,19 +37,19 @@ from deedbook.ledger.system.files import as_unavailable, locked
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
     ADVICE,
-    SLOTS,
+    VIEW_VERSIONS_SQL,
     Changes,
     Damaged,
     Moved,
-    Slot,
     Value,
+    ViewVersion,
     boundary_before,
     columns_sql,
     kept_table,
     rows_hashed,
-    slots_of,
     states_table,
     tables_of,
+    view_versions_of,
     word_places_max,
 )
 from deedbook.projections.views.projection import Projection, Row, Table
@@ -139,7 +139,7 @@ class SqliteStore:
                 return str(views_file.set_aside(self.path))
             return str(views_file.set_aside(self.path, self._file))
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Transaction]:
         """The views of one moment, as long as the block lasts."""
         return self._transaction("BEGIN", expected)
 
@@ -148,12 +148,15 @@ class SqliteStore:
         return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, expected: Sequence[Slot] | None = None) -> Iterator[Transaction]:
+    def _transaction(self, begin: str, expected: Sequence[ViewVersion] | None = None) -> Iterator[Transaction]:
         with self._lock, views_file.translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                if expected is not None and slots_of(self._db.execute(SLOTS).fetchall()) != expected:
+                if (
+                    expected is not None
+                    and view_versions_of(self._db.execute(VIEW_VERSIONS_SQL).fetchall()) != expected
+                ):
                     raise Moved
                 yield Transaction(self._db)
                 self._db.execute("COMMIT")
@@ -246,39 +249,39 @@ class Transaction:
     def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         return [self.rows(*one) for one in args]
 
-    def slots(self) -> list[Slot]:
-        return slots_of(self._db.execute(SLOTS))
+    def view_versions(self) -> list[ViewVersion]:
+        return view_versions_of(self._db.execute(VIEW_VERSIONS_SQL))
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return {table.name: self._digest(table) for table in tables_of(view)}
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
-        name = self._physical(slot, states_table(slot.view))
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
+        name = self._physical(version, states_table(version.view))
         sql = f'SELECT data FROM "{name}" WHERE key = ?'
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        if changes.replaced and (boundary := boundary_before(slot.position)):
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
+        if changes.replaced and (boundary := boundary_before(version.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (self._physical(slot, of(view.name)) for of in (kept_table, states_table))
+            kept, now = (self._physical(version, of(view.name)) for of in (kept_table, states_table))
             sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'
+                sql = f'DELETE FROM "{self._physical(version, table)}" WHERE "{table.owner}" = ?'
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
-                self._insert(self._physical(slot, table), table, rows)
+                self._insert(self._physical(version, table), table, rows)
 
-    def move(self, slot: Slot) -> None:
+    def move(self, version: ViewVersion) -> None:
         sql = "UPDATE deedbook_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
-        self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+        self._db.execute(sql, (version.position, version.last_id, version.view, version.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
         self.drop(view.name, is_live=False)
-        is_beside = any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_beside = any(version.is_live for version in self.view_versions() if version.view == view.name)
         is_live = in_place and not is_beside
         for table in tables_of(view):
             physical = f"{table.name}__next" if is_beside else table.name
@@ -335,10 +338,10 @@ class Transaction:
         for book in ("deedbook_views", "deedbook_tables"):
             self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))
 
-    def _physical(self, slot: Slot, table: Table) -> str:
-        """Return the name that a table of a slot has here."""
+    def _physical(self, version: ViewVersion, table: Table) -> str:
+        """Return the name that a table of a view version has here."""
         sql = "SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = 0 AND name = ?"
-        return table.name if slot.is_live else str(self._db.execute(sql, (slot.view, table.name)).fetchone()[0])
+        return table.name if version.is_live else str(self._db.execute(sql, (version.view, table.name)).fetchone()[0])
 
     def _insert(self, name: str, table: Table, rows: Iterable[Row]) -> None:
         verb, columns = "INSERT", ""

@@ -1,6 +1,6 @@
 """What a runner and a reader ask of a view store: SQLite's file and PostgreSQL's schema both answer it.
 
-A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
+A **view version** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
 other table names, until it has caught up and takes the live one's place.
 """
 
@@ -36,7 +36,7 @@ class Damaged(Corrupted):
 
 
 class Moved(Exception):
-    """The views are not in the slots that were expected: they were folded on, or made anew."""
+    """The views are not in the view versions that were expected: they were folded on, or made anew."""
 
 
 class StateRow(Row, frozen=True):
@@ -109,11 +109,13 @@ def _sql_type(annotation: Any) -> tuple[str, str]:
     return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
 
 
-SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
-"""What reads ``slots_of`` in either store."""
+VIEW_VERSIONS_SQL: Final = (
+    "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
+)
+"""What reads ``view_versions_of`` in either store."""
 
 
-class Slot(msgspec.Struct, frozen=True):
+class ViewVersion(msgspec.Struct, frozen=True):
     """One copy of a view in the store.
 
     ``position`` is the index of the next event it needs, ``last_id`` the id of the event before that ("" at the start):
@@ -127,13 +129,13 @@ class Slot(msgspec.Struct, frozen=True):
     last_id: str
 
 
-def slots_of(rows: Iterable[tuple[Any, ...]]) -> list[Slot]:
-    """Return the slots that ``SLOTS`` reads."""
-    return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
+def view_versions_of(rows: Iterable[tuple[Any, ...]]) -> list[ViewVersion]:
+    """Return the view versions that ``VIEW_VERSIONS_SQL`` reads."""
+    return [ViewVersion(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a batch changed in one slot.
+    """What a batch changed in one view version.
 
     ``rows`` are the rows to write by their type: those of events, those of changed keys, and the keys' packed states.
     ``replaced`` are the changed keys that had a state before, whose old rows have to go.
@@ -152,8 +154,8 @@ class Reading(Protocol):
     def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several queries, none of which rests on another's."""
 
-    def slots(self) -> list[Slot]:
-        """Return the slots as of this moment; within ``writing``, as read under the write lock."""
+    def view_versions(self) -> list[ViewVersion]:
+        """Return the view versions as of this moment; within ``writing``, as read under the write lock."""
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
@@ -162,23 +164,23 @@ class Reading(Protocol):
 class Writing(Reading, Protocol):
     """One write transaction; it holds the store's write lock until it commits or is undone."""
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        """Replace and add rows and states; those of before the boundary that ``slot`` is behind are kept."""
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
+        """Replace and add rows and states; those of before the boundary that ``view_version`` is behind are kept."""
 
-    def move(self, slot: Slot) -> None:
-        """Set the position and last event of a slot to what ``slot`` says."""
+    def move(self, version: ViewVersion) -> None:
+        """Set the position and last event of a view version to what ``view_version`` says."""
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Make an empty slot, also in place of one being built; ``in_place``, for few rows: live where none is."""
+        """Make an empty view version, also in place of one being built; ``in_place``, for few rows: live where none is."""
 
     def make_live(self, view: Projection[Any]) -> None:
-        """Let the slot being built take the place of the live one, whose tables are dropped."""
+        """Let the view version being built take the place of the live one, whose tables are dropped."""
 
     def drop(self, view: str, *, is_live: bool) -> None:
-        """Drop a slot of a view, if there is one."""
+        """Drop a view version of a view, if there is one."""
 
 
 class Store(Protocol):
@@ -188,8 +190,8 @@ class Store(Protocol):
     def is_shared(self) -> bool:
         """Whether nodes share it: then it may be ahead of this one's log, as far as another's has come."""
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Reading]:
-        """Read the views of one moment. Raises Moved, at the block's end at last: the slots are not ``expected``."""
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Reading]:
+        """Read the views of one moment. Raises Moved, at the block's end at last: the view versions are not ``expected``."""
 
     def writing(self) -> AbstractContextManager[Writing]:
         """Write; what was written commits at the end of the block."""

@@ -3,7 +3,7 @@
 **The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
 newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
 ``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
-an assumption, or that a key signed which was called compromised since, vouches for nothing: ``unchecked``.
+an assumption, or that a key signed which was reported compromised since, vouches for nothing: ``unchecked``.
 
 A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
 that has it. The gate refuses an owner's report on his own stream; what spans streams is seen here.
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
-from deedbook.projections.agents.suspects import suspect_by
+from deedbook.projections.agents.compromised import compromised_by
 from deedbook.projections.answers.query import (
     Answer,
     Arguments,
@@ -119,8 +119,8 @@ def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
 def _voices(context: QueryContext, ref: str) -> list[Voice]:
     newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
-    suspect = suspect_by(key, "v.event_index")
-    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"
+    reported_by = compromised_by(key, "v.event_index")
+    sql = f"SELECT v.*, {reported_by} AS compromised FROM validations v WHERE v.event_index IN ({newest})"
     rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, context.now_ms) for row in rows]
 
@@ -130,15 +130,15 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
     is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
-    is_sure = is_whole and row["suspect"] is None
+    is_sure = is_whole and row["compromised"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = counted_words(counts, data.evidence)
     if counts.assumptions_settled:
         stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
-    if row["suspect"] is not None:
-        stand += f", signed with a key that entry {row['suspect']} says is compromised"
+    if row["compromised"] is not None:
+        stand += f", signed with a key that entry {row['compromised']} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
     problems = [issue.message for issue in data.issues[:problems_named_max]]

@@ -16,7 +16,7 @@ from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.limits import range_events_max
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.stores.sqlite import temporary
-from deedbook.projections.stores.store import Slot, Store, Value, boundary_behind, tables_of
+from deedbook.projections.stores.store import Store, Value, ViewVersion, boundary_behind, tables_of
 from deedbook.projections.views.projection import Projection, Row
 from deedbook.projections.views.registry import ON_DEMAND, VIEWS
 from deedbook.projections.views.runner import Runner, Work, read_logged, states_cached_max
@@ -52,11 +52,11 @@ def verify_views(
     store cannot be used. Corrupted: the store is damaged.
     """
     with store.reading() as reading:
-        held = {slot.view for slot in reading.slots()}
+        held = {version.view for version in reading.view_versions()}
     views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
-        size = max(slot.position for slot in reading.slots() if slot.is_live)
+        size = max(version.position for version in reading.view_versions() if version.is_live)
         if size > client.head().size:  # another node's log is ahead of this one's
             raise Unavailable("STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them where it leads")
         stored = {view.name: reading.table_digests(view) for view in views}
@@ -94,7 +94,7 @@ def _rebuild(
     """Return the digests that the log gives. Rows of events are hashed, not kept (8 of 42 µs an event)."""
     folds = [
         (
-            Slot(view.name, view.version, True, 0, ""),
+            ViewVersion(view.name, view.version, True, 0, ""),
             view,
             Work(view),
             {
@@ -112,12 +112,12 @@ def _rebuild(
             page = client.entries(start, limit=min(range_events_max, end - start))
             events = [read_logged(index, data) for index, data in page.entries]
             position = page.next_index
-            for slot, view, work, hashers in folds:
-                changes = work.fold(events, partial(writing.load, slot))
+            for version, view, work, hashers in folds:
+                changes = work.fold(events, partial(writing.load, version))
                 rows = dict(changes.rows)
                 for table, hasher in hashers.items():
                     hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
-                writing.write(replace(slot, position=start), view, replace(changes, rows=rows))
+                writing.write(replace(version, position=start), view, replace(changes, rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
         return {

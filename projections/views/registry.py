@@ -15,7 +15,7 @@ from deedbook.projections.views.projection import Projection
 # date without loading any.
 VIEW_VERSIONS: Final = {
     "catalog": 7,
-    "agents": 7,
+    "agents": 8,
     "reasoning": 6,
     "briefs": 4,
     "handoffs": 9,
@@ -58,7 +58,7 @@ _QUERIES: Final = {
     "agents.keys": "agents.queries.list_keys",
     "agents.list": "agents.queries.list_agents",
     "agents.show": "agents.queries.show_agent",
-    "agents.suspects": "agents.suspects.list_suspects",
+    "agents.compromised": "agents.compromised.list_compromised",
     "briefs.best": "briefs.queries.best_brief",
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",

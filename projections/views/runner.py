@@ -25,9 +25,9 @@ from deedbook.projections.stores.store import (
     ADVICE,
     Changes,
     SkippedRow,
-    Slot,
     StateRow,
     Store,
+    ViewVersion,
     Writing,
     boundary_behind,
 )
@@ -63,7 +63,7 @@ class Runner:
         self._store = store
         self._views = {view.name: view for view in views}
         self._works: dict[tuple[str, bool], Work[Any]] = {}
-        self._expected: list[Slot] = []
+        self._expected: list[ViewVersion] = []
         self._prepare(())
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
@@ -94,54 +94,62 @@ class Runner:
         return blake3("\n".join(f"{table} {digest}" for table, digest in sorted(digests.items())).encode()).hexdigest()
 
     def _prepare(self, anew: Iterable[str]) -> None:
-        """Start building what has no slot of its version, and what is wanted anew."""
+        """Start building what has no view version of its version, and what is wanted anew."""
         with self._store.reading() as reading:
-            missing = self._missing(reading.slots(), anew)
+            missing = self._missing(reading.view_versions(), anew)
         if not missing:
             return
         is_short = self._client.head().size <= in_place_events_max
         with self._store.writing() as writing:
-            for view in self._missing(writing.slots(), anew):
+            for view in self._missing(writing.view_versions(), anew):
                 writing.start_building(view, in_place=is_short)
         self._works.clear()
 
-    def _missing(self, slots: list[Slot], anew: Iterable[str]) -> list[Projection[Any]]:
-        for slot in slots:
-            view = self._views.get(slot.view)
-            if view is not None and slot.version > view.version:
+    def _missing(self, versions: list[ViewVersion], anew: Iterable[str]) -> list[Projection[Any]]:
+        for version in versions:
+            view = self._views.get(version.view)
+            if view is not None and version.version > view.version:
                 raise Unavailable(
                     "STORE_UNAVAILABLE",
                     f"the view {view.name} was made by a newer version of Deedbook: use that, or delete the views file",
                     view=view.name,
                 )
-        held = {(slot.view, slot.version) for slot in slots}
+        held = {(version.view, version.version) for version in versions}
         return [view for view in self._views.values() if (view.name, view.version) not in held or view.name in anew]
 
-    def _mine(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Return the slots this software can fold: a live one of an older version waits to be replaced."""
-        return [slot for slot in slots if slot.view in self._views and slot.version == self._views[slot.view].version]
+    def _mine(self, versions: Iterable[ViewVersion]) -> list[ViewVersion]:
+        """Return the view versions this software can fold: a live one of an older version waits to be replaced."""
+        return [
+            version
+            for version in versions
+            if version.view in self._views and version.version == self._views[version.view].version
+        ]
 
     def _step(self, progress: Callable[[Progress], None] | None) -> int | None:
         """Fold one batch; return the position when there was nothing more to fold, else None."""
         with self._store.reading() as reading:
-            slots = self._mine(reading.slots())
-        if {slot.view for slot in slots} != self._views.keys():
+            versions = self._mine(reading.view_versions())
+        if {version.view for version in versions} != self._views.keys():
             self._prepare(())  # the store was deleted or replaced meanwhile
             return None
-        start = min((slot.position for slot in slots), default=0)
+        start = min((version.position for version in versions), default=0)
         batch = self._read(start)
-        if self._store.is_shared and any(slot.position > batch.size for slot in slots) and self._is_behind(batch.size):
+        if (
+            self._store.is_shared
+            and any(version.position > batch.size for version in versions)
+            and self._is_behind(batch.size)
+        ):
             return batch.size  # a node whose log is ahead has folded, and folds on
-        if _is_of_another_past(slots, batch, start):
-            self._start_over(slots, batch)
+        if _is_of_another_past(versions, batch, start):
+            self._start_over(versions, batch)
             return None
-        is_current = all(slot.is_live and slot.position >= batch.size for slot in slots)
+        is_current = all(version.is_live and version.position >= batch.size for version in versions)
         if is_current and not batch.events:
             return start
         with self._store.writing() as writing:
-            if self._mine(writing.slots()) != slots:
+            if self._mine(writing.view_versions()) != versions:
                 return None  # another process folded meanwhile
-            self._apply(writing, slots, batch)
+            self._apply(writing, versions, batch)
         if progress is not None:
             progress(Progress(batch.next_index, batch.size))
         return None
@@ -153,46 +161,48 @@ class Runner:
         with self._store.reading() as reading:
             return reading.rows("SELECT id FROM events WHERE event_index = ?", (size - 1,)) == [{"id": last}]
 
-    def _start_over(self, slots: list[Slot], batch: Batch) -> None:
+    def _start_over(self, versions: list[ViewVersion], batch: Batch) -> None:
         """Fold from the beginning what was folded of a past that a history reset has given up.
 
         Raises Corrupted: ``HISTORY_CHANGED``: no reset of the log gives up as much as was folded.
         """
-        folded = max(slot.position for slot in slots)
+        folded = max(version.position for version in versions)
         resets = [read_reset(self._client, id_) for id_ in self._client.consistency(0).resets]
         if all(reset.abandoned_size < folded for reset in resets):
             message = f"the views were made from another past of this log, which now has {batch.size} entries: {ADVICE}"
             raise Corrupted("HISTORY_CHANGED", message, size=batch.size, position=folded)
         with self._store.writing() as writing:
-            if self._mine(writing.slots()) == slots:  # else another process was first
+            if self._mine(writing.view_versions()) == versions:  # else another process was first
                 for view in self._views.values():
                     writing.drop(view.name, is_live=True)
                     writing.start_building(view, in_place=True)
         self._works.clear()
         self._expected = []
 
-    def _apply(self, writing: Writing, slots: list[Slot], batch: Batch) -> None:
-        if slots != self._expected:
+    def _apply(self, writing: Writing, versions: list[ViewVersion], batch: Batch) -> None:
+        if versions != self._expected:
             self._works.clear()
         self._expected = []  # until the commit, nothing that is kept in memory is true
-        moved: dict[tuple[str, bool], Slot] = {}
+        moved: dict[tuple[str, bool], ViewVersion] = {}
         kinds = {logged.event.kind for logged in batch.events}
-        for slot in slots:
-            view, key = self._views[slot.view], (slot.view, slot.is_live)
-            moved[key] = slot
-            if batch.next_index > slot.position:
-                work = self._works.setdefault(key, Work(view, is_whole=slot.position == 0))
+        for version in versions:
+            view, key = self._views[version.view], (version.view, version.is_live)
+            moved[key] = version
+            if batch.next_index > version.position:
+                work = self._works.setdefault(key, Work(view, is_whole=version.position == 0))
                 if view.handles is None or not kinds.isdisjoint(view.handles):
-                    wanted = [logged for logged in batch.events if logged.event.index >= slot.position]
-                    writing.write(slot, view, work.fold(wanted, functools.partial(writing.load, slot)))
-                moved[key] = replace(slot, position=batch.next_index, last_id=batch.events[-1].event.id)
+                    wanted = [logged for logged in batch.events if logged.event.index >= version.position]
+                    writing.write(version, view, work.fold(wanted, functools.partial(writing.load, version)))
+                moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)
-        for name in [name for (name, is_live), slot in moved.items() if not is_live and slot.position >= batch.size]:
+        for name in [
+            name for (name, is_live), version in moved.items() if not is_live and version.position >= batch.size
+        ]:
             writing.make_live(self._views[name])
             moved[name, True] = replace(moved.pop((name, False)), is_live=True)
             self._works[name, True] = self._works.pop((name, False), Work(self._views[name]))
-        self._expected = sorted(moved.values(), key=lambda slot: (slot.view, not slot.is_live))
+        self._expected = sorted(moved.values(), key=lambda version: (version.view, not version.is_live))
 
     def _read(self, start: int) -> Batch:
         """Read a batch from ``start`` on, and the entry before it, which says whether this is the same log."""
@@ -222,10 +232,10 @@ class Batch(msgspec.Struct, frozen=True):
     size: int
 
 
-def _is_of_another_past(slots: list[Slot], batch: Batch, start: int) -> bool:
+def _is_of_another_past(versions: list[ViewVersion], batch: Batch, start: int) -> bool:
     """Whether the log is not the one which the views were folded from: shorter, or of another past."""
-    is_shorter = any(slot.position > batch.size for slot in slots)
-    last_ids = {slot.last_id for slot in slots if slot.position == start and start > 0}
+    is_shorter = any(version.position > batch.size for version in versions)
+    last_ids = {version.last_id for version in versions if version.position == start and start > 0}
     return is_shorter or (batch.before is not None and bool(last_ids - {batch.before.event.id}))
 
 

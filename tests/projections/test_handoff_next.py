@@ -80,7 +80,7 @@ def test_a_handoff_waits_for(given, expected):
 def queue(reader, agent=None, **arguments):
     """Return the items of an agent's queue."""
     items = reader.answer("handoffs.next", {"agent": agent, "limit": 500, **arguments})["items"]
-    assert all(item.keys() - {"suspect"} == ITEM for item in items)
+    assert all(item.keys() - {"compromised"} == ITEM for item in items)
     return items
 
 
@@ -370,7 +370,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
         _lead(ledger, name, chance.randrange(10), depends_on=wanted, unlock_at=unlock_at, to=to, criteria=criteria)
     removed = ledger.emit("root", "agent/carl", AgentRemoved(agent="carl")).index
     stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=half)
-    suspect = ledger.emit("root", "agent/rita", stolen).index
+    reported_by = ledger.emit("root", "agent/rita", stolen).index
     expected = set()
     for name in names:
         state = ledger.handoff(name)
@@ -386,7 +386,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             is_waiver_asked="asked" in state.criteria,
             is_lapsed=is_lapsed(state.status, state.lease, 2**60),
             approval_index=state.approval_index,
-            suspect_approval=suspect if (state.approval_index or 0) >= half else None,
+            compromised_approval=reported_by if (state.approval_index or 0) >= half else None,
             receiver_removed=removed if state.receiver == "carl" else None,
         )
         expected |= {(agent, action, name) for agent, action in waits_for(found)}

@@ -90,9 +90,9 @@ def answer_of(reader, query, arguments, *as_of):
 
 
 def without_marks(value):
-    """Return an answer without the marks of what is suspect by what is known today."""
+    """Return an answer without the marks of compromised signatures, which follow what is known today."""
     if isinstance(value, dict):
-        return {name: without_marks(one) for name, one in value.items() if name != "suspect"}
+        return {name: without_marks(one) for name, one in value.items() if name != "compromised"}
     return [without_marks(one) for one in value] if isinstance(value, list) else value
 
 
@@ -107,7 +107,7 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
     with Prefix(reader.client, reader.settings, index + 1) as fresh:
         for query, arguments in asked:
             expected, given = answer_of(fresh, query, arguments), answer_of(reader, query, arguments, index)
-            if query == "agents.suspects":
+            if query == "agents.compromised":
                 assert given == reader.answer(query)  # what is known now
             else:
                 form = unordered if query in RANKED else without_marks
@@ -157,7 +157,7 @@ def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(li
     compare(reader, index, SHORT)
 
 
-def test_past_that_is_asked_again_marks_what_became_suspect_meanwhile(ledger, reader, monkeypatch):
+def test_past_that_is_asked_again_marks_what_became_compromised_meanwhile(ledger, reader, monkeypatch):
     ledger.record_session("s1")
     asked = ("sessions.show", {"id": "s1"}, ledger.size - 1)
     before = reader.answer(*asked)

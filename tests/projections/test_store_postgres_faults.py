@@ -326,7 +326,7 @@ def test_views_that_somebody_took_away_between_two_questions_are_made_again_wher
         with shared.store.writing() as writing:
             writing.drop("handoffs", is_live=True)
         assert shared.answer("handoffs.list") == expected
-    assert not notices  # what fails along with slots that are not the expected ones is no damage
+    assert not notices  # what fails along with view versions that are not the expected ones is no damage
 
 
 def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prepared_at_once(

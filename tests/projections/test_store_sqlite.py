@@ -57,8 +57,8 @@ def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Call
     runner = Runner(ledger.reads, store, VIEWS)
     runner.catch_up()
     with store.writing() as writing:
-        for slot in writing.slots():
-            writing.move(replace(slot, position=slot.position + 1))
+        for version in writing.view_versions():
+            writing.move(replace(version, position=version.position + 1))
     with pytest.raises(Corrupted, match="another past of this log"):
         runner.catch_up()
 

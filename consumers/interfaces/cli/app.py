@@ -23,7 +23,7 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored, shown
 from deedbook.ledger.system.files import read_regular
-from deedbook.projections.agents.suspects import suspect_places, suspect_words
+from deedbook.projections.agents.compromised import compromised_names, compromised_words
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.views.registry import kind_of
 
@@ -127,7 +127,7 @@ class App:
 
         answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
 
-        self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
+        self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
         return answer
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class App:
         """
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
-                for words in suspect_words(data, self._doubts):
+                for words in compromised_words(data, self._doubts):
                     click.secho(words, fg="red")
             if self.moment is not None:
                 then = self.query("catalog.instant", at=self.moment)
@@ -194,8 +194,8 @@ class App:
                 for line in [text] if isinstance(text, str) else text:
                     click.echo(line)
             return
-        if self._doubts and isinstance(data, dict) and "suspect" not in data:
-            data |= {"suspect": max(self._doubts.values())}
+        if self._doubts and isinstance(data, dict) and "compromised" not in data:
+            data |= {"compromised": max(self._doubts.values())}
         if "." in kind:
             kind = kind_of(kind)
         self.line(document(kind, data, following))

@@ -60,7 +60,7 @@ def verify(
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
     The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
-    key that was called compromised since) or INVALID.
+    key that was reported compromised since) or INVALID.
 
     --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
     can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE

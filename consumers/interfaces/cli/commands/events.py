@@ -13,7 +13,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.batch import check_kinds
-from deedbook.consumers.sdk.events import Suspects, describe, whole_event
+from deedbook.consumers.sdk.events import CompromisedKeys, describe, whole_event
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.client import Ask, follow, read_batch_path
 from deedbook.ledger.errors import Refused
@@ -65,13 +65,13 @@ def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None
 def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
     """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
     index = row["event_index"]
-    marks = {name: row[name] for name in ("skipped", "suspect") if name in row}
+    marks = {name: row[name] for name in ("skipped", "compromised") if name in row}
     return describe(read_event(index, app.client().entry(index))) | marks
 
 
 def _marks(event: dict[str, Any]) -> str:
     skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
-    return " ".join(filter(None, (output.suspect_cell(event), skipped)))
+    return " ".join(filter(None, (output.compromised_cell(event), skipped)))
 
 
 @click.command(cls=Command, only_looks=True)
@@ -143,7 +143,7 @@ def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
         return clean(event["ref"])
     place = f"{event['event_index']}  {event['kind']}  {clean(event['stream'])}"
-    return f"{place}  by  {event['author']}  {output.suspect_cell(event)}".rstrip()
+    return f"{place}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
 
 def _blob_size(app: App, ref: str) -> int | None:
@@ -165,20 +165,20 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _plain(app: App) -> Ask:
-    # Not `query_with`: that a key is suspect, marks what it signed and nothing else.
+    # Not `query_with`: a compromised key marks the events that it signed and nothing else.
     return lambda query, arguments: app.query(query, **arguments)
 
 
 def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-    suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
+    compromised = CompromisedKeys(_plain(app), is_filtered=bool(kinds or stream or author))
     for item in follow(app.client(), start, kinds=kinds, stream=stream):
         if isinstance(item, int) or (author is not None and item.author != author):
             continue
-        mark = suspects.mark(item)
+        mark = compromised.mark(item)
         if app.as_json:
             app.line(describe(item) | mark)
         else:
-            print_event(item, output.suspect_cell(mark))
+            print_event(item, output.compromised_cell(mark))
 
 
 def print_event(event: Event, mark: str = "") -> None:

@@ -112,7 +112,7 @@ def _show_list(app: App, /, *, ready: bool, sender: str | None, cursor: int | No
             one["id"],
             f"[{one['status']} → {one['to']}]",
             one["title"],
-            output.suspect_cell(one)
+            output.compromised_cell(one)
             or ("ready" if one["is_ready"] else "" if one["status"] in is_done else one["reason"]),
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             output.cut(_depends_text(one["depends_on"]), depends_cells_max),
@@ -297,7 +297,7 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        since, doubt = output.when(item["since_ms"]), output.suspect_cell(item)
+        since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
         output.print_lines(
             f"{item['action']:8}  {where} {one_line(item['title'])}  (since {since})",
             f"          {one_line(item['why'])}{'  ' if doubt else ''}{doubt}",

@@ -39,7 +39,7 @@ def session(seen: Seen) -> Page:
     ]
     lists = {name: row[name][:rows_max] for name in ("findings", "unknowns", "dead_ends", "tools")}
     data = {
-        "session": row | lists | {"suspect": row.get("suspect")},
+        "session": row | lists | {"compromised": row.get("compromised")},
         "rows_max": rows_max,
         "vectors": vectors,
         "has": {"before": ends.preflight is not None, "after": ends.postflight is not None},
