@@ -57,7 +57,7 @@ _OF_STREAMS: Final = (
 
 def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
     """Return the answer with a mark on each row that rests on a compromised signature."""
-    if not context.kept(_ANY):
+    if not context.cached(_ANY):
         return answer
     rows = [(row, target) for row in _dicts(answer) if (target := _target_of(query, row)) is not None]
     reports: dict[Any, int] = {}

@@ -120,7 +120,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
                 delegated_by=event.key,
             )
         case kinds.AgentRemoved() as data:
-            for key in [one.key for one in state.keys if one.sort != "session"]:
+            for key in [row.key for row in state.keys if row.sort != "session"]:
                 state = _ended(state, event, key, "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
         case _:  # what else is handled changes keys, or invites
@@ -156,7 +156,7 @@ def _roles(state: AgentState) -> list[str]:
 
 def _key(state: AgentState) -> str:
     sort = CHECKPOINT if state.name == CHECKPOINT else "identity"
-    return next((one.key for one in reversed(state.keys) if one.sort == sort), "")
+    return next((row.key for row in reversed(state.keys) if row.sort == sort), "")
 
 
 def _with(state: AgentState, **fields: Any) -> AgentState:
@@ -171,14 +171,14 @@ def _with_key(state: AgentState, event: Event, key: str, sort: str, **scope: Any
 
 def _ended(state: AgentState, event: Event, key: str, how: KeyEnd, because: str) -> AgentState:
     """Return the agent after a key ended; what ended already stays as it is."""
-    if any(one.key == key and one.ended_index is not None for one in state.keys):
+    if any(row.key == key and row.ended_index is not None for row in state.keys):
         return state
     end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
     return _changed(state, key, **end)
 
 
 def _changed(state: AgentState, key: str, **fields: Any) -> AgentState:
-    changed = (msgspec.structs.replace(one, **fields) if one.key == key else one for one in state.keys)
+    changed = (msgspec.structs.replace(row, **fields) if row.key == key else row for row in state.keys)
     return msgspec.structs.replace(state, keys=tuple(changed))
 
 

@@ -29,7 +29,7 @@ from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked
 from deedbook.projections.agents.compromised import marked
 from deedbook.projections.agents.fold import KEYS, AgentRow, KeyRow
-from deedbook.projections.answers.instants import asked_of, to_ms
+from deedbook.projections.answers.instants import index_or_time, to_ms
 from deedbook.projections.answers.query import Answer, Query, QueryContext, is_whole_ref, prefix_range
 from deedbook.projections.handoffs.facts import stage_of
 from deedbook.projections.handoffs.why import chain_links_max
@@ -155,7 +155,7 @@ class _Question:
 
     def _size_at(self, when: When) -> int:
         index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
-        if isinstance(args := asked_of(when), int) and index != args:
+        if isinstance(args := index_or_time(when), int) and index != args:
             raise unproven(f"it was asked for entry {args}, and names {index}", index=index)
         return index + 1
 
@@ -164,7 +164,7 @@ class _Question:
         now_ms = ledger_now(last_ms, time.time_ns() // 1_000_000)
         if self._when is None:
             return now_ms
-        if isinstance(args := asked_of(self._when), int):
+        if isinstance(args := index_or_time(self._when), int):
             return last_ms
         if last_ms > to_ms(args):
             raise unproven(f"entry {self._end() - 1} was accepted after {self._when}", index=self._end() - 1)

@@ -2,7 +2,7 @@
 
 - Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, by a view of
   SQL's that bears the table's name for one connection alone, so that every index of the table serves as ever.
-- Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.kept_table``);
+- Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.boundary_states_table``);
   what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
   tables with all their indexes hold those rows and a copy of the others, from the first question that names one. (To
   join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
@@ -28,12 +28,12 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.stores.store import (
-    Local,
-    Shadowing,
+    LocalStore,
+    ShadowTransaction,
     Value,
     ViewVersion,
     boundary_before,
-    kept_table,
+    boundary_states_table,
     states_table,
     tables_of,
 )
@@ -48,7 +48,7 @@ counts_kept_max: Final = 1_024
 _COUNTING: Final = "SELECT count(*) FROM "
 
 
-class Stale(Exception):
+class StalePast(Exception):
     """The views do not reach as far, or are not those of the log that this past was made from."""
 
 
@@ -60,11 +60,11 @@ class Pasts:
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
 
-    def ask(self, store: Local, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
+    def ask(self, store: LocalStore, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         """Return what a question finds in the views of a store, as of a moment.
 
         Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
-        has folded the views up to the log's end. Raises Stale: fold, and ask for the moment; and as the question.
+        has folded the views up to the log's end. Raises StalePast: fold, and ask for the moment; and as the question.
         """
         while True:
             past = self._at(store, at)
@@ -79,25 +79,25 @@ class Pasts:
         for past in pasts:
             past.close()
 
-    def _at(self, store: Local, at: Instant | int) -> _Past:
+    def _at(self, store: LocalStore, at: Instant | int) -> _Past:
         size = at + 1 if isinstance(at, int) else at.size
         with self._lock:
             past = self._open.pop((store.name, size), None)
             if past is None or past.is_closed:
                 if isinstance(at, int):
-                    raise Stale
+                    raise StalePast
                 past = _Past(store, self._client, size)
             self._open[store.name, size] = past
-            oldest = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
-        for one in oldest:
-            one.close()
+            evicted = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
+        for expired in evicted:
+            expired.close()
         return past
 
 
 class _Past:
     """The views of one moment, on a connection of their own."""
 
-    def __init__(self, store: Local, client: Client, size: int) -> None:
+    def __init__(self, store: LocalStore, client: Client, size: int) -> None:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
@@ -114,12 +114,12 @@ class _Past:
         self._is_again = isinstance(at, int)
         try:
             with self._store.reading() as transaction:
-                reading = _Reading(transaction, self)
+                reading = _PastTransaction(transaction, self)
                 if isinstance(at, int):
                     at = Instant(self.size, self._accepted_ms or accepted_ms(reading, at))
                     self._accepted_ms = at.now_ms
                 return question(QueryContext(reading, at.now_ms))
-        except Stale:
+        except StalePast:
             if not self._is_again:
                 self.close()
             raise
@@ -139,13 +139,13 @@ class _Past:
         """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
         head = self._client.head()
         reached = {version.view: version.position for version in versions if version.is_live}
-        wanted = [reached.get(name, -1) for name in self._wanted]
+        positions = [reached.get(name, -1) for name in self._wanted]
         if self._is_again:
-            return self._seen == (head, versions) and min(wanted) == head.size
+            return self._seen == (head, versions) and min(positions) == head.size
         if head != self._head and self._present_root() == self._root:
             self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
         self._seen = (head, versions)
-        return head == self._head and min(wanted) >= self.size
+        return head == self._head and min(positions) >= self.size
 
     def _present_root(self) -> str:
         return self._client.consistency(0, self.size).root
@@ -161,22 +161,22 @@ class _Past:
         return events
 
 
-class _Reading:
+class _PastTransaction:
     """One question to a past; what it makes for it stays, if the question is answered."""
 
-    def __init__(self, transaction: Shadowing, past: _Past) -> None:
+    def __init__(self, transaction: ShadowTransaction, past: _Past) -> None:
         versions = transaction.view_versions()
         if not past.is_of(versions):
-            raise Stale
+            raise StalePast
         self._present = transaction
         self._past = past
         self._owned = past.owned
         # Where the store was replaced, a view made anew, or the question before refused, not all of this is there yet.
         self._shown = transaction.shown()
-        made = {
+        built = {
             version.view for version in versions if version.is_live
         }  # one that waits until it is asked may not be there
-        for table in (table for view in VIEWS if view.name in made for table in tables_of(view)):
+        for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):
             is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
             if is_of_events and table.name not in self._shown:
                 transaction.cut(table, past.size)
@@ -188,13 +188,13 @@ class _Reading:
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
         # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
-        counts, args = self._past.counts, (sql, tuple(values))
-        if args not in counts and len(counts) < counts_kept_max:
-            counts[args] = self._present.rows(sql, values)
-        return counts.get(args) or self._present.rows(sql, values)
+        counts, key = self._past.counts, (sql, tuple(values))
+        if key not in counts and len(counts) < counts_kept_max:
+            counts[key] = self._present.rows(sql, values)
+        return counts.get(key) or self._present.rows(sql, values)
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in args]
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*query) for query in queries]
 
     def view_versions(self) -> list[ViewVersion]:
         size = self._past.size
@@ -205,12 +205,12 @@ class _Reading:
 
     def _make(self, view: Projection[Any]) -> None:
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
-        kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
+        sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
+        stored: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
-        changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})
+        changes = work.fold(self._past.events, lambda keys: {key: stored.pop(key) for key in keys if key in stored})
         rows = {form: list(some) for form, some in changes.rows.items()}
-        for row in (row for data in kept.values() for row in work.rows_of(data)):
+        for row in (row for data in stored.values() for row in work.rows_of(data)):
             rows.setdefault(type(row), []).append(row)
         for table in (table for table in view.tables if table.owner is not None):
             self._present.shadow(table, rows.get(table.row, ()), states, boundary)

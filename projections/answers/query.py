@@ -16,7 +16,7 @@ import msgspec
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.stores.dialect import stated
-from deedbook.projections.stores.store import Reading, Value
+from deedbook.projections.stores.store import ReadTransaction, Value
 
 page_rows_max: Final = 500
 candidates_max: Final = 10
@@ -87,15 +87,15 @@ class QueryContext:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: ReadTransaction,
         now_ms: int | Callable[[QueryContext], int],
-        kept: dict[str, list[dict[str, Any]]] | None = None,
+        cached: dict[str, list[dict[str, Any]]] | None = None,
     ) -> None:
         """See ``reading``; ``now_ms`` may be found out when it is args for, and ``kept`` is of the same positions."""
         self.reading = reading
         self.lasting_ms = json_integer_max
         self._now = now_ms
-        self._kept = {} if kept is None else kept
+        self._cached = {} if cached is None else cached
         self._until: str | None = None
 
     @property
@@ -108,11 +108,11 @@ class QueryContext:
     def _now_ms(self) -> int:
         return self._now(self) if callable(self._now) else self._now
 
-    def kept(self, sql: str) -> list[dict[str, Any]]:
+    def cached(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a small query that many questions ask: they are read once while nothing is folded."""
-        if sql not in self._kept:
-            self._kept[sql] = self.rows(sql)
-        return self._kept[sql]
+        if sql not in self._cached:
+            self._cached[sql] = self.rows(sql)
+        return self._cached[sql]
 
     def now_until(self, sql: str) -> int:
         """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time).
@@ -126,15 +126,15 @@ class QueryContext:
         """Return the rows of a query as dicts."""
         return self.reading.rows(sql, values)
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
-        if self._until is None or not args:
-            return self.reading.together(*args) if args else []
+        if self._until is None or not queries:
+            return self.reading.together(*queries) if queries else []
         until, self._until = self._until, None
-        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *args)
+        ((changing,), *results) = self.reading.together((until, (self._now_ms,)), *queries)
         (change_ms,) = changing.values()
         self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
-        return found
+        return results
 
     def count(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Return the one number that a query counts."""
@@ -158,7 +158,7 @@ def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
     named = re.search(r"`\$\.(\w+)", text := str(error))
     for field in msgspec.structs.fields(arguments):
         if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
-            values = [value for one in (field.type, *get_args(field.type)) for value in get_args(one)]
+            values = [value for annotation in (field.type, *get_args(field.type)) for value in get_args(annotation)]
             text += f": one of {', '.join(str(value) for value in values if isinstance(value, str))}"
     return text
 
@@ -270,21 +270,21 @@ def json_list(values: Iterable[Any]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-def row_of_id(context: QueryContext, table: str, args: str, what: str, prefix: str = "") -> dict[str, Any]:
+def row_of_id(context: QueryContext, table: str, reference: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    name, sql = args.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
-    found = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, args, what),))
-    return found[0]
+    name, sql = reference.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
+    rows = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, reference, what),))
+    return rows[0]
 
 
-def by_beginning(context: QueryContext, table: str, name: str, args: str, what: str) -> str:
+def by_beginning(context: QueryContext, table: str, name: str, reference: str, what: str) -> str:
     """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; what is asked for is bound.
     if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
     rows = context.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return only_match([row["id"] for row in rows], args, what, lambda: names_in(context, table))
+    return only_match([row["id"] for row in rows], reference, what, lambda: names_in(context, table))
 
 
 def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]:
@@ -297,7 +297,7 @@ def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]
 
 
 def only_match(
-    matches: Sequence[str], args: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
+    matches: Sequence[str], reference: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
 ) -> str:
     """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not args for.
 
@@ -305,36 +305,38 @@ def only_match(
     ``candidates``.
     """
     if not matches:
-        alike = near(args, names())
+        alike = near(reference, names())
         advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
-        raise Refused("NOT_FOUND", f"there is no {what} {args}{did_you_mean(alike)}{advice}", args=args, near=alike)
+        raise Refused(
+            "NOT_FOUND", f"there is no {what} {reference}{did_you_mean(alike)}{advice}", reference=reference, near=alike
+        )
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
-        message = f"{args} fits more than one {what}: {', '.join(candidates)}"
-        raise Refused("REF_AMBIGUOUS", message, args=args, candidates=candidates)
+        message = f"{reference} fits more than one {what}: {', '.join(candidates)}"
+        raise Refused("REF_AMBIGUOUS", message, reference=reference, candidates=candidates)
     return matches[0]
 
 
-def is_whole_ref(args: str) -> bool:
+def is_whole_ref(text: str) -> bool:
     """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
-    match = re.fullmatch(_REF, args.lower())
+    match = re.fullmatch(_REF, text.lower())
     return match is not None and len(match[2]) == ref_digits
 
 
-def prefix_range(args: str, algorithm: str) -> tuple[str, str] | None:
+def prefix_range(text: str, algorithm: str) -> tuple[str, str] | None:
     """Return (first, after last) of the whole refs that ``args`` may begin, with or without its algorithm.
 
     None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
     """
-    match = re.fullmatch(_REF, args.lower())
+    match = re.fullmatch(_REF, text.lower())
     if match is None or match[1] not in (None, algorithm):
         return None
     first = f"{algorithm}:{match[2]}"
     return first, first + "g"
 
 
-def by_ref(context: QueryContext, select: str, column: str, algorithm: str, args: str) -> list[Answer]:
+def by_ref(context: QueryContext, select: str, column: str, algorithm: str, reference: str) -> list[Answer]:
     """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is args for."""
-    bounds = prefix_range(args, algorithm)
+    bounds = prefix_range(reference, algorithm)
     sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
     return [] if bounds is None else context.rows(sql, (*bounds, candidates_max + 1))

@@ -25,13 +25,13 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.compromised import marked
-from deedbook.projections.answers.instants import asked_of, instant_of
-from deedbook.projections.answers.past import Pasts, Stale
+from deedbook.projections.answers.instants import index_or_time, instant_of
+from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
-from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, ViewVersion
+from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from deedbook.projections.views.runner import Runner
@@ -76,7 +76,7 @@ class Reader(Resource):
         self._notice = notice
         self._outside: tempfile.TemporaryDirectory[str] | None = None
         self._is_closed = False
-        self._kept: tuple[list[ViewVersion], dict[str, list[dict[str, Any]]]] = ([], {})
+        self._cached: tuple[list[ViewVersion], dict[str, list[dict[str, Any]]]] = ([], {})
         self._lock = threading.Lock()
         self._folding_all = threading.Lock()
         url = store or self._named_store()
@@ -94,7 +94,7 @@ class Reader(Resource):
         except Refused:
             return None  # a folder that is not trusted is read, out of its own file
 
-    def _open_shared(self, url: str) -> Local:
+    def _open_shared(self, url: str) -> LocalStore:
         try:
             from deedbook.projections.stores.postgres import PostgresStore
         except ModuleNotFoundError as error:
@@ -102,13 +102,13 @@ class Reader(Resource):
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
         return PostgresStore(url, ledger=self.client.ledger)
 
-    def _open_file(self, path: Path) -> Local:
+    def _open_file(self, path: Path) -> LocalStore:
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
             self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
             path = Path(self._outside.name) / VIEWS_FILE
         try:
             return SqliteStore(path, ledger=self.client.ledger)
-        except Damaged as error:
+        except DamagedStore as error:
             self._say_set_aside(error, str(set_aside(path)))
             return SqliteStore(path, ledger=self.client.ledger)
 
@@ -164,19 +164,19 @@ class Reader(Resource):
         self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None
     ) -> tuple[Answer, int]:
         """Return what ``answer`` does, and for how many ms it stays so while nothing is written."""
-        found = QUERIES.get(query)
-        if found is None:
+        definition = QUERIES.get(query)
+        if definition is None:
             raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
         encode_arguments(arguments or {}, query)  # what the bus could not carry is refused here too
         try:
-            args = msgspec.convert(arguments or {}, found.arguments)
+            args = msgspec.convert(arguments or {}, definition.arguments)
         except msgspec.ValidationError as error:
             code = "UNKNOWN_FIELD" if "unknown field" in str(error) else "INVALID_FIELD"
-            raise Refused(code, f"{query}: {allowed(error, found.arguments)}", query=query) from error
+            raise Refused(code, f"{query}: {allowed(error, definition.arguments)}", query=query) from error
         on_demand = query.partition(".")[0] in ON_DEMAND
 
         def question(context: QueryContext) -> tuple[Answer, int]:
-            return marked(context, query, found.run(context, args)), context.lasting_ms
+            return marked(context, query, definition.run(context, args)), context.lasting_ms
 
         if as_of is None:
             return self._ask(question, on_demand=on_demand)
@@ -190,12 +190,12 @@ class Reader(Resource):
         def ask(at: Instant | int) -> T:
             return self._on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
-        if isinstance(index := asked_of(as_of), int):
-            with suppress(Stale):
+        if isinstance(index := index_or_time(as_of), int):
+            with suppress(StalePast):
                 return ask(index)
         while True:
             at = self._ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(Stale):  # another process is making the views anew
+            with suppress(StalePast):  # another process is making the views anew
                 return ask(at)
 
     def _ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
@@ -209,43 +209,43 @@ class Reader(Resource):
         self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()
         self.store = self._open_file(Path(self._outside.name) / VIEWS_FILE)
-        for made in ("runner", "_keeper"):
-            vars(self).pop(made, None)
+        for name in ("runner", "_keeper"):
+            vars(self).pop(name, None)
         return self._ask_store(question, on_demand=on_demand)
 
     def _ask_store(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         return self._on_whole_views(lambda: self._ask_now(question, on_demand=on_demand))
 
     def _ask_now(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
-        expected, kept = self._kept
+        expected, cached = self._cached
         if expected and are_current(self.client, expected, on_demand=on_demand):  # as it is most often: one way less
-            with suppress(Moved), self.store.reading(expected) as reading:
-                return question(QueryContext(reading, self._now_ms, kept))
+            with suppress(MovedViews), self.store.reading(expected) as reading:
+                return question(QueryContext(reading, self._now_ms, cached))
         with self.store.reading() as reading:
             if are_current(self.client, reading.view_versions(), on_demand=on_demand):
-                return question(self._moment(reading))
+                return question(self._context(reading))
         # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
         # are answered between its batches.
         with self._folding_all if on_demand else self._lock:
             (self.runner if on_demand else self._keeper).catch_up()
         with self.store.reading() as reading:
-            return question(self._moment(reading))
+            return question(self._context(reading))
 
-    def _moment(self, reading: Reading) -> QueryContext:
+    def _context(self, reading: ReadTransaction) -> QueryContext:
         versions = reading.view_versions()
-        if self._kept[0] != versions:
-            self._kept = versions, {}
-        return QueryContext(reading, self._now_ms, self._kept[1])
+        if self._cached[0] != versions:
+            self._cached = versions, {}
+        return QueryContext(reading, self._now_ms, self._cached[1])
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
         """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
         try:
             return work()
-        except Damaged as error:
+        except DamagedStore as error:
             self._say_set_aside(error, self.store.set_aside())
             return work()
 
-    def _say_set_aside(self, error: Damaged, aside: str) -> None:
+    def _say_set_aside(self, error: DamagedStore, aside: str) -> None:
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
@@ -255,26 +255,26 @@ class Reader(Resource):
 
 def last_ms(context: QueryContext) -> int:
     """Return the last entry's time: not the latest one, because the root may have set the clock back."""
-    rows = context.kept("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+    rows = context.cached("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: Client, held: Sequence[ViewVersion], *, on_demand: bool) -> bool:
+def are_current(client: Client, stored: Sequence[ViewVersion], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner
     compares: versions, positions, and the id of the last event, so that a log that was rolled back and grew again is
     not taken for the one that was folded.
     """
-    wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
-    versions = [version for version in held if version.view in wanted]
+    expected = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
+    versions = [version for version in stored if version.view in expected]
     live = {version.view: version for version in versions if version.is_live}
-    if len(live) != len(versions) or {name: version.version for name, version in live.items()} != wanted:
+    if len(live) != len(versions) or {name: version.version for name, version in live.items()} != expected:
         return False
-    ends = {(version.position, version.last_id) for version in live.values()}
-    if len(ends) != 1:
+    positions = {(version.position, version.last_id) for version in live.values()}
+    if len(positions) != 1:
         return False
-    position, last_id = ends.pop()
+    position, last_id = positions.pop()
     if position == 0:
         return False
     page = client.entries(position - 1, limit=1)

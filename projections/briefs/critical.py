@@ -125,7 +125,7 @@ def ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) 
 
 def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
     """Drop a unit that says word for word what an earlier one says, and remarks that repeat an assumption."""
-    kept: list[Unit] = []
+    distinct: list[Unit] = []
     seen: set[tuple[str, ...]] = set()
     assumed: list[frozenset[str]] = []
     for unit in units:
@@ -134,11 +134,11 @@ def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
         remark = unit.kind in {"limitation", "assumption_stated"}
         if spelled in seen or (remark and any(_repeats(meaning, other) for other in assumed)):
             continue
-        kept.append(unit)
+        distinct.append(unit)
         seen.add(spelled)
         if unit.kind in {"assumption", "assumption_stated"}:
             assumed.append(meaning)
-    return kept
+    return distinct
 
 
 def _plain(text: str) -> str:

@@ -81,9 +81,9 @@ class Embedding(tuple[float, ...]):
 
     def __new__(cls, values: Iterable[float], embedder: Embedder) -> Self:
         """Take the values of one vector."""
-        made = super().__new__(cls, values)
-        made.embedder = embedder
-        return made
+        vector = super().__new__(cls, values)
+        vector.embedder = embedder
+        return vector
 
 
 @cache
@@ -102,11 +102,11 @@ def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | N
 
 def similarities(text: str, others: Sequence[str]) -> list[float]:
     """Return the cosine of a text to each of others, by the best embedder here."""
-    found = _semantic()
-    if found is None:
-        wanted = embed_text(text)
-        return [cosine_similarity(wanted, embed_text(other)) for other in others]
-    first, *rest = found[1]([text, *others])
+    semantic = _semantic()
+    if semantic is None:
+        own = embed_text(text)
+        return [cosine_similarity(own, embed_text(other)) for other in others]
+    first, *rest = semantic[1]([text, *others])
     return [math.fsum(map(float.__mul__, first, vector)) for vector in rest]
 
 
@@ -118,35 +118,35 @@ def best_embedder() -> Embedder:
 def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     """Return the vector of a text, of length 1 or all zeros. Raises Refused: ``EMBEDDER_MISMATCH``: it is not here."""
     if not embedder.is_same(HASH_V1):
-        found = _semantic()
-        if found is None or not embedder.is_same(found[0]):
+        semantic = _semantic()
+        if semantic is None or not embedder.is_same(semantic[0]):
             message = f"there is no {embedder} here to compare with: `pip install deedbook[semantic]` brings one"
             raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(embedder), str(best_embedder())])
-        return Embedding(found[1]([text])[0] if text.strip() else [0.0] * embedder.dim, found[0])
+        return Embedding(semantic[1]([text])[0] if text.strip() else [0.0] * embedder.dim, semantic[0])
     weights: dict[str, float] = {}
     for feature, weight in _features(text):
         weights[feature] = weights.get(feature, 0.0) + weight
-    places = [0.0] * HASH_V1.dim
+    values = [0.0] * HASH_V1.dim
     for feature, weight in weights.items():
-        place, sign = _place_of(feature)
-        places[place] += sign * math.sqrt(weight)  # said twice is not twice as much
-    length = math.sqrt(math.fsum(place * place for place in places))
-    return Embedding((place / length for place in places) if length else places, HASH_V1)
+        position, sign = _place_of(feature)
+        values[position] += sign * math.sqrt(weight)  # said twice is not twice as much
+    length = math.sqrt(math.fsum(position * position for position in values))
+    return Embedding((position / length for position in values) if length else values, HASH_V1)
 
 
-def cosine_similarity(one: Embedding, other: Embedding) -> float:
+def cosine_similarity(vector_a: Embedding, vector_b: Embedding) -> float:
     """Return how near two vectors are, from -1 to 1; 0.0 when one of them is of a text without words.
 
     Raises Refused: ``EMBEDDER_MISMATCH`` when different embedders made them, or a plain list does not say who made it.
     """
-    for vector in (one, other):
+    for vector in (vector_a, vector_b):
         if not isinstance(vector, Embedding):
             raise Refused("EMBEDDER_MISMATCH", "a vector that does not say which embedder made it is not compared")
-    if not one.embedder.is_same(other.embedder) or len(one) != len(other):
-        message = f"a vector by {one.embedder} is not compared with one by {other.embedder}"
-        raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(one.embedder), str(other.embedder)])
-    lengths = math.sqrt(math.fsum(x * x for x in one)) * math.sqrt(math.fsum(x * x for x in other))
-    return max(-1.0, min(1.0, math.fsum(map(float.__mul__, one, other)) / lengths)) if lengths else 0.0
+    if not vector_a.embedder.is_same(vector_b.embedder) or len(vector_a) != len(vector_b):
+        message = f"a vector by {vector_a.embedder} is not compared with one by {vector_b.embedder}"
+        raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(vector_a.embedder), str(vector_b.embedder)])
+    lengths = math.sqrt(math.fsum(x * x for x in vector_a)) * math.sqrt(math.fsum(x * x for x in vector_b))
+    return max(-1.0, min(1.0, math.fsum(map(float.__mul__, vector_a, vector_b)) / lengths)) if lengths else 0.0
 
 
 def pack(vector: Embedding) -> PackedEmbedding:

@@ -109,12 +109,12 @@ def _parts(index: GraphIndex, readable: str) -> dict[str, float | None]:
     hits = {fact.spelled: _recall_of(fact, text, index) for fact in index.key_facts}
     weight = sum(fact.unit.weight for fact in index.key_facts)
     recalled = sum(fact.unit.weight * hits[fact.spelled] for fact in index.key_facts)
-    kept = index.critical_anchors & anchors(readable)
+    kept_anchors = index.critical_anchors & anchors(readable)
     ends = {number: hits.get(run, 0.0) >= EDGE_HIT for number, run in index.step_spelled.items()}
     edges = [ends.get(premise, False) and ends.get(number, False) for premise, number in index.edges]
     return {
         "R": recalled / weight if weight else None,
-        "A": len(kept) / len(index.critical_anchors) if index.critical_anchors else None,
+        "A": len(kept_anchors) / len(index.critical_anchors) if index.critical_anchors else None,
         "E": sum(edges) / len(edges) if edges else None,
     }
 
@@ -138,55 +138,55 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
     """Return how much of a key fact the text keeps, 0 to 1."""
     if fact.spelled in text.spelled:
         return 1.0
-    places = sorted({place for word in set(fact.content) for place in text.positions.get(word, ())})
-    if not places:
+    positions = sorted({position for word in set(fact.content) for position in text.positions.get(word, ())})
+    if not positions:
         return 0.0
-    wanted = Counter(fact.content)
+    needed = Counter(fact.content)
     width = math.floor(WINDOW_FACTOR * len(fact.content)) + WINDOW_SLACK_WORDS
-    weights = {word: index.weight_of(word) for word in wanted}
-    total = sum(weights[word] * count for word, count in wanted.items())
-    within_reach = sum(weights[word] * min(count, len(text.positions.get(word, ()))) for word, count in wanted.items())
+    weights = {word: index.weight_of(word) for word in needed}
+    total = sum(weights[word] * count for word, count in needed.items())
+    within_reach = sum(weights[word] * min(count, len(text.positions.get(word, ()))) for word, count in needed.items())
     if within_reach <= RAMP_START * total:
         return 0.0  # No window can hold more of the fact than the whole text does.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
     in_fact = _positions(fact.content)
-    there = [text.content[place] for place in places]
+    found_words = [text.content[position] for position in positions]
     # The window that begins at each place, what is still wanted beside it, and its weight.
-    left, weight, end = dict(wanted), 0.0, 0
-    for start, first in enumerate(places):
-        while end < len(places) and places[end] < first + width:
-            word = there[end]
+    left, weight, end = dict(needed), 0.0, 0
+    for start, first in enumerate(positions):
+        while end < len(positions) and positions[end] < first + width:
+            word = found_words[end]
             if left[word] > 0:
                 weight += weights[word]
             left[word] -= 1
             end += 1
         if weight > best:  # Disorder only ever takes away from it.
-            window = tuple(there[start:end])
+            window = tuple(found_words[start:end])
             if window not in scored:  # A text of like sentences has the same window again and again.
                 scored.add(window)
                 best = max(best, _window_score(window, in_fact, weights))
-        word = there[start]
+        word = found_words[start]
         left[word] += 1
         if left[word] > 0:
             weight -= weights[word]
     return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 
-def _window_score(window: tuple[str, ...], places: dict[str, list[int]], weights: dict[str, float]) -> float:
+def _window_score(window: tuple[str, ...], positions: dict[str, list[int]], weights: dict[str, float]) -> float:
     """Return the weight of a fact's words in one window of the text, less what disorder costs.
 
     Order is the share of neighbours that are neighbours in the fact, too (one word between them may be missing). Moving
     a whole phrase breaks two neighbourhoods, scrambling breaks nearly all: a longest rising run, the other candidate,
     punished the honest phrase as much as the scrambled one. ``places`` is where each word stands in the fact.
     """
-    used = dict.fromkeys(places, 0)
-    weight, kept, near, before = 0.0, 0, 0, 0
+    used = dict.fromkeys(positions, 0)
+    weight, matched, near, before = 0.0, 0, 0, 0
     for word in window:
-        if (count := used[word]) < len(places[word]):
-            used[word], place = count + 1, places[word][count]
+        if (count := used[word]) < len(positions[word]):
+            used[word], position = count + 1, positions[word][count]
             weight += weights[word]
-            near += kept > 0 and 1 <= place - before <= NEIGHBOUR_MAX_STEPS
-            kept, before = kept + 1, place
-    order = near / (kept - 1) if kept > 1 else 1.0
+            near += matched > 0 and 1 <= position - before <= NEIGHBOUR_MAX_STEPS
+            matched, before = matched + 1, position
+    order = near / (matched - 1) if matched > 1 else 1.0
     return weight * (1 - ORDER_FACTOR * (1 - order))

@@ -31,7 +31,7 @@ LOW_FIDELITY: Final = "low_fidelity"
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
 verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
-_TELLING: Final = {
+_DOMAIN_TERMS: Final = {
     "security": "secret credential password vulnerability exploit encryption jwt csrf xss malware cve tls 密钥 密码"
     " 漏洞 加密 凭证 攻击",
     "medical": "patient medication dosage clinical surgery tumor 患者 病人 药物 剂量 手术 诊断",
@@ -109,8 +109,8 @@ def should_fetch_full_reasoning(
     not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
     fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
-    if not (domain or "").strip() and (told := domain_told(text)):
-        fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words are of {told}."))
+    if not (domain or "").strip() and (implied := domain_implied(text)):
+        fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words are of {implied}."))
     # One made on the spot of a reasoning is nobody's word on how sure he is: only who takes a snapshot assesses.
     if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
         fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
@@ -123,10 +123,12 @@ def should_fetch_full_reasoning(
     )
 
 
-def domain_told(text: str) -> str:
+def domain_implied(text: str) -> str:
     """Return the high-risk domain that a word of a text tells of; empty for none."""
-    said = set(content_words(text))
-    return next((domain for domain, telling in _TELLING.items() if not said.isdisjoint(map(stem, telling.split()))), "")
+    stems = set(content_words(text))
+    return next(
+        (domain for domain, terms in _DOMAIN_TERMS.items() if not stems.isdisjoint(map(stem, terms.split()))), ""
+    )
 
 
 def is_critical_evidence(ref: str) -> bool:
@@ -164,8 +166,8 @@ def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str
     if verdict is None or verdict.latest is None:
         return None, ["No validation by another than its author has passed."]
     against = [
-        f"{one.by} found it wrong (entry {one.event_index}): {'; '.join(one.problems)}"
-        for one in verdict.voices("failed")
+        f"{voice.by} found it wrong (entry {voice.event_index}): {'; '.join(voice.problems)}"
+        for voice in verdict.voices("failed")
     ]
     passing = next(iter(verdict.voices("passed")), None)
     if passing is None:
@@ -177,8 +179,8 @@ def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str
 
 
 def _wrong(verdict: LatestVerdict | None) -> str:
-    found = [] if verdict is None else verdict.voices("failed")
-    return "".join(f"{one.by} found it wrong (entry {one.event_index}): {one.counted}." for one in found[:1])
+    failed = [] if verdict is None else verdict.voices("failed")
+    return "".join(f"{voice.by} found it wrong (entry {voice.event_index}): {voice.counted}." for voice in failed[:1])
 
 
 def _rules(
@@ -220,11 +222,11 @@ def _similarity(
     near, missing = [], ""
     for vector in [*vectors, *([] if embedding is None else [embedding])]:
         try:
-            args = embed_text(task, vector.embedder)
-            near.append((cosine_similarity(vector, args), args.embedder))
+            task_vector = embed_text(task, vector.embedder)
+            near.append((cosine_similarity(vector, task_vector), task_vector.embedder))
         except Refused as refusal:
             missing = refusal.message
-    return max(near, key=lambda one: one[0] - one[1].threshold, default=None), missing
+    return max(near, key=lambda candidate: candidate[0] - candidate[1].threshold, default=None), missing
 
 
 def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> str:

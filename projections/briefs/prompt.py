@@ -119,12 +119,14 @@ def to_context_prompt(
         if count_tokens(_joined(sections)) > budget:
             sections.pop(heading, None)
     if count_tokens(_joined(sections)) <= budget:
-        text, shown = _joined(sections), {name for name, lines in sections.items() if any(lines)}
+        text, shown_headings = _joined(sections), {name for name, lines in sections.items() if any(lines)}
     else:
         sections = _frame(brief, level, inline)
         shortened = _shorten(sections, budget, context_share if is_kept else 0.0, keep=True)
-        text, shown = _tight(brief, sections, budget)
-    dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
+        text, shown_headings = _tight(brief, sections, budget)
+    dropped: list[str] = [
+        heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown_headings
+    ]
     return Prompt(
         prompt=text,
         expanded=expand(text),
@@ -168,10 +170,10 @@ def cut_to_tokens(text: str, limit: int) -> str:
     if count_tokens(text) <= limit:
         return text
     end = greatest(0, len(text), lambda chars: count_tokens(f"{text[:chars].rstrip()} {CUT}") <= limit)
-    kept = text[:end]
-    if end < len(text) and kept and _joins(kept[-1], text[end]):
-        kept = kept.removesuffix(kept.rsplit(maxsplit=1)[-1])
-    return f"{kept.rstrip()} {CUT}" if kept.strip() else ""
+    beginning = text[:end]
+    if end < len(text) and beginning and _joins(beginning[-1], text[end]):
+        beginning = beginning.removesuffix(beginning.rsplit(maxsplit=1)[-1])
+    return f"{beginning.rstrip()} {CUT}" if beginning.strip() else ""
 
 
 def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
@@ -280,13 +282,15 @@ def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[s
 
     @cache
     def text(count: int) -> str:
-        kept = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
-        return _around(sections, kept)
+        fitting = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
+        return _around(sections, fitting)
 
     count = greatest(0, len(listed), lambda count: count_tokens(text(count)) <= budget)
     headings = {head: expand(f"{head}: x").partition(":")[0] for head in shorthand.HEADS}
-    shown = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
-    return text(count), shown | {name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))}
+    shown_headings = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
+    return text(count), shown_headings | {
+        name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))
+    }
 
 
 def _around(sections: dict[str, list[str]], statements: shorthand.Statements) -> str:
@@ -297,14 +301,16 @@ def _around(sections: dict[str, list[str]], statements: shorthand.Statements) ->
 
 def _wanted(brief: Brief, level: TransferLevel) -> set[str]:
     """Return the headings that a brief has something for, whether or not its prompt has room for it."""
-    stands = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
-    stands[REASONING_BRIEF] = bool(brief.reasoning_brief)
+    has_content = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
+    has_content[REASONING_BRIEF] = bool(brief.reasoning_brief)
     # A graph that is there whole says these itself.
-    stands[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph
-    stands[EVIDENCE] = bool(brief.top_evidence_refs) and level is not TransferLevel.MINIMAL and not brief.whole_graph
-    stands[FIDELITY] = level is not TransferLevel.MINIMAL
-    stands[FULL_REASONING] = level is TransferLevel.FULL or bool(brief.whole_graph)
-    return {heading for heading, is_there in stands.items() if is_there}
+    has_content[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph
+    has_content[EVIDENCE] = (
+        bool(brief.top_evidence_refs) and level is not TransferLevel.MINIMAL and not brief.whole_graph
+    )
+    has_content[FIDELITY] = level is not TransferLevel.MINIMAL
+    has_content[FULL_REASONING] = level is TransferLevel.FULL or bool(brief.whole_graph)
+    return {heading for heading, is_there in has_content.items() if is_there}
 
 
 def _conclusion_line(brief: Brief) -> str:

@@ -13,7 +13,7 @@ from deedbook.projections.reasoning.queries import find_version
 Level = Literal["minimal", "standard", "full"]
 
 
-class BriefWanted(Arguments, frozen=True):
+class BriefFilter(Arguments, frozen=True):
     """A brief of one version at one level; with a ``budget``, none with more tokens than that."""
 
     ref: str
@@ -21,7 +21,7 @@ class BriefWanted(Arguments, frozen=True):
     budget: int | None = None
 
 
-def best_brief(context: QueryContext, args: BriefWanted) -> Answer:
+def best_brief(context: QueryContext, args: BriefFilter) -> Answer:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
     Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).

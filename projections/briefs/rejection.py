@@ -13,7 +13,7 @@ class CertificateProblem(msgspec.Struct, frozen=True):
     message: str
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class RejectedBrief(msgspec.Struct, frozen=True):
     """A signed brief or snapshot that says something else than its graph, and so was not handed on."""
 
     event_id: str

@@ -90,8 +90,8 @@ def is_concluded(fact: Fact, conclusion: str) -> bool:
 
 def evidence_detail(fact: Fact) -> str:
     """Return what showing its evidence adds to a fact."""
-    places = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
-    return f" [{', '.join(places)}]" if places else ""
+    references = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
+    return f" [{', '.join(references)}]" if references else ""
 
 
 def check_detail(fact: Fact) -> str:
@@ -155,8 +155,8 @@ def readable_text(prompt: str) -> str:
     """Return the lines of a prompt that convey the graph, without headings and labels; plain text stays as it is."""
     before, *parts = _HEADING.split(expand(prompt))
     sections = zip(parts[::2], parts[1::2], strict=True)
-    kept = [before, *(text for heading, text in sections if heading not in _UNCOUNTED)]
-    return _LABELS.sub("\n", "\n".join(kept))
+    conveying = [before, *(text for heading, text in sections if heading not in _UNCOUNTED)]
+    return _LABELS.sub("\n", "\n".join(conveying))
 
 
 def looks_like_heading(line: str) -> bool:

@@ -88,7 +88,7 @@ def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
             before, _, rest = text.partition("{") if has_braces else (text, "", "")
             among, closed, after = rest.partition("}")
             room -= len(before + after) * among.count("|")
-            written += [before + one + after for one in among.split("|")] if closed and room >= 0 else [text]
+            written += [before + part + after for part in among.split("|")] if closed and room >= 0 else [text]
         yield head, written if head and room >= 0 else items
 
 
@@ -156,17 +156,17 @@ def _phrases(text: str) -> list[str]:
     )
     queue = [(-_saving(hits, phrase), phrase) for phrase, hits in longest]
     heapq.heapify(queue)
-    kept: list[str] = []
-    while queue and queue[0][0] < 0 and len(kept) < phrases_max:
+    chosen: list[str] = []
+    while queue and queue[0][0] < 0 and len(chosen) < phrases_max:
         _, phrase = heapq.heappop(queue)
         # Another phrase may have taken some of its places.
         saving = _saving(len(_whole_words(phrase).findall(text)), phrase)
         if queue and -saving > queue[0][0]:
             heapq.heappush(queue, (-saving, phrase))
         elif saving > 0:
-            kept.append(phrase)
+            chosen.append(phrase)
             text = with_symbol(text, phrase, "\0")
-    return kept
+    return chosen
 
 
 def _saving(hits: int, phrase: str) -> int:
@@ -178,12 +178,12 @@ def _repeated(text: str) -> dict[str, int]:
     """Return every phrase of two pieces or more, from a word's start to a word's end, that stands there twice."""
     counts: Counter[str] = Counter()
     lines = [_pieces(line) for line in text.split("\n")]
-    seen = Counter(piece.lstrip() for line in lines for piece in line)
+    piece_counts = Counter(piece.lstrip() for line in lines for piece in line)
     # What is there once is part of no phrase, and a semicolon ends an entry of SHORT.
-    kinds = {word: _is_word(word) for word, count in seen.items() if count > 1 and word != ";"}
+    kinds = {word: _is_word(word) for word, count in piece_counts.items() if count > 1 and word != ";"}
     for line in lines:
-        for place, phrase in enumerate(map(str.lstrip, line)):
-            for piece in line[place + 1 : place + phrase_pieces_max] if kinds.get(phrase) else ():
+        for start, phrase in enumerate(map(str.lstrip, line)):
+            for piece in line[start + 1 : start + phrase_pieces_max] if kinds.get(phrase) else ():
                 is_word = kinds.get(piece.lstrip())
                 if is_word is None:
                     break
@@ -208,24 +208,24 @@ def _is_word(piece: str) -> bool:
 def _merge(items: list[str]) -> list[str]:
     pieces = [_pieces(item) for item in items]
     groups: defaultdict[str, list[int]] = defaultdict(list)
-    for place, own in enumerate(pieces):
+    for position, own in enumerate(pieces):
         begins, last = list(accumulate(own[:phrase_pieces_max])), own[: -phrase_pieces_max - 1 : -1]
         keys = [f"^{begin}" for begin in begins]
-        if own and not _cites(items[place]):  # Among themselves these may share an end, too.
+        if own and not _cites(items[position]):  # Among themselves these may share an end, too.
             keys += [*(f"^^{begin}" for begin in begins), f"{own[0]}^{own[-1]}"]
             keys += [f"{end}$" for end in accumulate(last, lambda end, piece: piece + end)]
         for key in keys:
-            groups[key].append(place)
-    alike = {tuple(places) for places in groups.values() if len(places) > 1}
-    joinable = [(*_joined(places, items, pieces), places) for places in alike]
+            groups[key].append(position)
+    alike = {tuple(positions) for positions in groups.values() if len(positions) > 1}
+    joinable = [(*_joined(positions, items, pieces), positions) for positions in alike]
     taken: dict[int, str] = {}
-    for saving, text, places in sorted(joinable, key=lambda group: (-group[0], group[2])):
-        rest = tuple(place for place in places if place not in taken)
-        if rest != places:
+    for saving, text, positions in sorted(joinable, key=lambda group: (-group[0], group[2])):
+        rest = tuple(position for position in positions if position not in taken)
+        if rest != positions:
             saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")
         if saving >= _merge_saving_min_tokens:
             taken |= dict.fromkeys(rest, "") | {rest[0]: text}
-    return [text for place, item in enumerate(items) if (text := taken.get(place, item))]
+    return [text for position, item in enumerate(items) if (text := taken.get(position, item))]
 
 
 def _cites(item: str) -> bool:
@@ -233,19 +233,19 @@ def _cites(item: str) -> bool:
     return item.endswith("]")
 
 
-def _joined(places: tuple[int, ...], items: list[str], pieces: list[list[str]]) -> tuple[int, str]:
+def _joined(positions: tuple[int, ...], items: list[str], pieces: list[list[str]]) -> tuple[int, str]:
     """Return how many tokens it saves to write statements as one with braces, and that one."""
-    own = [pieces[place] for place in places]
+    own = [pieces[position] for position in positions]
     begin = _shared(own)
-    end = 0 if any(_cites(items[place]) for place in places) else _shared([one[begin:][::-1] for one in own])
+    end = 0 if any(_cites(items[position]) for position in positions) else _shared([part[begin:][::-1] for part in own])
     if begin + end < _shared_pieces_min:
         return 0, ""
     before, after = "".join(own[0][:begin]), "".join(own[0][len(own[0]) - end :])
-    among = [items[place][len(before) : len(items[place]) - len(after)] for place in places]
-    if all(one.startswith(" ") for one in among):
-        before, among = f"{before} ", [one[1:] for one in among]
+    among = [items[position][len(before) : len(items[position]) - len(after)] for position in positions]
+    if all(part.startswith(" ") for part in among):
+        before, among = f"{before} ", [part[1:] for part in among]
     text = f"{before}{{{'|'.join(among)}}}{after}"
-    return sum(count_tokens(f"{items[place]};") for place in places) - count_tokens(f"{text};"), text
+    return sum(count_tokens(f"{items[position]};") for position in positions) - count_tokens(f"{text};"), text
 
 
 def _shared(rows: list[list[str]]) -> int:

@@ -60,7 +60,7 @@ def strictest() -> Tokenizer:
     except ImportError:
         return Tokenizer("bound", exact=False, count=bound_tokens)
     counts = encodings.cl100k_base().count, encodings.o200k_base().count
-    return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(one(text) for one in counts))
+    return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(count(text) for count in counts))
 
 
 def bound_tokens(text: str) -> int:

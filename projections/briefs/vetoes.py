@@ -193,11 +193,13 @@ def _mostly_in(scope: frozenset[str], present: AbstractSet[str]) -> bool:
 
 def _unmet(scopes: list[frozenset[str]], others: list[frozenset[str]]) -> list[frozenset[str]]:
     """Return the scopes that meet none of the others; each of the others can be met once, by what meets it best."""
-    pairs = [(len(scope & other), place, at) for place, scope in enumerate(scopes) for at, other in enumerate(others)]
+    pairs = [
+        (len(scope & other), position, at) for position, scope in enumerate(scopes) for at, other in enumerate(others)
+    ]
     met: set[int] = set()
     taken: set[int] = set()
-    for shared, place, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):
-        if shared and place not in met and at not in taken:
-            met.add(place)
+    for shared, position, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):
+        if shared and position not in met and at not in taken:
+            met.add(position)
             taken.add(at)
-    return [scope for place, scope in enumerate(scopes) if place not in met]
+    return [scope for position, scope in enumerate(scopes) if position not in met]

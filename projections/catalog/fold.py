@@ -105,7 +105,7 @@ def fold(state: StreamState, event: Event) -> StreamState:
     step = event.id if event.kind in STEPS else state.step
     depends_on = state.depends_on
     if isinstance(event.data, HandoffContent):
-        depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
+        depends_on = tuple(f"handoff/{handoff_id}" for handoff_id in event.data.depends_on)
     return StreamState(state.stream, state.version + 1, event.index, step, state.step, depends_on)
 
 

@@ -127,14 +127,14 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
     if args.sel is not None and not is_there:
         message = f"there is no {args.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
-        raise Refused("NOT_FOUND", message, args=args.sel)
+        raise Refused("NOT_FOUND", message, reference=args.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
     edges: dict[tuple[str, ...], query.Answer] = {}
     for hop in range(1, args.depth + 1):
         walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
         links = _links(context, walked, args)
         edges |= {(link["from"], link["to"], link["via"]): link for link in links}
-        level = list(dict.fromkeys(name for one in links for name in (one["from"], one["to"]) if name not in hops))
+        level = list(dict.fromkeys(name for link in links for name in (link["from"], link["to"]) if name not in hops))
         room = max(0, args.limit - len(hops))
         is_complete &= len(level) <= room and len(links) < query.page_rows_max
         level = level[:room]
@@ -153,8 +153,8 @@ def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     where.given("instr(lower(label), lower(?)) > 0", args.q or None)
     sorts = sorted(_THINGS.keys() - _HUBS)
     sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"
-    found = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
-    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, found, strict=True) for row in of]
+    results = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
+    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, results, strict=True) for row in of]
     return [name for _, name in sorted(rows, reverse=True)[: max(1, args.limit // 4)]]
 
 
@@ -173,22 +173,22 @@ def _value(sort: str) -> str:
 
 def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Answer]:
     by_sort = _by_sort(names)
-    args = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
+    queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
         row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
-        for sort, rows in zip(by_sort, context.together(*args), strict=True)
+        for sort, rows in zip(by_sort, context.together(*queries), strict=True)
         for row in rows
     ]
 
 
 def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Answer]:
     ids = _by_sort(names)
-    asked_for: list[tuple[str, tuple[str, int]]] = []
-    for way in _WAYS:
-        start, start_id, end, end_id, *_ = way
+    queries: list[tuple[str, tuple[str, int]]] = []
+    for relation in _WAYS:
+        start, start_id, end, end_id, *_ = relation
         for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
             is_left_out = end in _HUBS if sort == start else args.sel is None and start in _HUBS
             if sort in ids and args.direction in (towards, "both") and not is_left_out:
-                asked_for.append((_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max)))
-    rows = [row for rows in context.together(*asked_for) for row in rows]
+                queries.append((_LINK.format(*relation, known, _value(sort)), (ids[sort], query.page_rows_max)))
+    rows = [row for rows in context.together(*queries) for row in rows]
     return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]

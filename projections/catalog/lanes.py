@@ -26,14 +26,14 @@ LISTING: Final = query.Listing(
 )
 
 
-class Stretch(query.Page, frozen=True):
+class LaneFilter(query.Page, frozen=True):
     """The newest acts since an index, those behind the cursor ``after``; of one agent, also what it is given."""
 
     since: int | None = None
     agent: str | None = None
 
 
-def lanes_of_agents(context: query.QueryContext, args: Stretch) -> query.Answer:
+def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Answer:
     """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
 
     ``lanes`` say of each agent how many ``events`` of which ``kinds`` it signed in that stretch of the log, the busiest

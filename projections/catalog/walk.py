@@ -22,13 +22,13 @@ events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max
 """Of how many refs from event to event a walk looks at where they lead: where all name all, they are millions."""
 # What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
-_MEANT: Final = (*STEPS, "snapshot.taken")
-_STEPS: Final = ", ".join(f"'{kind}'" for kind in _MEANT)
+_STEP_KINDS: Final = (*STEPS, "snapshot.taken")
+_STEPS: Final = ", ".join(f"'{kind}'" for kind in _STEP_KINDS)
 events_ahead_max: Final = 64
 """So many events a server reads on behind those that a walk asks for."""
 
 
-_Reading: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
+_EventReader: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
@@ -59,7 +59,7 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
     effects: dict[int, list[query.Answer]] = {}
     if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # an event and who names it are read at once
         index = int(args.ref)
-        rows, effects[index] = context.together(_asked_links([index], ahead), _asked_effects(index))
+        rows, effects[index] = context.together(_links_query([index], ahead), _effects_query(index))
         known |= _links(rows)
     read = partial(_linked, context, known)
     start = _start(context, args.ref, partial(read, ahead))
@@ -81,7 +81,7 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
 
 
 def _walk(
-    read: _Reading, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
+    read: _EventReader, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
 ) -> tuple[list[query.Answer], list[query.Answer], bool]:
     """Go from event to event, nearest first, each read when it is met first: some graphs name it thousands of times."""
     unresolved: list[query.Answer] = []
@@ -93,27 +93,29 @@ def _walk(
         steps, left = steps[:left], max(0, left - len(steps))
         met: dict[int, query.Answer] = {}
         for step in steps:
-            index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
+            index, origin = step["event_index"], {"depth": far, "of": event["event_index"]}
             if index is None and far <= depth:
-                unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
+                unresolved.append({"ref": step["ref"], "via": step["via"]} | origin)
             elif index not in seen and (far > depth or len(waiting) + len(met) > events_walked_max):
                 is_complete = False
             elif index not in seen:
                 seen.add(index)
-                met[index] = step | place
+                met[index] = step | origin
         waiting += [event | met[event["event_index"]] for event in read(met)]
     return waiting[1:], unresolved, is_complete
 
 
-def _start(context: query.QueryContext, args: str, read: _Reading) -> query.Answer:
-    if re.fullmatch(INDEX, args) and (events := read([int(args)])):
+def _start(context: query.QueryContext, reference: str, read: _EventReader) -> query.Answer:
+    if re.fullmatch(INDEX, reference) and (events := read([int(reference)])):
         return events[0]
     try:
-        index = resolve(context, query.ByRef(ref=args))["event_index"]
+        index = resolve(context, query.ByRef(ref=reference))["event_index"]
     except Refused as refusal:
-        if refusal.code != "NOT_FOUND" or not context.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (args,)):
+        if refusal.code != "NOT_FOUND" or not context.rows(
+            "SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (reference,)
+        ):
             raise
-        return {"event_index": None, "ref": args, "refs": []}
+        return {"event_index": None, "ref": reference, "refs": []}
     (event,) = read([index])
     return event
 
@@ -150,11 +152,11 @@ def _linked(
     What is ``known`` is not read again; there is also put what a server reads on, which is ``ahead`` events at most.
     """
     if unknown := [index for index in indexes if index not in known]:
-        known |= _links(context.rows(*_asked_links(unknown, ahead)))
+        known |= _links(context.rows(*_links_query(unknown, ahead)))
     return [known[index] for index in indexes if index in known]
 
 
-def _asked_links(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, int]]:
+def _links_query(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, int]]:
     return _LINKED, (query.json_list(indexes), len(indexes) + ahead)
 
 
@@ -175,10 +177,10 @@ def _effects(
     if (index := event["event_index"]) is None:
         sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
         return context.rows(sql, (event["ref"], events_walked_max + 1))
-    return known[index] if index in known else context.rows(*_asked_effects(index))
+    return known[index] if index in known else context.rows(*_effects_query(index))
 
 
-def _asked_effects(index: int) -> tuple[str, tuple[int, int]]:
+def _effects_query(index: int) -> tuple[str, tuple[int, int]]:
     return _EFFECTS, (index, events_walked_max + 1)
 
 
@@ -203,9 +205,9 @@ def resolve(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's ``event_index`` is
     that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    found_step = _STEP.fullmatch(args.ref)
-    if found_step is not None:
-        return _step(context, found_step[1], int(found_step[2]))
+    step_match = _STEP.fullmatch(args.ref)
+    if step_match is not None:
+        return _step(context, step_match[1], int(step_match[2]))
     matches = {row["id"]: _event(row) for row in matching_events(context, args.ref)}
     for row in query.by_ref(context, REFS, "ref", "sha256", args.ref):
         matches[row["ref"]] = _version(find_version(context, row["ref"]))
@@ -224,24 +226,24 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
 
 
-def _version(found: Version) -> dict[str, Any]:
-    stream = {"stream": f"reasoning/{found.reasoning_id}", "event_index": found.event_index}
-    own = {"reasoning_id": found.reasoning_id, "version": found.version}
-    return {"sort": "reasoning", "ref": found.ref} | stream | own
+def _version(version: Version) -> dict[str, Any]:
+    stream = {"stream": f"reasoning/{version.reasoning_id}", "event_index": version.event_index}
+    own = {"reasoning_id": version.reasoning_id, "version": version.version}
+    return {"sort": "reasoning", "ref": version.ref} | stream | own
 
 
 def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
-    found = find_version(context, ref)
+    version = find_version(context, ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
         "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"
     )
-    for row in context.rows(sql, (found.reasoning_id, found.version)):
+    for row in context.rows(sql, (version.reasoning_id, version.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
-            return _version(found) | {"sort": "step", "step": number, "event_index": row["event_index"]}
+            return _version(version) | {"sort": "step", "step": number, "event_index": row["event_index"]}
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
 
 
 def _stream(row: dict[str, Any]) -> dict[str, Any]:
-    place = {"event_index": row["last_index"], "stream_version": row["version"]}
-    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | place
+    position = {"event_index": row["last_index"], "stream_version": row["version"]}
+    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | position

@@ -65,7 +65,7 @@ _STATUS_SET: Final = (
 _LINK: Final = f"""
     SELECT h.id, h.status, h.sender, h.receiver, coalesce(h.reviewer, h.sender) AS reviewer, h.unlock_at, h.reason,
         h.lease_from_ms, h.lease_until_ms, {DEPENDS_ON} AS depends_on"""
-_OF_ASKED: Final = " FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"
+_OF_IDS: Final = " FROM handoffs h WHERE h.id IN (SELECT value FROM json_each(?))"
 _FACTS: Final = f"""{_LINK},
         h.version, {STUCK_ON} AS stuck_on, h.claimed_status, {UNLOCKED} AS is_unlocked,
         h.approval_index, {WAIVER_ASKED} AS is_waiver_asked,
@@ -73,7 +73,7 @@ _FACTS: Final = f"""{_LINK},
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
         {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
-        {COMPROMISED_APPROVAL} AS compromised_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""
+        {COMPROMISED_APPROVAL} AS compromised_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_IDS}"""
 
 _decode: Final = msgspec.json.Decoder(tuple[Any, ...]).decode
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]
@@ -123,16 +123,16 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(context: QueryContext, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return the facts of handoffs by id; those that do not exist are left out."""
-    args = list(ids)
-    return facts_in(context, context.rows(*asked_facts(args))) if args else {}
+    names = list(ids)
+    return facts_in(context, context.rows(*facts_query(names))) if names else {}
 
 
 def links_of(context: QueryContext, ids: Iterable[str]) -> dict[str, HandoffFacts]:
     """Return of handoffs what ``facts_of`` does, but only the fields by which one is told as what others wait for."""
-    return facts_in(context, context.rows(_LINK + _OF_ASKED, (json_list(ids),)))
+    return facts_in(context, context.rows(_LINK + _OF_IDS, (json_list(ids),)))
 
 
-def asked_facts(ids: Iterable[str]) -> tuple[str, tuple[str]]:
+def facts_query(ids: Iterable[str]) -> tuple[str, tuple[str]]:
     """Return the query whose rows ``facts_in`` reads, and what it binds."""
     return _FACTS, (json_list(ids),)
 

@@ -129,7 +129,7 @@ class LogRow(Row, frozen=True):
     position: int | None
 
 
-class VersionRow(Row, frozen=True):
+class HandoffVersionRow(Row, frozen=True):
     """A content that an event set, whole, as JSON: the log has it, and what changed since is read without it."""
 
     event_index: int
@@ -160,11 +160,11 @@ DEPENDENCIES: Final = Table(
 )
 LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),))
 VERSIONS: Final = Table(
-    "handoff_versions", VersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
+    "handoff_versions", HandoffVersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
 )
 
 
-class Remark(msgspec.Struct, frozen=True, array_like=True):
+class CriterionRemark(msgspec.Struct, frozen=True, array_like=True):
     """What was said last about a criterion: the evidence that it is met, or why it is (not) to be waived."""
 
     evidence: str = ""
@@ -175,14 +175,14 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     """One handoff: its life by the gate's machine, its content, and the indexes of its turning points."""
 
     id: str
-    life: HandoffState | None = None
+    lifecycle: HandoffState | None = None
     content: kinds.HandoffContent | None = None
     content_index: int = -1  # of the event that set the content
     imported: RecordImported | None = None  # the record of it, if it is an imported file
     claimed_done: str | None = None  # the day on which that file says it was done
     superseded_by: str | None = None
     created: str = ""
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[CriterionRemark, ...] = ()
     summary: str = ""
     artifacts: tuple[str, ...] = ()
     result_refs: tuple[str, ...] = ()
@@ -205,11 +205,11 @@ _TURNS: Final = {
 
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
     """Return the record after one more event. Raises Refused: it does not follow, by the gate's own machine."""
-    life = transition(state.life, event)
-    is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out
+    lifecycle = transition(state.lifecycle, event)
+    is_claimable = lifecycle.status in ("pending", "approved")  # amended, released, or its lease ran out
     state = msgspec.structs.replace(
         state,
-        life=life,
+        lifecycle=lifecycle,
         claimed_index=None if is_claimable else state.claimed_index,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
@@ -222,11 +222,11 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         case kinds.HandoffApproved() | kinds.HandoffClaimed() | kinds.HandoffVerified() as data:
             return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
         case kinds.HandoffCriterionChecked() as data:
-            return _remarked(state, data.position, Remark(evidence=data.evidence))
+            return _remarked(state, data.position, CriterionRemark(evidence=data.evidence))
         case kinds.HandoffWaiverAsked() as data:
-            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
+            return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
         case kinds.HandoffCriterionWaived() as data:
-            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
+            return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
         case kinds.HandoffCompleted() as data:
             return msgspec.structs.replace(
                 state,
@@ -245,47 +245,49 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
 
 def rows(state: HandoffRecord) -> Rows:
     """Return the handoff's rows."""
-    return () if state.life is None or state.content is None else tuple(_rows(state, state.life, state.content))
+    return (
+        () if state.lifecycle is None or state.content is None else tuple(_rows(state, state.lifecycle, state.content))
+    )
 
 
-def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
+def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
     imported = {name: getattr(state.imported, name, None) for name in _OF_RECORD}
     yield row_of(
         HandoffRow,
         state,
-        life,
+        lifecycle,
         content,
         # Without a named reviewer the sender reviews, or the importer who set the content for him.
-        reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
+        reviewer=content.reviewer or (lifecycle.reviewer if lifecycle.reviewer != lifecycle.sender else None),
         created=state.created,
-        unlock_at=life.unlock_at,
+        unlock_at=lifecycle.unlock_at,
         template_index=state.content_index,
-        tasks_done=sum(life.tasks),
-        tasks_total=len(life.tasks),
-        criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
-        criteria_total=len(life.criteria),
-        importer=life.importer or None,
-        lease_from_ms=life.lease and life.lease.from_ms,
-        lease_until_ms=life.lease and life.lease.until_ms,
+        tasks_done=sum(lifecycle.tasks),
+        tasks_total=len(lifecycle.tasks),
+        criteria_done=sum(mark in {"checked", "waived"} for mark in lifecycle.criteria),
+        criteria_total=len(lifecycle.criteria),
+        importer=lifecycle.importer or None,
+        lease_from_ms=lifecycle.lease and lifecycle.lease.from_ms,
+        lease_until_ms=lifecycle.lease and lifecycle.lease.until_ms,
         artifacts=json_text(state.artifacts),
         notes=json_text(msgspec.structs.asdict(content.notes)),
         reasoning_refs=json_text(content.reasoning_refs),
         result_refs=json_text(state.result_refs),
         **imported,
     )
-    for position, (text, is_done) in enumerate(zip(content.tasks, life.tasks, strict=True)):
+    for position, (text, is_done) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
         yield TaskRow(state.id, position, text, is_done)
-    criteria = zip(content.criteria, life.criteria, state.remarks, strict=True)
+    criteria = zip(content.criteria, lifecycle.criteria, state.remarks, strict=True)
     for position, (text, mark, remark) in enumerate(criteria):
         yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waiver_reason)
-    for position, wanted in enumerate(life.depends_on):
-        yield DependencyRow(state.id, position, wanted)
+    for position, dependency in enumerate(lifecycle.depends_on):
+        yield DependencyRow(state.id, position, dependency)
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     """Return the event's log line, and the content that it set."""
     event = logged.event
-    if state is None or state.content is None or state.life is None:
+    if state is None or state.content is None or state.lifecycle is None:
         return ()
     text = log_text(event, state.content)
     day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
@@ -293,7 +295,7 @@ def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     if state.content_index != event.index:
         return (line,)
     content = msgspec.structs.asdict(state.content) | {"notes": msgspec.structs.asdict(state.content.notes)}
-    return line, VersionRow(event.index, event.name, state.life.version, json_text(content))
+    return line, HandoffVersionRow(event.index, event.name, state.lifecycle.version, json_text(content))
 
 
 def day_of(accepted_ms: int) -> str:
@@ -308,7 +310,7 @@ def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffCont
         content=content,
         content_index=event.index,
         created=content.created or (day_of(event.accepted_ms) if is_new else state.created),
-        remarks=(Remark(),) * len(content.criteria),
+        remarks=(CriterionRemark(),) * len(content.criteria),
         created_index=event.index if is_new else state.created_index,
         approved_index=None,
     )
@@ -326,7 +328,7 @@ def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> Hando
     return msgspec.structs.replace(state, imported=record, claimed_done=claims.done)
 
 
-def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRecord:
+def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> HandoffRecord:
     remarks = (*state.remarks[:position], remark, *state.remarks[position + 1 :])
     return msgspec.structs.replace(state, remarks=remarks)
 

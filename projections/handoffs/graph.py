@@ -106,56 +106,56 @@ class Line(NamedTuple):
 
 def levels(depends_on: Graph) -> dict[str, int]:
     """Return for each id the length of the longest chain that ends at it, from 1; sorted by it, an order of work."""
-    found: dict[str, int] = {}
+    level_of: dict[str, int] = {}
     # Mostly they were created in the order in which they wait, or in its reverse: a third of the time of counting.
     for names in (depends_on, reversed(depends_on)):
         for name in names:
             level = 1
             for on in depends_on[name]:
-                below = found.get(on)
+                below = level_of.get(on)
                 if below is not None:
                     level = below + 1 if below >= level else level
                 elif on in depends_on:
                     break
             else:
-                found[name] = level
-    return found if len(found) == len(depends_on) else _counted_levels(depends_on)
+                level_of[name] = level
+    return level_of if len(level_of) == len(depends_on) else _counted_levels(depends_on)
 
 
 def _counted_levels(depends_on: Graph) -> dict[str, int]:
     """Return levels whatever the order, and where there are cycles."""
     waited_for_by: dict[str, list[str]] = {}
     missing = dict.fromkeys(depends_on, 0)
-    for name, wanted in depends_on.items():
-        for on in wanted:
+    for name, dependencies in depends_on.items():
+        for on in dependencies:
             if on in missing:
                 missing[name] += 1
                 waited_for_by.setdefault(on, []).append(name)
-    found = {name: 1 for name, count in missing.items() if not count}
-    free = list(found)
+    level_of = {name: 1 for name, count in missing.items() if not count}
+    free = list(level_of)
     for name in free:  # grows while it is walked
-        level = found[name] + 1
+        level = level_of[name] + 1
         for above in waited_for_by.get(name, ()):
             missing[above] -= 1
             if not missing[above]:
-                found[above] = level  # the last of what it waits for has the highest level: they are met in order
+                level_of[above] = level  # the last of what it waits for has the highest level: they are met in order
                 free.append(above)
     last = len(depends_on) + 1
-    return found | {name: last for name in depends_on if name not in found}
+    return level_of | {name: last for name in depends_on if name not in level_of}
 
 
 def critical_path(depends_on: Graph, end: str | None = None) -> list[str]:
     """Return the longest chain, or the longest that ends at ``end``, in the order in which it must be done."""
     # Where two are as long, the smaller id wins, from the end backwards.
-    found = {name: level for name, level in levels(depends_on).items() if level <= len(depends_on)}
+    level_of = {name: level for name, level in levels(depends_on).items() if level <= len(depends_on)}
     if end is None:
-        end = min(found, key=lambda name: (-found[name], name), default=None)
-    if end is None or end not in found:
+        end = min(level_of, key=lambda name: (-level_of[name], name), default=None)
+    if end is None or end not in level_of:
         return []
     path = [end]
-    while found[path[-1]] > 1:
-        below = found[path[-1]] - 1
-        path.append(min(on for on in depends_on[path[-1]] if found.get(on) == below))
+    while level_of[path[-1]] > 1:
+        below = level_of[path[-1]] - 1
+        path.append(min(on for on in depends_on[path[-1]] if level_of.get(on) == below))
     return path[::-1]
 
 
@@ -174,23 +174,23 @@ def walk(branches: Graph, roots: Sequence[str]) -> Iterator[Line]:
 
 def reversed_graph(depends_on: Graph) -> dict[str, list[str]]:
     """Return for each id those that depend on it."""
-    found: dict[str, list[str]] = {}
-    for name, wanted in depends_on.items():
-        for on in dict.fromkeys(wanted):
-            found.setdefault(on, []).append(name)
-    return found
+    dependents: dict[str, list[str]] = {}
+    for name, dependencies in depends_on.items():
+        for on in dict.fromkeys(dependencies):
+            dependents.setdefault(on, []).append(name)
+    return dependents
 
 
 def still_waits_for(links: Links) -> dict[str, list[str]]:
     """Return what is left to do: unfinished handoffs, and of what each depends on that which must still move."""
     holding = {at: {name for name, link in links.items() if link.status in _HOLDING[at]} for at in _HOLDING}
-    found = {
+    remaining = {
         name: [on for on in link.depends_on if on in holding[link.unlock_at]]
         for name, link in links.items()
         if link.status in UNFINISHED
     }
     # What is completed and not yet verified, as one of them asks, is left to do, too.
-    return found | {on: [] for wanted in found.values() for on in wanted if on not in found}
+    return remaining | {on: [] for dependencies in remaining.values() for on in dependencies if on not in remaining}
 
 
 def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Answer:
@@ -247,34 +247,34 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Answer:
     open_ = _links(context, "", _OPEN_SQL) if args.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
     root = end if args.id is None else find_handoff(context, args.id)
-    before, behind = ({} if root is None else _links(context, way, _WANTED, root) for way in (_DOWN, _UP))
+    before, behind = ({} if root is None else _links(context, recursion, _WANTED, root) for recursion in (_DOWN, _UP))
     hops = {} if root is None else _hops(root, before, behind, args.depth)
     links = before | {name: link for name, link in behind.items() if name in hops}
     if args.is_all:
         links = _links(context, "", "TRUE") | links
     # What still has to move: from the handoff down, as far as something waits.
-    held: dict[str, list[str]] = {}
+    holding: dict[str, list[str]] = {}
     for name in (waiting := [] if root is None else [root]):  # which grows meanwhile
         link = links.get(name)
-        if name not in held and link is not None and stage_of(link.status) == "waiting":
+        if name not in holding and link is not None and stage_of(link.status) == "waiting":
             statuses = {on: links[on].status if on in links else None for on in link.depends_on}
-            held[name] = [on for on, status in statuses.items() if not link.is_unlocked_by(status)]
-            waiting.extend(held[name])
+            holding[name] = [on for on, status in statuses.items() if not link.is_unlocked_by(status)]
+            waiting.extend(holding[name])
     first = set(waiting)
     others = (on for link in links.values() for on in link.depends_on) if args.is_all else ()
     names = dict.fromkeys([*hops, *links, *others])
-    kept = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: args.limit]
-    shown = set(kept)
+    chosen = sorted(names, key=lambda name: (name not in first, name not in hops, abs(hops.get(name, 0))))[: args.limit]
+    drawn = set(chosen)
     edges = [
-        {"from": name, "to": on, "holds": on in held.get(name, ())}
-        for name in kept
+        {"from": name, "to": on, "holds": on in holding.get(name, ())}
+        for name in chosen
         if name in links
         for on in dict.fromkeys(links[name].depends_on)
-        if on in shown
+        if on in drawn
     ]
     total = len(names) + (_beyond(context, HandoffGraph(is_all=True)) if args.is_all else 0)
-    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(context, kept)]
-    return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(kept)}}
+    nodes = [node | {"hops": hops.get(node["id"])} for node in _nodes(context, chosen)]
+    return {"id": root, "nodes": nodes, "edges": edges, "totals": {"nodes": total, "left_out": total - len(chosen)}}
 
 
 def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]:
@@ -303,7 +303,9 @@ def _drawn(context: QueryContext, args: HandoffGraph, root: str | None) -> tuple
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in context.rows(sql, (json_list(elsewhere),))}
     done = {at: {on for on, now in status.items() if is_unlocked(now, at)} for at in _HOLDING}
-    return links, {name: [on for on in one.depends_on if on not in done[one.unlock_at]] for name, one in links.items()}
+    return links, {
+        name: [on for on in link.depends_on if on not in done[link.unlock_at]] for name, link in links.items()
+    }
 
 
 def _linked(context: QueryContext, reached: str, root: str) -> Links:
@@ -326,14 +328,14 @@ def _beyond(context: QueryContext, args: HandoffGraph) -> int:
 
 def _path_to(page: Sequence[Line], parents: Mapping[str, str | None]) -> list[str]:
     path: list[str] = []
-    here = page[0].parent if page else None
-    while here is not None:
-        path.append(here)
-        here = parents[here]
+    name = page[0].parent if page else None
+    while name is not None:
+        path.append(name)
+        name = parents[name]
     return path[::-1]
 
 
 def _nodes(context: QueryContext, names: Sequence[str]) -> list[dict[str, Any]]:
     sql = SUMMARY + " WHERE h.id IN (SELECT value FROM json_each(?))"
-    found = {row["id"]: summary(row) for row in context.rows(sql, (context.now_ms, json_list(names)))}
-    return [found.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]
+    rows = {row["id"]: summary(row) for row in context.rows(sql, (context.now_ms, json_list(names)))}
+    return [rows.get(name) or {"id": name, "title": None, "status": None, "is_ready": False} for name in names]

@@ -33,7 +33,7 @@ Party = Literal["sender", "receiver", "reviewer"]
 # What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 Case = Literal[
-    "orphaned", "stuck", "pending", "claimable", "changes", "args", "in_progress", "blocked", "completed", "imported"
+    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
 ]
 
 
@@ -55,12 +55,12 @@ WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
     Wait("stuck", "sender", "amend", 0),  # what it depends on does not exist, or was given up
-    Wait("args", "reviewer", "waive", 1),
+    Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
     Wait("pending", "reviewer", "approve", 4),
     Wait("in_progress", "receiver", "continue", 5),
-    Wait("args", "receiver", "continue", 5),
+    Wait("asked", "receiver", "continue", 5),
     Wait("claimable", "receiver", "claim", 6),
     Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
     Wait("imported", "reviewer", "approve", 8),
@@ -72,21 +72,21 @@ _LAPSED: Final = (
 _FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
 # Asked once: of each handoff it costs a look-up.
 _ORPHANED: Final = "h.receiver IN (SELECT name FROM agents WHERE removed_index IS NOT NULL)"
-_HELD: Final = f"NOT ({_ORPHANED})"
-_WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
+_HAS_RECEIVER: Final = f"NOT ({_ORPHANED})"
+_WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HAS_RECEIVER}"
 _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND {_ORPHANED}",
     "stuck": f"h.status IN ('pending', 'approved') AND (h.status = 'approved' OR h.sender <> h.reviewer) "
-    f"AND {STUCK_ON} IS NOT NULL AND {COMPROMISED_APPROVAL} IS NULL AND {_HELD}",
+    f"AND {STUCK_ON} IS NOT NULL AND {COMPROMISED_APPROVAL} IS NULL AND {_HAS_RECEIVER}",
     # As a case, so that whose it is not is passed over before more is asked.
     "pending": "h.status IN ('pending', 'approved', 'in_progress') AND CASE h.status WHEN 'pending' "
-    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {COMPROMISED_APPROVAL} IS NOT NULL END AND {_HELD}",
-    "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
-    "claimable": f"{_FREE} AND {COMPROMISED_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
-    "args": f"{_WORKING} AND {WAIVER_ASKED}",
+    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {COMPROMISED_APPROVAL} IS NOT NULL END AND {_HAS_RECEIVER}",
+    "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HAS_RECEIVER}",
+    "claimable": f"{_FREE} AND {COMPROMISED_APPROVAL} IS NULL AND {UNLOCKED} AND {_HAS_RECEIVER}",
+    "asked": f"{_WORKING} AND {WAIVER_ASKED}",
     "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
     "in_progress": f"{_WORKING} AND h.reason = '' AND NOT {WAIVER_ASKED}",
-    "blocked": f"h.status = 'blocked' AND {_HELD}",
+    "blocked": f"h.status = 'blocked' AND {_HAS_RECEIVER}",
     "completed": "h.status = 'completed'",
 }
 _PARTIES: Final[dict[Party, str]] = {
@@ -103,8 +103,10 @@ _ROLES: Final[dict[Party, str]] = {
 _ROLE_OF_AMENDER: Final = "TRUE"  # who may be the reviewer as well: nobody else is told
 _LAST: Final = "(SELECT max(l.event_index) FROM handoff_log l WHERE l.handoff_id = h.id AND l.kind IN ({}))"
 _APPROVED: Final = "coalesce(h.approved_index, h.template_index)"  # a human owner's own needs no approval
-_GIVEN_UP: Final = _LAST.format("'handoff.claimed', 'handoff.released'")  # a claim counts here once its lease ran out
-_FREED: Final = """(
+_CLAIM_ENDED: Final = _LAST.format(
+    "'handoff.claimed', 'handoff.released'"
+)  # a claim counts here once its lease ran out
+_UNLOCKED_SINCE: Final = """(
     SELECT max(CASE h.unlock_at WHEN 'completed' THEN coalesce(o.completed_index, o.verified_index)
         ELSE o.verified_index END)
     FROM handoff_dependencies d JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id = h.id)"""
@@ -114,9 +116,9 @@ _SINCE: Final[dict[Case, str]] = {
     "stuck": _APPROVED,
     "pending": "h.template_index",
     "imported": "h.template_index",
-    "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
+    "claimable": f"max({_APPROVED}, coalesce({_CLAIM_ENDED}, -1), coalesce({_UNLOCKED_SINCE}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
-    "args": _LAST.format("'handoff.waiver_asked'"),
+    "asked": _LAST.format("'handoff.waiver_asked'"),
     "in_progress": _LAST.format("'handoff.claimed', 'handoff.unblocked'"),
     "blocked": _LAST.format("'handoff.blocked'"),
     "completed": "h.completed_index",
@@ -141,7 +143,7 @@ _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _cursor: Final = msgspec.json.Decoder(tuple[str, _Index, _Index, str])
 
 
-class NextFor(Arguments, frozen=True):
+class QueueFilter(Arguments, frozen=True):
     """Whose queue (None: everybody's, one after the other); ``after`` is the ``next`` of the page before."""
 
     agent: Name | None = None
@@ -163,7 +165,7 @@ def case_of(facts: HandoffFacts) -> Case | None:
         return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
-            return "args" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
+            return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
             return "claimable" if facts.is_unlocked else None
         case "blocked" | "completed":
@@ -177,17 +179,17 @@ def case_of(facts: HandoffFacts) -> Case | None:
 def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
     """Return whom a handoff waits for, and for what; the sender of a blocked one stands last, for information."""
     cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
-    found = []
+    waiting = []
     for wait in WAITS:
         name: str = getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
         is_told_already = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
         if wait.case in cases and name and not is_judge_of_own_work and not is_told_already:
-            found.append((name, wait.action))
-    return found
+            waiting.append((name, wait.action))
+    return waiting
 
 
-def next_items(context: QueryContext, args: NextFor) -> Answer:
+def next_items(context: QueryContext, args: QueueFilter) -> Answer:
     """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "is_imported", "from",
@@ -324,19 +326,19 @@ def _act_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
 ) -> tuple[Act, dict[str, Any]]:
     """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
-    args = [one["position"] + 1 for one in criteria if one["mark"] == "args"]
+    waiver_numbers = [criterion["position"] + 1 for criterion in criteria if criterion["mark"] == "asked"]
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
             words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first
             return ("verify" if words and words[0] in DONE_WORDS else "approve"), {}
         case "continue":
-            left = [number for number in facts.criteria_left if number not in args]
-            if not left and args:  # the reviewer's turn
+            left = [number for number in facts.criteria_left if number not in waiver_numbers]
+            if not left and waiver_numbers:  # the reviewer's turn
                 return "show", {}
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "waive":
-            return "waive", {"criterion_numbers": args[:1]}
+            return "waive", {"criterion_numbers": waiver_numbers[:1]}
         case "unblock":
             return ("unblock" if agent == facts.reviewer else "show"), {}
         case "amend":
@@ -365,9 +367,9 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
             also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
             return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
-            one = next(one for one in texts["criteria"] if one["mark"] == "args")
-            asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
-            return f"{asks}: {one['waiver_reason']}"
+            criterion = next(criterion for criterion in texts["criteria"] if criterion["mark"] == "asked")
+            asks = f"{facts.receiver} asks to do without criterion {criterion['position'] + 1}. {criterion['text']}"
+            return f"{asks}: {criterion['waiver_reason']}"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {texts['summary']}" if texts["summary"] else "")
         case _:
@@ -387,9 +389,10 @@ def _why_to_approve(facts: HandoffFacts) -> str:
 def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
-        waits = {"args": " (its waiver is asked for)"}
+        waits = {"asked": " (its waiver is asked for)"}
         named = [
-            f"{one['position'] + 1}. {one['text']}{waits.get(one['mark'], '')}" for one in criteria[:criteria_named_max]
+            f"{criterion['position'] + 1}. {criterion['text']}{waits.get(criterion['mark'], '')}"
+            for criterion in criteria[:criteria_named_max]
         ]
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))

@@ -14,9 +14,9 @@ from deedbook.projections.handoffs.facts import (
     NEXT_LEASE,
     UNLOCKED,
     HandoffFacts,
-    asked_facts,
     facts_in,
     facts_of,
+    facts_query,
     links_of,
     stage_of,
 )
@@ -76,7 +76,7 @@ class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": 
     limit: query.Limit = 20
 
 
-class FilesWanted(query.Arguments, frozen=True):
+class FileFilter(query.Arguments, frozen=True):
     """Which handoffs have a file; ``finished`` ones only when args for. ``after`` is the ``next`` of a page."""
 
     finished: bool = False
@@ -84,24 +84,26 @@ class FilesWanted(query.Arguments, frozen=True):
     limit: query.Limit = query.page_rows_max
 
 
-class Unannounced(query.Arguments, frozen=True):
+class UnannouncedFilter(query.Arguments, frozen=True):
     """What could be announced as ready: all of it, or one handoff (by its whole id) and those that wait for it."""
 
     about: str | None = None
     limit: query.Limit = 50
 
 
-def find_handoff(context: query.QueryContext, args: str) -> str:
+def find_handoff(context: query.QueryContext, reference: str) -> str:
     """Return the whole id of a handoff, by its id, its file's name (``ID.md``) or an unambiguous beginning of it."""
-    whole: str = _row(context, args, "SELECT id FROM handoffs")["id"]
+    whole: str = _row(context, reference, "SELECT id FROM handoffs")["id"]
     return whole
 
 
-def _row(context: query.QueryContext, args: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
-    name, sql = args.removeprefix("handoff/"), f"{select} WHERE id = ?"
+def _row(context: query.QueryContext, reference: str, select: str = "SELECT * FROM handoffs") -> dict[str, Any]:
+    name, sql = reference.removeprefix("handoff/"), f"{select} WHERE id = ?"
     if rows := context.rows(sql, (name,)):
         return rows[0]
-    (row,) = context.rows(sql, (query.by_beginning(context, "handoffs", name.removesuffix(".md"), args, "handoff"),))
+    (row,) = context.rows(
+        sql, (query.by_beginning(context, "handoffs", name.removesuffix(".md"), reference, "handoff"),)
+    )
     return row
 
 
@@ -111,8 +113,8 @@ def list_handoffs(context: query.QueryContext, args: HandoffList) -> query.Answe
     if args.ready is not None:
         where.add(f"({CLAIMABLE} AND {UNLOCKED}) IS {'' if args.ready else 'NOT '}TRUE", now_ms)
     page, total, following = query.page_of(context, LISTING, where, args.after, args.limit, now_ms)
-    found = context.rows(*_dependencies(page)) if page else []
-    return {"handoffs": _summaries(page, found), "total": total, "next": following}
+    dependencies = context.rows(*_dependencies(page)) if page else []
+    return {"handoffs": _summaries(page, dependencies), "total": total, "next": following}
 
 
 def board(context: query.QueryContext, args: Board) -> query.Answer:
@@ -125,7 +127,7 @@ def board(context: query.QueryContext, args: Board) -> query.Answer:
     totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
     filled = [status for status in totals if args.is_all or stage_of(status) != "over"]
     wheres = [_where(args, status) for status in filled]
-    found = context.together(
+    results = context.together(
         *[
             (
                 f"{LISTING.select}{where.sql} ORDER BY {LISTING.order()} LIMIT ?",
@@ -134,14 +136,14 @@ def board(context: query.QueryContext, args: Board) -> query.Answer:
             for where in wheres
         ]
     )
-    shown = [row for rows in found for row in rows]
+    rows = [row for column in results for row in column]
     depended, facts = (
-        context.together(_dependencies(shown), asked_facts(row["id"] for row in shown)) if shown else ([], [])
+        context.together(_dependencies(rows), facts_query(row["id"] for row in rows)) if rows else ([], [])
     )
     known = _known(context, facts_in(context, facts))
 
     cards: dict[str, list[query.Answer]] = {}
-    for card in _summaries(shown, depended):
+    for card in _summaries(rows, depended):
         card["why"] = "; ".join(reason["text"] for reason in explain(known[card["id"]], known)["reasons"])
         cards.setdefault(card["status"], []).append(card)
     return {
@@ -161,22 +163,24 @@ def _where(args: HandoffList | Board, status: Status | None) -> query.Where:
 
 def show_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
     """Return everything about one handoff: content, checks, log, dependencies with their status, and ``why``."""
-    found = context.together(*_parts(args.id.removeprefix("handoff/")))
-    if not found[0]:
-        found = context.together(*_parts(find_handoff(context, args.id)))
-    (row,), tasks, criteria, depends_on, dependents, answered_by, log, facts = found
-    shown = _renamed(row)
-    shown |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
-    shown["tasks"] = [{"position": one["position"], "text": one["text"], "done": bool(one["is_done"])} for one in tasks]
-    shown |= {"criteria": criteria, "depends_on": depends_on, "dependents": dependents, "answered_by": answered_by}
-    shown["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
-    shown["why"] = _why(context, facts_in(context, facts)[row["id"]])
-    shown["is_ready"] = shown["why"]["is_ready"]
-    return shown
+    parts = context.together(*_parts(args.id.removeprefix("handoff/")))
+    if not parts[0]:
+        parts = context.together(*_parts(find_handoff(context, args.id)))
+    (row,), tasks, criteria, depends_on, dependents, answered_by, log, facts = parts
+    handoff = _renamed(row)
+    handoff |= {of: msgspec.json.decode(row[of]) for of in ("notes", "artifacts", "reasoning_refs", "result_refs")}
+    handoff["tasks"] = [
+        {"position": task["position"], "text": task["text"], "done": bool(task["is_done"])} for task in tasks
+    ]
+    handoff |= {"criteria": criteria, "depends_on": depends_on, "dependents": dependents, "answered_by": answered_by}
+    handoff["log"] = [line | {"line": f"- {line['day']} [{line['author']}] {line['text']}"} for line in log]
+    handoff["why"] = _why(context, facts_in(context, facts)[row["id"]])
+    handoff["is_ready"] = handoff["why"]["is_ready"]
+    return handoff
 
 
 def _parts(name: str) -> list[tuple[str, tuple[str]]]:
-    return [*((sql, (name,)) for sql in _PARTS), asked_facts([name])]
+    return [*((sql, (name,)) for sql in _PARTS), facts_query([name])]
 
 
 def why_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
@@ -195,10 +199,10 @@ def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[
     frontier = list(known.values())
     for depth in range(chain_links_max + 1):
         # What is asked about may also be work whose lease ran out: it waits anew.
-        held = [here for here in frontier if not depth or stage_of(here.status) == "waiting"]
-        if new := {on for here in held for on in here.depends_on} - known.keys():
+        waiting = [handoff for handoff in frontier if not depth or stage_of(handoff.status) == "waiting"]
+        if new := {on for handoff in waiting for on in handoff.depends_on} - known.keys():
             known |= links_of(context, new)
-        unmet = ([on for on in here.depends_on if not here.is_unlocked_by(known.get(on))] for here in held)
+        unmet = ([on for on in handoff.depends_on if not handoff.is_unlocked_by(known.get(on))] for handoff in waiting)
         following = {on for names in unmet for on in (names[:1] if depth else names)}
         frontier = [known[on] for on in following & known.keys()]
     return known
@@ -216,7 +220,7 @@ def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.A
     return {"handoffs": {row["id"]: row for row in rows}}
 
 
-def files_of_handoffs(context: query.QueryContext, args: FilesWanted) -> query.Answer:
+def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.Answer:
     """Return ``{"ids", "next"}``: those that have a file, the oldest first."""
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
@@ -226,7 +230,7 @@ def files_of_handoffs(context: query.QueryContext, args: FilesWanted) -> query.A
     return {"ids": [row["id"] for row in page], "next": following}
 
 
-def unannounced_handoffs(context: query.QueryContext, args: Unannounced) -> query.Answer:
+def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> query.Answer:
     """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
     where = query.Where()
     where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", context.now_ms)
@@ -253,10 +257,10 @@ def _dependencies(rows: Iterable[dict[str, Any]]) -> tuple[str, tuple[str]]:
 
 def _summaries(rows: list[dict[str, Any]], depended: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
-    found: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-    for wanted in depended:
-        found[wanted.pop("handoff_id")].append(wanted)
-    return [summary(row) | {"depends_on": found[row["id"]]} for row in rows]
+    dependencies: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+    for dependency in depended:
+        dependencies[dependency.pop("handoff_id")].append(dependency)
+    return [summary(row) | {"depends_on": dependencies[row["id"]]} for row in rows]
 
 
 def _renamed(row: dict[str, Any]) -> dict[str, Any]:

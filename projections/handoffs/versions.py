@@ -26,7 +26,7 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _NOT_COMPARED: Final = ("template", "notes", "created")
 
 
-class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
+class VersionRange(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
     """A handoff, and the numbers of two of its versions.
 
     ``to`` is the present one by default, ``from`` the last one before it that was approved, else the one before it.
@@ -37,7 +37,7 @@ class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": 
     number: _Number | None = None
 
 
-def versions_of_handoff(context: query.QueryContext, args: Versions) -> query.Answer:
+def versions_of_handoff(context: query.QueryContext, args: VersionRange) -> query.Answer:
     """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and what is new in it.
 
     A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
@@ -60,7 +60,7 @@ def versions_of_handoff(context: query.QueryContext, args: Versions) -> query.An
     )
     contents = [msgspec.json.decode(row.pop("content")) for row in rows]
     for number, (row, end) in enumerate(pairwise([*rows, {"event_index": 2**53}]), 1):
-        own = [one for one in approvals if row["event_index"] < one["event_index"] < end["event_index"]]
+        own = [approval for approval in approvals if row["event_index"] < approval["event_index"] < end["event_index"]]
         row |= {"number": number, "approvals": own}
     to = args.number or len(rows)
     before = [row["number"] for row in rows[: to - 1] if row["approvals"]] or [to - 1]
@@ -77,7 +77,7 @@ def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, 
     >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0]["counts"]
     {'kept': 1, 'changed': 1, 'added': 1}
     """
-    old, new = ({**one, **one["notes"]} for one in (before, after))
+    old, new = ({**content, **content["notes"]} for content in (before, after))
     changes = []
     for name in (*HandoffContent.__struct_fields__, *ReceiverNotes.__struct_fields__):
         if name not in _NOT_COMPARED and old.get(name) != new.get(name):
@@ -92,9 +92,9 @@ def _texts(value: str | list[str] | None) -> list[str]:
 
 def _lines(old: list[str], new: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of both in order; of as many in the place of as many, each is the other one changed."""
-    for what, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+    for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         for was, text in zip_longest(old[start:end], new[first:last]):
             mark: Mark = (
-                "kept" if what == "equal" else "removed" if text is None else "added" if was is None else "changed"
+                "kept" if operation == "equal" else "removed" if text is None else "added" if was is None else "changed"
             )
             yield {"mark": mark, "text": was if text is None else text, "was": was if mark == "changed" else None}

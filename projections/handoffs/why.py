@@ -59,8 +59,8 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
             return []  # it can be claimed again
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
-            args = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
-            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}{args}"
+            waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
+            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}{waiver}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "blocked":
             text = f"{_working_words(handoff)} and cannot go on{because}; {left_words(handoff)}"
@@ -83,8 +83,8 @@ def _working_words(handoff: HandoffFacts) -> str:
     return f"{handoff.receiver} works on it{_time('since', handoff.claimed_ms)}"
 
 
-def _time(word: str, at_ms: int | None) -> str:
-    return "" if at_ms is None else f" {word} {datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M} UTC"
+def _time(preposition: str, at_ms: int | None) -> str:
+    return "" if at_ms is None else f" {preposition} {datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def left_words(handoff: HandoffFacts) -> str:
@@ -117,37 +117,37 @@ def receiver_removed_words(handoff: HandoffFacts) -> str:
 
 
 def _pending_words(handoff: HandoffFacts) -> str:
-    who = handoff.reviewer or "a reviewer (its file names none)"
+    reviewer = handoff.reviewer or "a reviewer (its file names none)"
     if handoff.claimed_status is None:
-        return f"it waits for the approval of {who}"
+        return f"it waits for the approval of {reviewer}"
     claim = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""
-    return f"it was imported{claim} and waits for {who} to confirm it, by approving or verifying"
+    return f"it was imported{claim} and waits for {reviewer} to confirm it, by approving or verifying"
 
 
 def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts]) -> dict[str, Any] | None:
-    wanted = known.get(on)
-    if wanted is None:
+    dependency = known.get(on)
+    if dependency is None:
         text = f"it depends on {on}, which does not exist"
         return {"code": "DEPENDENCY_MISSING", "text": text, "on": on, "status": None, "chain": [on]}
-    if handoff.is_unlocked_by(wanted):
+    if handoff.is_unlocked_by(dependency):
         return None
-    chain, words = _chain(wanted, known)
+    chain, words = _chain(dependency, known)
     text = f"it waits for {words}"
-    return {"code": "DEPENDENCY_PENDING", "text": text, "on": on, "status": wanted.status, "chain": chain}
+    return {"code": "DEPENDENCY_PENDING", "text": text, "on": on, "status": dependency.status, "chain": chain}
 
 
-def _chain(wanted: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
+def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
     """Follow the first thing that each one waits for, to the one that only its parties can move."""
     chain: list[str] = []
     words: list[str] = []
-    here: HandoffFacts | None = wanted
-    while here is not None and here.id not in chain and len(chain) < chain_links_max:
-        chain.append(here.id)
-        waits_for = [on for on in here.depends_on if not here.is_unlocked_by(known.get(on))]
-        is_held_up = here.status in ("pending", "approved") and bool(waits_for)
-        words.append(f"{here.id}, which is {_words(here, is_held_up=is_held_up)}")
-        here = known.get(waits_for[0]) if is_held_up else None
-        if is_held_up and here is None:
+    handoff: HandoffFacts | None = first
+    while handoff is not None and handoff.id not in chain and len(chain) < chain_links_max:
+        chain.append(handoff.id)
+        waits_for = [on for on in handoff.depends_on if not handoff.is_unlocked_by(known.get(on))]
+        is_held_up = handoff.status in ("pending", "approved") and bool(waits_for)
+        words.append(f"{handoff.id}, which is {_words(handoff, is_held_up=is_held_up)}")
+        handoff = known.get(waits_for[0]) if is_held_up else None
+        if is_held_up and handoff is None:
             chain.append(waits_for[0])
             words.append(f"{waits_for[0]}, which does not exist")
     return chain, " and waits for ".join(words)

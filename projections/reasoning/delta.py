@@ -112,8 +112,12 @@ def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str,
             for number in linked
         ],
         "changed": {name: {"before": old, "after": new} for name, (old, new) in values.items() if old != new},
-        "limitations_added": [one for one in target.known_limitations if one not in base.known_limitations],
-        "limitations_removed": [one for one in base.known_limitations if one not in target.known_limitations],
+        "limitations_added": [
+            limitation for limitation in target.known_limitations if limitation not in base.known_limitations
+        ],
+        "limitations_removed": [
+            limitation for limitation in base.known_limitations if limitation not in target.known_limitations
+        ],
         "limitations_reordered": base.known_limitations != target.known_limitations
         and set(base.known_limitations) == set(target.known_limitations),
     }
@@ -128,9 +132,11 @@ def apply_chain(
     Corrupted: ``VERIFICATION_FAILED`` when the result is not ``target``.
     """
     state = graph.state_of(base)
-    held = graph.ref_of(state)
-    if not _is_named(base_ref, held):
-        raise Refused("VERSION_MISMATCH", f"the delta is for {base_ref}, not for {held}", base=base_ref, held=held)
+    own_ref = graph.ref_of(state)
+    if not _is_named(base_ref, own_ref):
+        raise Refused(
+            "VERSION_MISMATCH", f"the delta is for {base_ref}, not for {own_ref}", base=base_ref, held=own_ref
+        )
     try:
         for change in changes:
             state = graph.apply_change(state, change)

@@ -32,7 +32,7 @@ from deedbook.projections.views.projection import (
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
     """Where imported reasoning came from, and what its original claims of itself; ``claims`` is JSON."""
 
     source: str
@@ -44,7 +44,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """A reasoning at its latest version; from ``source`` on, the columns of its ``Origin``, NULL for our own."""
+    """A reasoning at its latest version; from ``source`` on, the columns of its ``ImportOrigin``, NULL for our own."""
 
     id: str
     task: str
@@ -70,7 +70,7 @@ class ReasoningRow(Row, frozen=True):
     claims: str | None
 
 
-class VersionRow(Row, frozen=True):
+class GraphVersionRow(Row, frozen=True):
     """A version of a graph, the event that made it, and ``delta``: what changed from ``base``, the version before."""
 
     reasoning_id: str
@@ -87,17 +87,17 @@ REASONINGS: Final = Table(
     "reasonings", ReasoningRow, primary_key=("id",), owner="id", indexes=(("author",), ("session",), ("started_index",))
 )
 VERSIONS: Final = Table(
-    "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
+    "reasoning_versions", GraphVersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
 )
 
 
-def origin_of(event: Event) -> Origin | None:
+def origin_of(event: Event) -> ImportOrigin | None:
     """Return where the data of an event came from; None for an agent's own event."""
     data = event.data
     if not isinstance(data, RecordImported):
         return None
     claims = json_text(data.claims)
-    return Origin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
+    return ImportOrigin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
 
 
 def kind_of(event: Event) -> str:
@@ -108,12 +108,12 @@ def kind_of(event: Event) -> str:
 
 def marked(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a reasoning with its mark, ``imported``, in place of the columns; None marks one of our own."""
-    columns = Origin.__struct_fields__
-    kept = {name: value for name, value in row.items() if name not in columns}
+    columns = ImportOrigin.__struct_fields__
+    fields = {name: value for name, value in row.items() if name not in columns}
     if row["original"] is None:
-        return kept | {"imported": None}
+        return fields | {"imported": None}
     origin = {name: row[name] for name in columns} | {"claims": msgspec.json.decode(row["claims"])}
-    return kept | {"imported": {"importer": row["author"], **origin}}
+    return fields | {"imported": {"importer": row["author"], **origin}}
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -131,7 +131,7 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
     started_index: int = -1
     updated_index: int = -1
     updated_ms: int = 0
-    origin: Origin | None = None
+    origin: ImportOrigin | None = None
 
 
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
@@ -169,7 +169,7 @@ def rows(state: ReasoningRecord) -> Rows:
     """Return the row of the reasoning at its latest version."""
     graph = state.graph
     confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
-    own = dict.fromkeys(Origin.__struct_fields__)
+    own = dict.fromkeys(ImportOrigin.__struct_fields__)
     origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
     return (row_of(ReasoningRow, state, graph, confidence=confidence, steps=steps, **origin),)
 
@@ -180,7 +180,7 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
         return ()
     event, steps = logged.event, len(state.graph.steps)
     delta = encode_change(change_of(read_as(event).data)).decode()
-    return (VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
+    return (GraphVersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
 
 
 VIEW: Final = Projection(

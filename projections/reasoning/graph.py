@@ -106,8 +106,8 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
         scalars["known_limitations"] = tuple(change.known_limitations)
     steps, dependencies = state.steps, state.dependencies
     if change.steps_removed or change.dependencies_removed:
-        gone, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
-        steps = tuple(item for item in steps if item[0] not in gone)
+        removed, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
+        steps = tuple(item for item in steps if item[0] not in removed)
         dependencies = {number: rests_on for number, rests_on in dependencies.items() if number not in unlinked}
     if change.steps_changed:
         changed = {step.step_number: _dump(step.whole().to_dict()) for step in change.steps_changed}
@@ -177,8 +177,8 @@ def settle(before: str, update: str) -> str:
 
 def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
     """Return the step, of a graph or of an event, as it is sent."""
-    given = msgspec.structs.asdict(step).items()
-    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in given}
+    fields = msgspec.structs.asdict(step).items()
+    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in fields}
     return SentStep(**values | {"confidence": sent_confidence(step.confidence)})
 
 

@@ -89,16 +89,16 @@ def compute_reasoning_ref(memory: ReasoningMemory) -> str:
     return f"sha256:{hashlib.sha256(canonical_json(memory)).hexdigest()}"
 
 
-def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
+def memory_from_dict(values: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
     """Return the graph that JSON values describe, and what was kept aside, by path (``steps[0].colour``).
 
     Takes the spellings ``step`` and ``evidence_refs`` too, and string dependency keys. A null stands for
     an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults. Raises
     Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
     """
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise Refused("INVALID_FORMAT", "A reasoning graph is a JSON object.", field="")
-    fields = {name: value for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in values.items() if value is not None}
     for name in ("task", "conclusion", "steps"):
         if name not in fields:
             raise _invalid(name, "is missing")
@@ -129,9 +129,9 @@ def check_graph(memory: ReasoningMemory) -> None:
             raise _conflict(f"steps[{position}].step_number", f"Step {step.step_number} is given twice.")
         numbers.add(step.step_number)
     for number, rests_on in memory.dependencies.items():
-        for wanted in (number, *rests_on):
-            if wanted not in numbers:
-                raise _conflict(f"dependencies.{number}", f"The dependencies name step {wanted}, which is not given.")
+        for named in (number, *rests_on):
+            if named not in numbers:
+                raise _conflict(f"dependencies.{number}", f"The dependencies name step {named}, which is not given.")
     try:
         TopologicalSorter(memory.dependencies).prepare()
     except CycleError as error:
@@ -139,19 +139,19 @@ def check_graph(memory: ReasoningMemory) -> None:
         raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
 
 
-def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[dict[str, Any]]:
-    if not isinstance(given, list):
+def _read_steps(values: Any, kept_aside: dict[str, Any]) -> list[dict[str, Any]]:
+    if not isinstance(values, list):
         raise _invalid("steps", "is not a list")
-    if len(given) > steps_max:
-        raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(given)}.", field="steps")
-    return [_read_step(item, f"steps[{position}]", kept_aside) for position, item in enumerate(given)]
+    if len(values) > steps_max:
+        raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(values)}.", field="steps")
+    return [_read_step(item, f"steps[{position}]", kept_aside) for position, item in enumerate(values)]
 
 
-def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _read_step(values: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(values, dict):
         raise Refused("INVALID_FORMAT", f"{path} is not a JSON object.", field=path)
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None:
             continue
         own_name = _STEP_ALIASES.get(name, name)
@@ -165,11 +165,11 @@ def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, A
     return fields
 
 
-def _read_dependencies(given: Any) -> dict[int, list[int]]:
-    if not isinstance(given, dict):
+def _read_dependencies(values: Any) -> dict[int, list[int]]:
+    if not isinstance(values, dict):
         raise _invalid("dependencies", "is not an object of step number to step numbers")
     dependencies: dict[int, list[int]] = {}
-    for key, rests_on in given.items():
+    for key, rests_on in values.items():
         path = f"dependencies.{key}"
         try:
             ((number, numbers),) = msgspec.convert({key: rests_on}, _Links, str_keys=True).items()

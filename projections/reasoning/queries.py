@@ -56,7 +56,7 @@ class FullReasoning(NamedTuple):
     canonical: bytes
 
 
-class Fetch(query.Arguments, frozen=True):
+class FetchArguments(query.Arguments, frozen=True):
     """The version wanted, and the one that the receiver has; both as ``find_version`` takes them."""
 
     ref: str
@@ -71,29 +71,29 @@ class ReasoningList(query.Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(context: query.QueryContext, args: str) -> Version:
+def find_version(context: query.QueryContext, reference: str) -> Version:
     """Return the version of a ref, of an unambiguous beginning of one, or the latest of an id.
 
     A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that. Raises
     Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    name = args.removeprefix("reasoning/")
-    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", args)]
+    name = reference.removeprefix("reasoning/")
+    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", reference)]
     latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
-    for row in () if refs or query.is_whole_ref(args) else context.rows(latest, (name,)):
+    for row in () if refs or query.is_whole_ref(reference) else context.rows(latest, (name,)):
         return Version(**row)
-    ref = query.only_match(refs, args, "reasoning", lambda: query.names_in(context, "reasonings"))
+    ref = query.only_match(refs, reference, "reasoning", lambda: query.names_in(context, "reasonings"))
     (row,) = context.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
     return Version(**row)
 
 
-def get_full_reasoning(context: query.QueryContext, args: str) -> FullReasoning:
+def get_full_reasoning(context: query.QueryContext, reference: str) -> FullReasoning:
     """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
 
     Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to the ref they are stored under.
     """
-    found = find_version(context, args)
-    return _whole(found, _deltas(context, found))
+    version = find_version(context, reference)
+    return _whole(version, _deltas(context, version))
 
 
 def show_reasoning(context: query.QueryContext, args: query.ById) -> query.Answer:
@@ -113,8 +113,8 @@ def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answ
     """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(context, args.ref)
     (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
-    shown = marked(row)
-    return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
+    fields = marked(row)
+    return {name: fields[name] for name in ("author", "domain", "session", "status", "imported")} | {
         "ref": full.ref,
         "reasoning_id": full.reasoning_id,
         "version": full.version,
@@ -124,16 +124,16 @@ def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answ
     }
 
 
-def fetch(context: query.QueryContext, args: Fetch) -> query.Answer:
+def fetch(context: query.QueryContext, args: FetchArguments) -> query.Answer:
     """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
 
     ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
     receiver did not name, or that the wanted version did not grow out of. Raises Refused: ``NOT_FOUND`` or
     ``REF_AMBIGUOUS``, for either.
     """
-    found = find_version(context, args.ref)
-    deltas = _deltas(context, found)
-    full = _whole(found, deltas)
+    version = find_version(context, args.ref)
+    deltas = _deltas(context, version)
+    full = _whole(version, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
     if args.have is not None:
@@ -190,9 +190,9 @@ def origins(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(context: query.QueryContext, found: Version) -> list[str]:
+def _deltas(context: query.QueryContext, version: Version) -> list[str]:
     sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    return [row["delta"] for row in context.rows(sql, (found.reasoning_id, found.version))]
+    return [row["delta"] for row in context.rows(sql, (version.reasoning_id, version.version))]
 
 
 def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:

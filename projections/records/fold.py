@@ -43,8 +43,8 @@ def added(logged: Logged) -> Rows:
 
 
 def _dirty(data: RecordImported) -> int:
-    found = read_mapped(data)
-    return len(found[1].dirty) if found is not None and isinstance(found[1], RecordClaims) else 0
+    mapped = read_mapped(data)
+    return len(mapped[1].dirty) if mapped is not None and isinstance(mapped[1], RecordClaims) else 0
 
 
 VIEW: Final = event_rows("records", VIEW_VERSIONS["records"], frozenset({"record.imported"}), (RECORDS,), added)

@@ -52,10 +52,10 @@ def happened_ms(event: Event) -> int:
     if claimed is None or _TIME.fullmatch(claimed) is None:
         return event.accepted_ms
     try:
-        moment = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
+        claimed_ms = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError:  # a day that the calendar does not have
         return event.accepted_ms
-    return moment if 0 <= moment <= event.accepted_ms else event.accepted_ms
+    return claimed_ms if 0 <= claimed_ms <= event.accepted_ms else event.accepted_ms
 
 
 def encoded(mark: Imported | None) -> str | None:

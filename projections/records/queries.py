@@ -28,17 +28,17 @@ class RecordList(Page, frozen=True):
     dirty: bool = False
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ImportSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An original by its ref, and where it was found."""
 
     original: str
     source: str
 
 
-class Places(Arguments, frozen=True):
+class OriginalFilter(Arguments, frozen=True):
     """What is asked for at once."""
 
-    places: Annotated[list[Place], msgspec.Meta(max_length=page_rows_max)]
+    places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 
 
 def list_records(context: QueryContext, args: RecordList) -> Answer:
@@ -52,7 +52,7 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
     return list_of(context, LISTING, where, args, of="records")
 
 
-def existing_records(context: QueryContext, args: Places) -> Answer:
+def existing_records(context: QueryContext, args: OriginalFilter) -> Answer:
     """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
 
     Of several (two may import at once, and one keep aside what the other maps) the latest that stands for something.
@@ -60,4 +60,4 @@ def existing_records(context: QueryContext, args: Places) -> Answer:
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"records": [row for place in args.places for row in context.rows(sql, (place.original, place.source))]}
+    return {"records": [row for source in args.places for row in context.rows(sql, (source.original, source.source))]}

@@ -24,7 +24,7 @@ bias_above: Final = 0.20
 decimals: Final = 4
 
 
-class Ends(NamedTuple):
+class AssessmentPair(NamedTuple):
     """The assessments that a session's report compares (None where there is none), and whether there is a CHECK."""
 
     preflight: Mapping[str, Any] | None
@@ -108,22 +108,27 @@ def compare(
     return Comparison(deltas, overall_before, overall_after, is_given, status)
 
 
-def ends_of(assessments: Sequence[Mapping[str, Any]]) -> Ends:
+def assessment_pair(assessments: Sequence[Mapping[str, Any]]) -> AssessmentPair:
     """Return what to compare among a session's assessments in the order of the log (those of ``sessions.show``).
 
     The last POSTFLIGHT counts, and the last PREFLIGHT before it; without a POSTFLIGHT, the last PREFLIGHT. A PREFLIGHT
     after the last POSTFLIGHT cannot have been before it, and begins nothing that has ended. An assessment without any
     vector only opened its phase: it counts where no other one does.
     """
-    place, postflight = _last(assessments, "POSTFLIGHT")
-    _place, preflight = _last(assessments if postflight is None else assessments[:place], "PREFLIGHT")
+    position, postflight = _last(assessments, "POSTFLIGHT")
+    _position, preflight = _last(assessments if postflight is None else assessments[:position], "PREFLIGHT")
     has_check = any(row["phase"] == "CHECK" for row in assessments)
-    return Ends(preflight, postflight, has_check)
+    return AssessmentPair(preflight, postflight, has_check)
 
 
 def _last(assessments: Sequence[Mapping[str, Any]], phase: str) -> tuple[int, Mapping[str, Any] | None]:
-    found = [(place, one) for place, one in enumerate(assessments) if one["phase"] == phase]
-    return next(((place, one) for place, one in reversed(found) if one["vectors"]), found[-1] if found else (0, None))
+    matches = [
+        (position, assessment) for position, assessment in enumerate(assessments) if assessment["phase"] == phase
+    ]
+    return next(
+        ((position, assessment) for position, assessment in reversed(matches) if assessment["vectors"]),
+        matches[-1] if matches else (0, None),
+    )
 
 
 def _mean(values: Mapping[str, float], names: Sequence[str]) -> float:

@@ -44,14 +44,14 @@ def compressed_of(report: Report) -> str:
     corrected, report = len(report.corrections), uncorrected(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
-    kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
+    deltas = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
     fields: dict[str, Any] = {
         "s": report.session_id[:short_id_chars],
         "ai": report.ai_id,
         "ts": report.timestamp,
         "task": shorten(report.title, task_max_chars),
         **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}),
-        "deltas": kept,
+        "deltas": deltas,
         "findings": _top(report.key_findings, findings_max, finding_max_chars),
         "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
         "next": shorten(report.next_session_context, context_max_chars),
@@ -73,14 +73,14 @@ def shorten(text: str, chars_max: int) -> str:
     if len(trimmed) <= chars_max and _width(trimmed) <= chars_max:
         return trimmed
     room = chars_max - len(ELLIPSIS)
-    kept = trimmed[: _word_end(trimmed, room)].rstrip()
-    used = _width(kept)
+    beginning = trimmed[: _word_end(trimmed, room)].rstrip()
+    used = _width(beginning)
     if 2 * used >= room:
-        return kept + ELLIPSIS
-    following = _SPACE.search(trimmed, len(kept) + 1)
+        return beginning + ELLIPSIS
+    following = _SPACE.search(trimmed, len(beginning) + 1)
     rest = trimmed[following.end() :] if following else ""
     half = _sign_end(trimmed, (room + used) // 2)
-    tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(kept) + 1 else ""
+    tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(beginning) + 1 else ""
     if tail in {"", ELLIPSIS}:
         return trimmed[: _sign_end(trimmed, room)].rstrip() + ELLIPSIS
     return f"{trimmed[:half]}{ELLIPSIS} {tail}"
@@ -88,13 +88,13 @@ def shorten(text: str, chars_max: int) -> str:
 
 def _word_end(text: str, room: int) -> int:
     if text.isascii():  # most texts: looked at from the cut backwards
-        return next((place for place in range(room, 0, -1) if text[place].isspace()), 0)
+        return next((position for position in range(room, 0, -1) if text[position].isspace()), 0)
     between_words = between_signs = used = 0
-    for place, sign in enumerate(text):
-        if sign.isspace() or (place and text[place - 1] in CJK_MARKS):
-            between_words = place
-        elif place and is_between_signs(text[place - 1], sign):
-            between_signs = place
+    for position, sign in enumerate(text):
+        if sign.isspace() or (position and text[position - 1] in CJK_MARKS):
+            between_words = position
+        elif position and is_between_signs(text[position - 1], sign):
+            between_signs = position
         used += _sign_width(sign)
         if used > room:
             break
@@ -104,11 +104,11 @@ def _word_end(text: str, room: int) -> int:
 def _sign_end(text: str, room: int) -> int:
     """Return where the last sign ends that has room, with the marks that belong to it."""
     end = used = 0
-    for place, sign in enumerate(text):
+    for position, sign in enumerate(text):
         if used > room:
             break
-        if not unicodedata.category(sign).startswith("M") and sign != _JOINER != text[place - 1]:
-            end = place
+        if not unicodedata.category(sign).startswith("M") and sign != _JOINER != text[position - 1]:
+            end = position
         used += _sign_width(sign)
     return end
 
@@ -135,10 +135,10 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "recommend": report.recommended_next_steps,
     }
     for key, texts in whole_texts.items():
-        kept = fields.get(key, "")
-        kept = kept if isinstance(kept, list) else [kept]
-        shortened = sum(text.strip() != whole for text, whole in zip(texts, kept, strict=False))
-        counts = {"left_out": len(texts) - len(kept), "shortened": shortened}
+        shown = fields.get(key, "")
+        shown = shown if isinstance(shown, list) else [shown]
+        shortened = sum(text.strip() != whole for text, whole in zip(texts, shown, strict=False))
+        counts = {"left_out": len(texts) - len(shown), "shortened": shortened}
         if any(counts.values()):
             more[key] = {name: count for name, count in counts.items() if count}
     small = [name for name in report.epistemic_deltas if name not in fields["deltas"]]
@@ -150,7 +150,7 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "tools": report.investigation_tools,
         "artifacts": report.artifacts_created,
     }
-    return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
+    return more | {key: {"left_out": len(entries)} for key, entries in without_key.items() if entries}
 
 
 def _width(text: str) -> int:

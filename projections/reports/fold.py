@@ -48,7 +48,7 @@ class ReportRow(Row, frozen=True):
     imported: str | None
 
 
-class VersionRow(Row, frozen=True):
+class ReportVersionRow(Row, frozen=True):
     """A version of a session's report; ``report`` is the whole of it as JSON."""
 
     event_index: int
@@ -69,7 +69,7 @@ REPORTS: Final = Table(
 )
 VERSIONS: Final = Table(
     "handoff_report_versions",
-    VersionRow,
+    ReportVersionRow,
     primary_key=("event_index",),
     indexes=(("session_id", "event_index"), ("report_id",)),
 )
@@ -114,7 +114,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
         return ()
     report = _report(event)
     whole = json_text(plain(report))
-    return (row_of(VersionRow, report, report=whole, happened_ms=happened_ms(event)),)
+    return (row_of(ReportVersionRow, report, report=whole, happened_ms=happened_ms(event)),)
 
 
 def _report(event: Event) -> Report:

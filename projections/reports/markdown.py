@@ -20,7 +20,7 @@ from deedbook.ledger.events.session import FilledGap
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from deedbook.projections.reports.compressed import compressed_of
-from deedbook.projections.reports.report import Correction, Report, plain, uncorrected
+from deedbook.projections.reports.report import Report, ReportCorrection, plain, uncorrected
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -87,15 +87,19 @@ def sections(report: Report) -> dict[str, str]:
     context = "*No context was recorded.*"
     if text.strip():
         context = "\n".join(lines(text)) + _whole(refs, "/next_session_context")
-    if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:
+    if dead_ends := [
+        _struck(correction) for correction in report.corrections if correction.kind == "dead_end.retracted"
+    ]:
         context += "\n\n" + "\n".join(dead_ends)
     task = _items([(report.task_summary, "/task_summary")], refs, "")
 
     def listed(field: str, what: str) -> str:
-        texts = [(text, f"/{field}/{place}") for place, text in enumerate(getattr(report, field))]
-        struck = [one for one in report.corrections if _LISTED.get(one.kind) == field]
-        kept = [pair for pair in texts if pair[0] in getattr(current, field)]
-        return "\n".join([_items(kept, refs, what)] * bool(kept or not struck) + [*map(_struck, struck)])
+        texts = [(text, f"/{field}/{position}") for position, text in enumerate(getattr(report, field))]
+        struck = [correction for correction in report.corrections if _LISTED.get(correction.kind) == field]
+        current_texts = [pair for pair in texts if pair[0] in getattr(current, field)]
+        return "\n".join(
+            [_items(current_texts, refs, what)] * bool(current_texts or not struck) + [*map(_struck, struck)]
+        )
 
     return {
         "Epistemic Trajectory": _trajectory(report),
@@ -110,14 +114,14 @@ def sections(report: Report) -> dict[str, str]:
     }
 
 
-def _struck(one: Correction) -> str:
-    how = f"{one.kind.partition('.')[2]} {one.timestamp[:10]} by {inline(one.author)}: {span(one.words)}"
-    return f"- ~~{inline(one.text)}~~ ({how})"
+def _struck(correction: ReportCorrection) -> str:
+    how = f"{correction.kind.partition('.')[2]} {correction.timestamp[:10]} by {inline(correction.author)}: {span(correction.words)}"
+    return f"- ~~{inline(correction.text)}~~ ({how})"
 
 
 def counted(report: Report) -> str:
     """Return how much was corrected, in words; empty for nothing."""
-    counts = Counter(one.kind for one in report.corrections)
+    counts = Counter(correction.kind for correction in report.corrections)
     parts = ((counts[kind], *kind.replace("_", " ").split(".")) for kind in _CORRECTED if counts[kind])
     return ", ".join(f"{count} {what}{'' if count == 1 else 's'} {verb}" for count, what, verb in parts)
 
@@ -189,15 +193,15 @@ def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) ->
 
 
 def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
-    found = []
-    for place, gap in enumerate(gaps):
+    items = []
+    for position, gap in enumerate(gaps):
         change = "" if gap.confidence_change is None else f" ({number_text(gap.confidence_change, signed=True)})"
         before, after = (
-            span(text) + _whole(refs, f"/knowledge_gaps_filled/{place}/{side}")
+            span(text) + _whole(refs, f"/knowledge_gaps_filled/{position}/{side}")
             for side, text in (("before", gap.before), ("after", gap.after))
         )
-        found.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
-    return "\n".join(found) or _EMPTY.format("filled gaps")
+        items.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
+    return "\n".join(items) or _EMPTY.format("filled gaps")
 
 
 def _refs(report: Report) -> dict[str, str]:
@@ -223,9 +227,9 @@ def lines(text: str) -> list[str]:
     """Return the lines of a text, none of which begins a block; empty ones only between others, never two on end."""
     kept_lines: list[str] = []
     for line in text.splitlines():
-        kept = _disarmed(line)
-        if kept or (kept_lines and kept_lines[-1]):
-            kept_lines.append(kept)
+        escaped = _disarmed(line)
+        if escaped or (kept_lines and kept_lines[-1]):
+            kept_lines.append(escaped)
     while kept_lines and not kept_lines[-1]:
         kept_lines.pop()
     return kept_lines or [BLANK]
@@ -240,7 +244,7 @@ def item(text: str) -> str:
 def _disarmed(line: str) -> str:
     if not line.isprintable():
         line = "".join(" " if unicodedata.category(sign) in {"Cc", "Cs"} else sign for sign in line)
-    kept = _TAG.sub("&lt;", line.strip())
-    if _BLOCK.match(kept):
-        return "\\" + kept
-    return _NUMBER.sub(r"\1\\\2", kept, count=1) if _NUMBER.match(kept) else kept
+    escaped = _TAG.sub("&lt;", line.strip())
+    if _BLOCK.match(escaped):
+        return "\\" + escaped
+    return _NUMBER.sub(r"\1\\\2", escaped, count=1) if _NUMBER.match(escaped) else escaped

@@ -19,7 +19,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.reports.markdown import with_texts
-from deedbook.projections.reports.report import Correction, is_same, plain, read_report
+from deedbook.projections.reports.report import ReportCorrection, is_same, plain, read_report
 from deedbook.projections.reports.trends import grounds_of
 from deedbook.projections.sessions.queries import corrections_of, find_session
 
@@ -101,13 +101,13 @@ def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
     versions = context.rows(sql, (session,))
     if not versions:
-        raise Refused("NOT_FOUND", f"session {session} has no report", args=args.id, session_id=session)
-    wanted = args.version or named
+        raise Refused("NOT_FOUND", f"session {session} has no report", reference=args.id, session_id=session)
+    version = args.version or named
     (latest,) = context.rows("SELECT event_index FROM handoff_reports WHERE session_id = ?", (session,))
     index = latest["event_index"]
-    if wanted is not None:
-        fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
-        index = fitting[query.only_match(list(fitting), wanted, f"report of session {session}")]
+    if version is not None:
+        fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], version)}
+        index = fitting[query.only_match(list(fitting), version, f"report of session {session}")]
     (row,) = context.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(context, [decoded(row)])
     grounds = grounds_of(context, session)[session]
@@ -154,14 +154,21 @@ def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]])
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
     for row in corrections_of(context, *by_session) if by_session else ():
         row["timestamp"] = clock_text(row["happened_ms"])
-        by_session[row["session_id"]].append({name: row[name] for name in Correction.__struct_fields__})
+        by_session[row["session_id"]].append({name: row[name] for name in ReportCorrection.__struct_fields__})
 
-    def is_about(report: dict[str, Any], one: dict[str, Any]) -> bool:
+    def is_about(report: dict[str, Any], correction: dict[str, Any]) -> bool:
         texts = (*report["key_findings"], *report["remaining_unknowns"])
-        return one["event_index"] > report["event_index"] or any(is_same(one["text"], text) for text in texts)
+        return correction["event_index"] > report["event_index"] or any(
+            is_same(correction["text"], text) for text in texts
+        )
 
     return [
-        report | {"corrections": [one for one in by_session[report["session_id"]] if is_about(report, one)]}
+        report
+        | {
+            "corrections": [
+                correction for correction in by_session[report["session_id"]] if is_about(report, correction)
+            ]
+        }
         for report in reports
     ]
 
@@ -181,8 +188,8 @@ def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str
     matches = matcher(pattern)
     sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
-    found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
-    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))
+    matching = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
+    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(matching))
 
 
 def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | None]:
@@ -194,13 +201,13 @@ def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | Non
             raise
         select = "SELECT report_id, session_id FROM handoff_report_versions"
         rows = query.by_ref(context, select, "report_id", "blake3", args.id)
-        found = {row["report_id"]: row["session_id"] for row in rows}
-        whole = query.only_match(list(found), args.id, "session or report")
-        return found[whole], whole
+        sessions = {row["report_id"]: row["session_id"] for row in rows}
+        whole = query.only_match(list(sessions), args.id, "session or report")
+        return sessions[whole], whole
 
 
-def _is_named(report_id: str, wanted: str) -> bool:
-    bounds = query.prefix_range(wanted, "blake3")
+def _is_named(report_id: str, reference: str) -> bool:
+    bounds = query.prefix_range(reference, "blake3")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
 
 

@@ -32,7 +32,7 @@ DEAD_END: Final = "Dead end: "
 FIND_OUT: Final = "Find out: "
 
 
-class Correction(msgspec.Struct, frozen=True, kw_only=True):
+class ReportCorrection(msgspec.Struct, frozen=True, kw_only=True):
     """What the session took back, or resolved: the ``text``, who did, when, and in which ``words``."""
 
     kind: str
@@ -81,7 +81,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     long_texts: list[LongText]
     generator: str
     imported: Imported | None = None
-    corrections: list[Correction] = []
+    corrections: list[ReportCorrection] = []
 
     @property
     def title(self) -> str:
@@ -126,9 +126,9 @@ def report_of(
 
 def plain(report: Report) -> dict[str, Any]:
     """Return a report as plain JSON values, every field present (None where there is nothing)."""
-    made: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
-    made["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
-    return made
+    values: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
+    values["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
+    return values
 
 
 def read_report(fields: Mapping[str, Any]) -> Report:
@@ -141,14 +141,14 @@ def assessed(values: Vectors | Deltas) -> dict[str, float]:
     return {name: float(value) for name, value in msgspec.structs.asdict(values).items() if value is not None}
 
 
-def is_same(whole: str, held: str) -> bool:
+def is_same(whole: str, text: str) -> bool:
     """Return whether a report's text is this one, or what is left of it."""
-    parts, place = held.strip().split("…"), 0
+    parts, position = text.strip().split("…"), 0
     if len(parts) == 1 or not whole.strip().startswith(parts[0].rstrip()):
-        return held.strip() == whole.strip()
+        return text.strip() == whole.strip()
     for part in parts:
-        place = whole.find(part.strip(), place) + len(part.strip())
-        if place < len(part.strip()):
+        position = whole.find(part.strip(), position) + len(part.strip())
+        if position < len(part.strip()):
             return False
     return True
 
@@ -157,15 +157,15 @@ def uncorrected(report: Report) -> Report:
     """Return the report without what was corrected."""
     if not report.corrections:
         return report
-    corrected = [one.text for one in report.corrections]
+    corrected = [correction.text for correction in report.corrections]
 
     def stands(text: str) -> bool:
         return not any(is_same(whole, text) for whole in corrected)
 
     context = report.next_session_context
-    for beginning in (f"{what}{text.strip()}" for text in corrected for what in (OPEN, DEAD_END)):
-        before, there, after = context.partition(beginning)
-        context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if there else context
+    for beginning in (f"{label}{text.strip()}" for text in corrected for label in (OPEN, DEAD_END)):
+        before, is_found, after = context.partition(beginning)
+        context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if is_found else context
     return msgspec.structs.replace(
         report,
         key_findings=list(filter(stands, report.key_findings)),

@@ -57,7 +57,7 @@ _COUNTED: Final = (
 )
 
 
-class OfAgent(Arguments, frozen=True):
+class CalibrationFilter(Arguments, frozen=True):
     """One agent, by the label of its reports or as their ``author``, or all; of each, ``limit`` points are named."""
 
     ai_id: str | None = None
@@ -66,7 +66,7 @@ class OfAgent(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def calibration(context: QueryContext, args: OfAgent) -> Answer:
+def calibration(context: QueryContext, args: CalibrationFilter) -> Answer:
     """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
 
     Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
@@ -101,21 +101,24 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any
     counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
     stretches = context.rows(_STRETCHES + among, sessions)
-    bounds = [min((one["first"] for one in stretches), default=0), max((one["last"] for one in stretches), default=0)]
-    ticked: dict[str, list[dict[str, Any]]] = {one["author"]: [] for one in stretches}
+    bounds = [
+        min((stretch["first"] for stretch in stretches), default=0),
+        max((stretch["last"] for stretch in stretches), default=0),
+    ]
+    ticked: dict[str, list[dict[str, Any]]] = {stretch["author"]: [] for stretch in stretches}
     for row in context.rows(_TICKED, bounds):
         if row["author"] in ticked:
             ticked[row["author"]].append(row)
-    for one in stretches:
-        rows = ticked[one["author"]]
-        begin, end = (bisect_left(rows, one[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
+    for stretch in stretches:
+        rows = ticked[stretch["author"]]
+        begin, end = (bisect_left(rows, stretch[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
         statuses = [row["status"] for row in _finished(rows[begin:end])]
-        counts[one["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
+        counts[stretch["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
     for row in context.rows(_COUNTED + among, sessions):
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
     for row in context.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):
         counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
-    return {name: _grounds(of) for name, of in counts.items()}
+    return {name: _grounds(numbers) for name, numbers in counts.items()}
 
 
 def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
@@ -134,8 +137,8 @@ def accomplished(context: QueryContext, args: ById) -> Answer:
         "SELECT event_index, handoff_id, kind, position, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND event_index < coalesce(?, 9223372036854775807) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
-    asked_for = (session["author"], session["started_index"], session["ended_index"], *_DONE)
-    rows = [] if session["imported"] else context.rows(sql, asked_for)  # its author only brought it in
+    values = (session["author"], session["started_index"], session["ended_index"], *_DONE)
+    rows = [] if session["imported"] else context.rows(sql, values)  # its author only brought it in
     done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
     return {"accomplished": done[:accomplished_max]}
 

@@ -46,13 +46,13 @@ REVIEWS: Final = Table(
 
 def fold(state: ReviewRow, event: Event) -> ReviewRow:
     """Return the review after one more of its events."""
-    life = transition(ReviewState(state.author, state.status == "answered") if state.status else None, event)
+    lifecycle = transition(ReviewState(state.author, state.status == "answered") if state.status else None, event)
     match event.data:
         case kinds.ReviewRequested() as data:
             return msgspec.structs.replace(
                 state,
                 status="open",
-                author=life.requester,
+                author=lifecycle.requester,
                 question=data.question,
                 rule=data.rule,
                 reasons=json_text(data.reasons),

@@ -139,7 +139,9 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
-    tot.EvaluationResults: lambda data: [one.reasoning for one in (data.payload.evaluations if data.payload else ())],
+    tot.EvaluationResults: lambda data: [
+        evaluation.reasoning for evaluation in (data.payload.evaluations if data.payload else ())
+    ],
     tot.FinalSolution: _solution,
     tot.TotError: lambda data: (data.error.message,),
     tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],

@@ -50,7 +50,7 @@ _COUNTING: Final = stated(
 )
 
 
-class Near(NamedTuple):
+class NearEvent(NamedTuple):
     """An event, and how near it is to the question, from 0 to 1."""
 
     event_index: int
@@ -69,7 +69,7 @@ class Near(NamedTuple):
         return {"score": self.score, "near": word}
 
 
-def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[Near]:
+def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[NearEvent]:
     """Return the events that meet conditions (on ``events e``), nearest first; none for a question without a word."""
     forms = forms_of(question)[:terms_weighed_max]
     if not forms:
@@ -92,16 +92,16 @@ def nearest(context: QueryContext, question: str, where: Where, *, count_max: in
     events = []
     for index in first:
         score = max(_share(rows[index]["text"], weights), by_meaning.get(index, 0.0))
-        events.append(Near(index, rows[index]["stream"], round(score, score_digits)))
+        events.append(NearEvent(index, rows[index]["stream"], round(score, score_digits)))
     return events
 
 
-def by_stream(events: Sequence[Near]) -> dict[str, Near]:
+def by_stream(events: Sequence[NearEvent]) -> dict[str, NearEvent]:
     """Return the streams of ranked events in the order of their first, each with that and its highest score."""
-    streams: dict[str, Near] = {}
+    streams: dict[str, NearEvent] = {}
     for event in events:
-        held = streams.setdefault(event.stream, event)
-        streams[event.stream] = held._replace(score=max(held.score, event.score))
+        best = streams.setdefault(event.stream, event)
+        streams[event.stream] = best._replace(score=max(best.score, event.score))
     return streams
 
 
@@ -120,14 +120,14 @@ def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
 
 def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> list[int]:
     """Return the events that hold any of the words, best first by BM25, the newest among equals."""
-    wanted = Expression(" OR ".join(form.sql for form in forms))
+    expression = Expression(" OR ".join(form.sql for form in forms))
     sql = (
         f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
     indexes: list[int] = []
     counts: Counter[str] = Counter()
-    for row in context.rows(sql, (wanted, *where.values, matches_max)):
+    for row in context.rows(sql, (expression, *where.values, matches_max)):
         counts[row["stream"]] += 1
         if counts[row["stream"]] <= of_stream_max:
             indexes.append(row["event_index"])
@@ -156,5 +156,5 @@ def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed
 
 
 def _share(text: str, weights: Mapping[str, float]) -> float:
-    held = features_of(text)
-    return math.fsum(value for key, value in weights.items() if key in held) / math.fsum(weights.values())
+    features = features_of(text)
+    return math.fsum(value for key, value in weights.items() if key in features) / math.fsum(weights.values())

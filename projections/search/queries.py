@@ -48,11 +48,13 @@ _CUT: Final = "…"
 Sort: TypeAlias = Literal["handoff", "reasoning", "record", "review", "session", "snapshot", "tot"]
 SORTS: Final = get_args(Sort)
 # Beyond that nothing is asked to hold them all: a phrase of n words costs the index n looks at each of its places.
-words_asked_max: Final = 512
-_ASKED: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
+words_searched_max: Final = 512
+_PART: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
 
-Asked: TypeAlias = Annotated[str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")]
+SearchWords: TypeAlias = Annotated[
+    str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")
+]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
 Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
@@ -65,7 +67,7 @@ class SearchText(Arguments, frozen=True):
     An imported record is also of the kind that it stands for; ``since_ms`` is when the ledger took an event in.
     """
 
-    text: Asked
+    text: SearchWords
     sort: Sorts | None = None
     kinds: Kinds | None = None
     author: str | None = None
@@ -121,8 +123,8 @@ def _corrections(context: QueryContext, rows: Sequence[Answer]) -> dict[int, Ans
     sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
     names = ("kind", "event_index", "author", "words", "happened_ms")
     return {
-        one["target_index"]: {"correction": {name: one[name] for name in names}}
-        for one in (corrections_of(context, *sessions) if sessions else ())
+        correction["target_index"]: {"correction": {name: correction[name] for name in names}}
+        for correction in (corrections_of(context, *sessions) if sessions else ())
     }
 
 
@@ -140,7 +142,7 @@ def _holding_all(
     context: QueryContext, terms: Sequence[Term], where: Where, limit: int, offset: int
 ) -> tuple[list[Answer], int]:
     """Return a page of the events that hold all terms, and how many there are."""
-    if sum(len(term.words) for term in terms) > words_asked_max:
+    if sum(len(term.words) for term in terms) > words_searched_max:
         return [], 0
     values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
     # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
@@ -194,7 +196,7 @@ def terms_of(text: str) -> list[Term]:
     Raises Refused: ``INVALID_FIELD`` when nothing is left to be looked for.
     """
     terms: dict[Term, None] = {}
-    for part in _ASKED.finditer(text):
+    for part in _PART.finditer(text):
         phrase, star, word = part.groups()
         words = tuple(words_of(word if phrase is None else phrase))
         if words:
@@ -247,9 +249,9 @@ def _length(words: Sequence[Word], position: int, term: Term) -> int:
     """Return how many words a term covers at a position: all of its own, or none."""
     if not words[position].word.startswith(term.words[0]):
         return 0
-    here = [word.word for word in words[position : position + len(term.words)]]
-    if len(here) < len(term.words) or here[:-1] != list(term.words[:-1]):
+    covered = [word.word for word in words[position : position + len(term.words)]]
+    if len(covered) < len(term.words) or covered[:-1] != list(term.words[:-1]):
         return 0
-    is_found = here[-1].startswith(term.words[-1]) if term.is_beginning else here[-1] == term.words[-1]
-    is_found = is_found or (bool(term.whole) and here[-1].startswith(term.whole))
-    return len(here) if is_found else 0
+    is_found = covered[-1].startswith(term.words[-1]) if term.is_beginning else covered[-1] == term.words[-1]
+    is_found = is_found or (bool(term.whole) and covered[-1].startswith(term.whole))
+    return len(covered) if is_found else 0

@@ -20,7 +20,7 @@ from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryCo
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.reports.queries import AI_ID
 from deedbook.projections.reports.report import is_same
-from deedbook.projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
+from deedbook.projections.search.nearness import NearEvent, by_stream, nearest, related_min, score_digits, weight
 from deedbook.projections.search.words import features_of, stem_of
 from deedbook.projections.sessions.queries import corrections_of
 
@@ -44,7 +44,7 @@ _REASONED: Final = "e.stream >= 'reasoning/' AND e.stream < 'reasoning0'"
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
 
 
-class LikeTask(Arguments, frozen=True):
+class TaskQuestion(Arguments, frozen=True):
     """A task in words; ``session_id`` is left out of the answer (one that resumes need not find itself)."""
 
     task: Task
@@ -54,14 +54,14 @@ class LikeTask(Arguments, frozen=True):
     limit: Limit = 5
 
 
-class Since(Arguments, frozen=True):
+class OverlapFilter(Arguments, frozen=True):
     """Reports of ``since_ms`` (Unix ms) or later; an imported one has the time that it claims."""
 
     since_ms: int | None = None
     limit: Limit = 20
 
 
-def similar_sessions(context: QueryContext, args: LikeTask) -> Answer:
+def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
     """Return ``{"sessions", "total_found", "embedder"}``: sessions, with a report or without, nearest to a task first.
 
     Each with ``score`` and ``near``: there is always a nearest, and it may be far.
@@ -73,12 +73,12 @@ def similar_sessions(context: QueryContext, args: LikeTask) -> Answer:
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
-def _scored(context: QueryContext, chosen: list[Near]) -> list[Answer]:
+def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Answer]:
     rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
     return [rows[near.name] | near.scored for near in chosen if near.name in rows]
 
 
-def related_work(context: QueryContext, args: LikeTask) -> Answer:
+def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
     """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
     Sessions without a report count like others: what failed there failed all the same.
@@ -110,7 +110,7 @@ def related_work(context: QueryContext, args: LikeTask) -> Answer:
     return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
 
 
-def overlapping(context: QueryContext, args: Since) -> Answer:
+def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
     """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
 
     Each tells both ``sessions`` and the words that they share (``shared``), nearest first. The newest are compared;
@@ -122,11 +122,11 @@ def overlapping(context: QueryContext, args: Since) -> Answer:
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
     reports = _read(context, rows)
-    texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in reports]
+    texts = ["\n".join((report["task"], report["outcome"], *report["key_findings"])) for report in reports]
     words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
-    counts = Counter(word for of in words for word in of)
+    counts = Counter(word for features in words for word in features)
     weights = {word: weight(count, len(reports) + reports_imagined) for word, count in counts.items()}
-    lengths = [math.sqrt(math.fsum(weights[word] for word in of)) for of in words]
+    lengths = [math.sqrt(math.fsum(weights[word] for word in features)) for features in words]
     spellings = [embed_text(text) for text in texts]
     overlaps: list[dict[str, Any]] = []
     for newer, older in combinations(range(len(reports)), 2):
@@ -147,18 +147,20 @@ def overlapping(context: QueryContext, args: Since) -> Answer:
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what an answer says of sessions: no finding that was taken back, no outcome that is the task again."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
-    for one in corrections_of(context, *taken_back):
-        taken_back[one["session_id"]].append(one["text"])
+    for correction in corrections_of(context, *taken_back):
+        taken_back[correction["session_id"]].append(correction["text"])
     sessions = []
     for row in (with_json(row, "imported", "key_findings") for row in rows):
         retracted = taken_back[row["session_id"]]
-        findings = [text for text in row["key_findings"] if not any(is_same(one, text) for one in retracted)]
+        findings = [
+            text for text in row["key_findings"] if not any(is_same(correction, text) for correction in retracted)
+        ]
         outcome = row["outcome"] if row["outcome"] != row["task"] else ""
         sessions.append(row | {"key_findings": findings, "outcome": outcome})
     return sessions
 
 
-def _sessions_where(args: LikeTask) -> Where:
+def _sessions_where(args: TaskQuestion) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
     where.given("e.stream <> 'session/' || ?", args.session_id)
@@ -166,7 +168,7 @@ def _sessions_where(args: LikeTask) -> Where:
     return where
 
 
-def _of_streams(context: QueryContext, sql: str, streams: list[Near]) -> list[dict[str, Any]]:
+def _of_streams(context: QueryContext, sql: str, streams: list[NearEvent]) -> list[dict[str, Any]]:
     """Return the rows of a SELECT, which ends in the column that names what streams are of."""
     marks = ", ".join("?" * len(streams))
     return context.rows(f"{sql} IN ({marks})", [near.name for near in streams])

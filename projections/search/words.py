@@ -101,13 +101,13 @@ def placed_words(text: str) -> Iterator[Word]:
         return
     patterns = _patterns()
     pieces: list[str] = []
-    places: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for cluster in patterns.cluster.finditer(text):
         piece = _spaced_cluster(cluster[0])
         pieces.append(piece)
-        places += [cluster.span()] * len(piece)
+        spans += [cluster.span()] * len(piece)
     for match in patterns.word.finditer("".join(pieces)):
-        yield Word(match[0], places[match.start()][0], places[match.end() - 1][1])
+        yield Word(match[0], spans[match.start()][0], spans[match.end() - 1][1])
 
 
 @lru_cache(stems_cached_max)

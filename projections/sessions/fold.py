@@ -154,22 +154,24 @@ def added(_state: SessionRow | None, logged: Logged) -> Rows:
     event = logged.event
     if not keys(event):
         return ()
-    place: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
-    place |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
+    position: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
+    position |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
     match read_as(event).data:
         case kinds.AssessmentRecorded() as data:
-            return (row_of(AssessmentRow, data, data.vectors, **place),)
+            return (row_of(AssessmentRow, data, data.vectors, **position),)
         case kinds.FindingLogged() as data:
             # The most frequent of all rows: without ``row_of`` it takes a fifth of the time (measured).
             evidence = json_text(data.evidence)
             return (
-                FindingRow(finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **place),
+                FindingRow(
+                    finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **position
+                ),
             )
         case kinds.UnknownLogged() | kinds.DeadEndLogged() | kinds.ToolUsed() as data:
-            return (row_of(_COUNTED[type(data)][1], data, **place),)
+            return (row_of(_COUNTED[type(data)][1], data, **position),)
         case kinds.Correction() as data:
             words = data.answer if isinstance(data, kinds.UnknownResolved) else getattr(data, "reason", "")
-            return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **place),)
+            return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **position),)
         case _:  # the other kinds of a session have no row of their own
             return ()
 

@@ -33,7 +33,7 @@ class SnapshotList(Page, frozen=True):
     reasoning_ref: str | None = None
 
 
-class DomainsOf(Arguments, frozen=True):
+class DomainFilter(Arguments, frozen=True):
     """A version of a graph by its whole ref."""
 
     reasoning_ref: str
@@ -50,7 +50,7 @@ def show_snapshot(context: QueryContext, args: ById) -> Answer:
     return with_json(row_of_id(context, "snapshots", args.id, "snapshot"), "data")
 
 
-def list_domains(context: QueryContext, args: DomainsOf) -> Answer:
+def list_domains(context: QueryContext, args: DomainFilter) -> Answer:
     """Return ``{"domains"}``: those under which this graph was started, which no snapshot of it may talk away."""
     sql = (
         "SELECT DISTINCT domain FROM reasonings JOIN reasoning_versions ON reasoning_id = id "

@@ -28,7 +28,7 @@ from deedbook.projections.briefs.prompt import (
     cut_to_tokens,
 )
 from deedbook.projections.briefs.prompt import to_context_prompt as brief_prompt
-from deedbook.projections.briefs.rejection import Rejected
+from deedbook.projections.briefs.rejection import RejectedBrief
 from deedbook.projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
@@ -72,7 +72,7 @@ class EnhancedEpistemicSnapshot:
     author: str = ""
     event_id: str = ""
     briefs: list[Brief] = field(default_factory=list)
-    rejected: Rejected | None = None
+    rejected: RejectedBrief | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", AssessedVectors(self.vectors))
@@ -93,9 +93,9 @@ class EnhancedEpistemicSnapshot:
 
     def brief_at(self, level: TransferLevel) -> Brief:
         """Return the brief that a level's prompt shows, its context put back."""
-        wanted = TransferLevel.STANDARD if level is TransferLevel.FULL else level
+        own_level = TransferLevel.STANDARD if level is TransferLevel.FULL else level
         by_level = {TransferLevel(brief.level): brief for brief in self.briefs}
-        brief = by_level.get(wanted) or (None if self.level is None else by_level.get(self.level))
+        brief = by_level.get(own_level) or (None if self.level is None else by_level.get(self.level))
         return _bare_brief(self) if brief is None else replace(brief, context=self.context_summary)
 
 
@@ -168,19 +168,19 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
 def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
     """Return what a session (the answer of ``sessions.show``) or at least the ``task`` is about; empty for neither."""
     items = list(_items(session, task))
-    kept: list[str] = []
+    sentences: list[str] = []
     left_out = 0
     for item in items[:_items_max]:
         text = cut_to_tokens(one_line(item), _item_tokens_max)
         sentence = text if text.endswith(ENDS) else f"{text}."
-        if count_tokens(" ".join([*kept, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
-            kept.append(sentence)
+        if count_tokens(" ".join([*sentences, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
+            sentences.append(sentence)
         else:
             left_out += 1
     left_out += max(0, len(items) - _items_max)
     if left_out:
-        kept.append(f"And {left_out} more.")
-    return " ".join(kept)
+        sentences.append(f"And {left_out} more.")
+    return " ".join(sentences)
 
 
 def _items(session: Mapping[str, Any] | None, task: str) -> Iterator[str]:

@@ -34,10 +34,10 @@ from psycopg.pq.abc import PGresult
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.forms import STORE_PATTERN, WORDS
-from deedbook.projections.stores.postgres_connection import Connection, Statement
+from deedbook.projections.stores.postgres_connection import Connection, SqlStatement
 from deedbook.projections.stores.postgres_schema import BOOKS, FORMAT
-from deedbook.projections.stores.postgres_transaction import END, Transaction
-from deedbook.projections.stores.store import VIEW_VERSIONS_SQL, Damaged, ViewVersion
+from deedbook.projections.stores.postgres_transaction import END, PostgresTransaction
+from deedbook.projections.stores.store import VIEW_VERSIONS_SQL, DamagedStore, ViewVersion
 
 connections_max: Final = 8
 question_max_s: Final = 30
@@ -67,12 +67,12 @@ _LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 _PAST: Final = [
     *map(
-        Statement,
+        SqlStatement,
         ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", VIEW_VERSIONS_SQL),
     )
 ]
-_READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
-_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, VIEW_VERSIONS_SQL))]
+_READING: Final = [SqlStatement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), SqlStatement(_LIMIT), *_PAST[1:]]
+_WRITING: Final = [*map(SqlStatement, ("BEGIN", _LOCK, VIEW_VERSIONS_SQL))]
 # Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
 _ADVICE: Final = "drop the schema, and `deed project` rebuilds it from the log"
@@ -135,18 +135,22 @@ class PostgresStore:
             self._check(connection)
         return f"schema {aside}"
 
-    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[PostgresTransaction]:
         """The views of one moment, as long as the block lasts."""
         return self._transaction(_PAST if self._is_apart else _READING, expected)
 
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def writing(self) -> AbstractContextManager[PostgresTransaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         return self._transaction(_WRITING, None)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: Sequence[Statement], expected: Sequence[ViewVersion] | None) -> Iterator[Transaction]:
+    def _transaction(
+        self, begin: Sequence[SqlStatement], expected: Sequence[ViewVersion] | None
+    ) -> Iterator[PostgresTransaction]:
         with self._room, _translated(self.name):
-            transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
+            transaction = PostgresTransaction(
+                partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart
+            )
             try:
                 if expected is None:
                     transaction.begun()
@@ -172,13 +176,13 @@ class PostgresStore:
             connection.close()
 
     def _begun(
-        self, begin: Sequence[Statement], statements: Sequence[Statement], held: Connection | None = None
+        self, begin: Sequence[SqlStatement], statements: Sequence[SqlStatement], own: Connection | None = None
     ) -> tuple[Connection, list[PGresult]]:
         """Return a connection in a transaction, and what ``Beginning`` does; one that broke unused is replaced."""
         while True:
             is_new = False
             try:
-                connection = held or self._idle.pop()
+                connection = own or self._idle.pop()
             except IndexError:
                 connection, is_new = self._connected(), True
             try:
@@ -187,7 +191,7 @@ class PostgresStore:
                 connection.check(results[0])
             except psycopg.OperationalError as error:
                 connection.close()
-                if held or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
+                if own or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
                     raise  # the server is there, and refuses
             except BaseException:
                 connection.close()
@@ -204,15 +208,15 @@ class PostgresStore:
         return connection
 
     def _check(self, connection: Connection) -> None:
-        books = f'"{self.schema}".deedbook'
+        table = f'"{self.schema}".deedbook'
         self._is_there(connection)
-        if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
-            self._make(connection, books)
-        held = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
-        if [ledger for ledger, _ in held] != [self._ledger]:
+        if connection.execute("SELECT to_regclass($1)", (table,)).fetchone() == (None,):
+            self._make(connection, table)
+        rows = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
+        if [ledger for ledger, _ in rows] != [self._ledger]:
             message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, ledger=self._ledger, schema=self.schema)
-        if (version := held[0][1]) != FORMAT:
+        if (version := rows[0][1]) != FORMAT:
             message = f"the schema {self.schema} is of another version of Deedbook: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
 
@@ -223,7 +227,7 @@ class PostgresStore:
             raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
         return is_own is not None
 
-    def _make(self, connection: Connection, books: str) -> None:
+    def _make(self, connection: Connection, table: str) -> None:
         """Make the schema and its books, unless another worker has: one at a time makes them."""
         # Taken outside the transaction: what waits for a lock within one still sees the names of before its wait.
         # Whoever fails closes the connection, and the lock goes with it.
@@ -231,7 +235,7 @@ class PostgresStore:
         with connection.transaction():
             if not self._is_there(connection):
                 connection.execute(f'CREATE SCHEMA "{self.schema}"')
-            if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+            if connection.execute("SELECT to_regclass($1)", (table,)).fetchone() == (None,):
                 connection.execute(BOOKS)
                 connection.execute("INSERT INTO deedbook VALUES ($1, $2)", (self._ledger, FORMAT))
         connection.execute("SELECT pg_advisory_unlock(hashtextextended('deedbook', 0))")
@@ -270,7 +274,7 @@ def _translate(error: psycopg.Error, name: str) -> DeedbookError:
         message = f"another worker has been folding these views for {lock_wait_max_s} s: try again"
         return Unavailable("STORE_UNAVAILABLE", message, **details)
     if state in _MISSING:
-        return Damaged("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
+        return DamagedStore("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
     if state.startswith(("22", "23", "42")) and state != "42501":
         return Corrupted("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
     return Unavailable("STORE_UNAVAILABLE", f"the views in {name} cannot be used: {cause}", **details)

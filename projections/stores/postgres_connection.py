@@ -30,7 +30,7 @@ _Key: TypeAlias = tuple[str, tuple[int, ...]]
 _Bound: TypeAlias = tuple[Sequence[Buffer | None], tuple[int, ...], Sequence[Format] | None]
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """SQL with what it binds; ``is_kept``: prepared for the next time, unless a question's own words stand in it."""
 
     sql: str
@@ -54,7 +54,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self._are_answers: list[bool] = []
         self._numbers = itertools.count()
 
-    def together(self, statements: Sequence[Statement]) -> list[PGresult]:
+    def together(self, statements: Sequence[SqlStatement]) -> list[PGresult]:
         """Return the results of statements, sent at once; of what stands behind one that failed, its failure.
 
         Raises psycopg.Error: the connection broke.
@@ -64,11 +64,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> PGresult:
         """Return the result of one statement. Raises psycopg.Error: it failed."""
-        (result,) = self.together([Statement(sql, values)])
+        (result,) = self.together([SqlStatement(sql, values)])
         self.check(result)
         return result
 
-    def send(self, statements: Sequence[Statement]) -> None:
+    def send(self, statements: Sequence[SqlStatement]) -> None:
         """Send statements and wait for nothing: the next call is ``received``."""
         bound = [(*statement, *self._bound(statement.values)) for statement in statements]
         self._new, self._are_answers = {}, []
@@ -106,8 +106,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self.pgconn.exit_pipeline_mode()
         if failed is None:
             self._names |= self._new
-        told = ((result if failed is None or result.status in _DONE else failed) for result in results)
-        return [result for result, is_answer in zip(told, self._are_answers, strict=True) if is_answer]
+        answered = ((result if failed is None or result.status in _DONE else failed) for result in results)
+        return [result for result, is_answer in zip(answered, self._are_answers, strict=True) if is_answer]
 
     def check(self, result: PGresult) -> None:
         """Raises psycopg.Error: the statement failed."""

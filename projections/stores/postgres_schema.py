@@ -86,12 +86,12 @@ class _Phrase(NamedTuple):
     @property
     def rows(self) -> str:
         """The SQL for how many rows hold it; of a word alone, or the only one that begins so, that is kept."""
-        counted = f"(SELECT count(*) FROM search_words w WHERE {_held([[self]])})"
+        counted = f"(SELECT count(*) FROM search_words w WHERE {_matches([[self]])})"
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
-        kept = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
-        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"
+        counts = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
+        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {counts}"
         return f"coalesce(({known}), {counted})"
 
     @property
@@ -134,21 +134,21 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     """
     clauses = _clauses(expression)
     if not is_ranked:
-        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"
-    phrases = list(enumerate(one for clause in clauses for one in clause))
-    counts = ", ".join(f"{one.rows} AS n{place}" for place, one in phrases)
+        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_matches(clauses)})"
+    phrases = list(enumerate(phrase for clause in clauses for phrase in clause))
+    counts = ", ".join(f"{phrase.rows} AS n{number}" for number, phrase in phrases)
     weights = ", ".join(
-        f"greatest(ln((t.rows - n{place} + 0.5) / (n{place} + 0.5)::float8), 1e-6::float8) AS w{place}"
-        for place, _ in phrases
+        f"greatest(ln((t.rows - n{number} + 0.5) / (n{number} + 0.5)::float8), 1e-6::float8) AS w{number}"
+        for number, _ in phrases
     )
-    times = ", ".join(f"({one.times})::float8 AS t{place}" for place, one in phrases)
-    rank = " + ".join(f"p.w{place} * (t{place} * {_MOST} / (t{place} + h.norm))" for place, _ in phrases)
+    times = ", ".join(f"({phrase.times})::float8 AS t{number}" for number, phrase in phrases)
+    rank = " + ".join(f"p.w{number} * (t{number} * {_MOST} / (t{number} + h.norm))" for number, _ in phrases)
     return f"""(
     WITH n AS MATERIALIZED (SELECT {counts}), p AS MATERIALIZED (
         SELECT t.words::float8 / greatest(t.rows, 1) AS average, {weights}
         FROM n, deedbook_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
-        SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_held(clauses)} OFFSET 0
+        SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_matches(clauses)} OFFSET 0
     ) h)"""
 
 
@@ -166,14 +166,14 @@ def _clauses(expression: str) -> list[list[_Phrase]]:
     return clauses
 
 
-def _found(clauses: Sequence[Sequence[_Phrase]]) -> str:
+def _may_match(clauses: Sequence[Sequence[_Phrase]]) -> str:
     """Return the condition that finds by its lexemes what may hold a phrase of each clause."""
-    lexemes = " & ".join(f"({' | '.join(f'({one.lexemes})' for one in clause)})" for clause in clauses)
+    lexemes = " & ".join(f"({' | '.join(f'({phrase.lexemes})' for phrase in clause)})" for clause in clauses)
     return f"w.lexemes @@ {_literal(lexemes)}::tsquery"
 
 
-def _held(clauses: Sequence[Sequence[_Phrase]]) -> str:
+def _matches(clauses: Sequence[Sequence[_Phrase]]) -> str:
     """Return the condition that a phrase of each clause is there."""
-    exact = [clause for clause in clauses if any(one.is_exact for one in clause)]
-    held = [f"({' OR '.join(f'strpos(w.words, {one.text}) > 0' for one in clause)})" for clause in exact]
-    return " AND ".join([_found(clauses), *held])
+    exact = [clause for clause in clauses if any(phrase.is_exact for phrase in clause)]
+    conditions = [f"({' OR '.join(f'strpos(w.words, {phrase.text}) > 0' for phrase in clause)})" for clause in exact]
+    return " AND ".join([_may_match(clauses), *conditions])

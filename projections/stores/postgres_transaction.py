@@ -14,17 +14,17 @@ from blake3 import blake3
 from psycopg.pq.abc import PGresult
 
 from deedbook.projections.stores.dialect import Expression, for_postgres, restated
-from deedbook.projections.stores.postgres_connection import Connection, Statement, unescaped
+from deedbook.projections.stores.postgres_connection import Connection, SqlStatement, unescaped
 from deedbook.projections.stores.postgres_schema import counts_of, hits_of, stored_words, word_counts
 from deedbook.projections.stores.store import (
     VIEW_VERSIONS_SQL,
     Changes,
-    Moved,
+    MovedViews,
     Value,
     ViewVersion,
     boundary_before,
+    boundary_states_table,
     columns_sql,
-    kept_table,
     rows_hashed,
     states_table,
     tables_of,
@@ -33,9 +33,9 @@ from deedbook.projections.stores.store import (
 )
 from deedbook.projections.views.projection import Projection, Row, Table
 
-Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[Connection, list[PGresult]]]
+Beginning: TypeAlias = Callable[[Sequence[SqlStatement], Connection | None], tuple[Connection, list[PGresult]]]
 """Begins a transaction, on the given or on any connection, with statements; the first result is the view versions."""
-END: Final = Statement("COMMIT")
+END: Final = SqlStatement("COMMIT")
 # How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
 _COUNTED: Final = r"SELECT rows FROM deedbook_tables WHERE name = '\1' AND is_live = 1"
@@ -52,8 +52,8 @@ _TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "doubl
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Transaction:
-    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+class PostgresTransaction:
+    """The ``WriteTransaction`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(
         self, begin: Beginning, expected: Sequence[ViewVersion] | None, schema: str, *, is_apart: bool
@@ -75,32 +75,34 @@ class Transaction:
         return self.connection or self._start([])[0]
 
     def begun(self) -> Connection:
-        """Return its connection, on which it began. Raises Moved: the view versions are not as expected."""
+        """Return its connection, on which it began. Raises MovedViews: the view versions are not as expected."""
         return self._db
 
-    def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+    def _start(self, statements: Sequence[SqlStatement]) -> tuple[Connection, list[PGresult]]:
         end = [] if self._expected is None else [END]
-        self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
-        rows = self.connection.read(held)[1]
+        self.connection, (versions, *results) = self._begin([*statements, *end], self.connection)
+        rows = self.connection.read(versions)[1]
         self._view_versions = view_versions_of(rows)
         if self._expected is not None and self._view_versions != self._expected:
-            raise Moved
+            raise MovedViews
         return self.connection, results[: len(statements)]
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
         return self.together((sql, values))[0]
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
         """Return the rows of each query; all travel together."""
-        statements = [self._translated(*one) for one in args]
+        statements = [self._translated(*query) for query in queries]
         results = self._db.together(statements) if self._expected is None else self._start(statements)[1]
         return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
 
-    def _translated(self, sql: str, values: Sequence[Value]) -> Statement:
-        if values and isinstance(args := values[0], Expression):  # its text is part of the query's
-            return Statement(for_postgres(_with_words(restated(sql), args), self._schema), values[1:], is_kept=False)
-        return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
+    def _translated(self, sql: str, values: Sequence[Value]) -> SqlStatement:
+        if values and isinstance(expression := values[0], Expression):  # its text is part of the query's
+            return SqlStatement(
+                for_postgres(_with_words(restated(sql), expression), self._schema), values[1:], is_kept=False
+            )
+        return SqlStatement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 
     def view_versions(self) -> list[ViewVersion]:
         """Return the view versions as of this moment."""
@@ -115,21 +117,22 @@ class Transaction:
 
     def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
-        if not (wanted := list(keys)):
+        if not (names := list(keys)):
             return {}
         name = self._physical(states_table(version.view).name, is_live=version.is_live)
         sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"
-        return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
+        return dict(self._db.read(self._db.run(sql, (names,)))[1])
 
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)
         if replaced and (boundary := boundary_before(version.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (
-                self._physical(of(view.name).name, is_live=version.is_live) for of in (kept_table, states_table)
+            boundary_table, table_now = (
+                self._physical(of(view.name).name, is_live=version.is_live)
+                for of in (boundary_states_table, states_table)
             )
-            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"
+            sql = f"INSERT INTO {boundary_table} SELECT $1, key, changed, data FROM {table_now} WHERE key = ANY($2) AND changed < $1"
             self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
@@ -178,22 +181,22 @@ class Transaction:
         self.drop(view.name, is_live=True)
         for name in _names_of(view):
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))
+        for name in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"UPDATE {name} SET is_live = 1 WHERE view = $1", (view.name,))
         self._view_versions = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
         """Drop a view version of a view, if there is one."""
         # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
-        names = [name for (name,) in held.fetchall()]
+        rows = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
+        names = [name for (name,) in rows.fetchall()]
         if is_live:
             self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
         for name in names:
             # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))
+        for table in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"DELETE FROM {table} WHERE view = $1 AND is_live = $2", (view, is_live))
         self._view_versions = None
 
     def index(self, table: Table, name: str) -> None:
@@ -287,9 +290,9 @@ def _names_of(view: Projection[Any]) -> list[str]:
     return [*itertools.chain.from_iterable(names)]
 
 
-def _with_words(sql: str, args: Expression) -> str:
+def _with_words(sql: str, expression: Expression) -> str:
     """Return a query whose text says what it asks the full-text index."""
-    return sql.replace("deedbook_matches(?)", hits_of(args, is_ranked="search_words.rank" in sql))
+    return sql.replace("deedbook_matches(?)", hits_of(expression, is_ranked="search_words.rank" in sql))
 
 
 def _as_stored(row: tuple[Any, ...]) -> list[Any]:

@@ -39,13 +39,13 @@ from deedbook.projections.stores.store import (
     ADVICE,
     VIEW_VERSIONS_SQL,
     Changes,
-    Damaged,
-    Moved,
+    DamagedStore,
+    MovedViews,
     Value,
     ViewVersion,
     boundary_before,
+    boundary_states_table,
     columns_sql,
-    kept_table,
     rows_hashed,
     states_table,
     tables_of,
@@ -135,20 +135,20 @@ class SqliteStore:
         with self._lock:
             try:
                 views_file.look(self.path)
-            except Damaged:  # what lies there now is no database, whichever file it is
+            except DamagedStore:  # what lies there now is no database, whichever file it is
                 return str(views_file.set_aside(self.path))
             return str(views_file.set_aside(self.path, self._file))
 
-    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Transaction]:
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[SqliteTransaction]:
         """The views of one moment, as long as the block lasts."""
         return self._transaction("BEGIN", expected)
 
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def writing(self) -> AbstractContextManager[SqliteTransaction]:
         """A write transaction: it waits for the write lock, and commits at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, expected: Sequence[ViewVersion] | None = None) -> Iterator[Transaction]:
+    def _transaction(self, begin: str, expected: Sequence[ViewVersion] | None = None) -> Iterator[SqliteTransaction]:
         with self._lock, views_file.translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
@@ -157,8 +157,8 @@ class SqliteStore:
                     expected is not None
                     and view_versions_of(self._db.execute(VIEW_VERSIONS_SQL).fetchall()) != expected
                 ):
-                    raise Moved
-                yield Transaction(self._db)
+                    raise MovedViews
+                yield SqliteTransaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -178,13 +178,13 @@ class SqliteStore:
 
 
 @contextlib.contextmanager
-def temporary(tables: Iterable[Table]) -> Iterator[Transaction]:
+def temporary(tables: Iterable[Table]) -> Iterator[SqliteTransaction]:
     """A place for the rows of one question, without indexes and books, on disk what is large; gone after the block."""
     with contextlib.closing(sqlite3.connect("", isolation_level=None)) as db:
         db.executescript("PRAGMA journal_mode = OFF; BEGIN")
         for table in tables:
             create_table(db, table, table.name)
-        yield Transaction(db)
+        yield SqliteTransaction(db)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -203,9 +203,9 @@ def _make(path: Path, ledger: str) -> None:
         as_unavailable(path, "cannot be made"),
         tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder,
     ):
-        made = Path(folder) / path.name
-        made.touch(mode=0o600)
-        db = _connect(made)
+        new_path = Path(folder) / path.name
+        new_path.touch(mode=0o600)
+        db = _connect(new_path)
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_BOOKKEEPING)
@@ -219,7 +219,7 @@ def _make(path: Path, ledger: str) -> None:
                 # Journals of a file that was deleted would be read into this one.
                 for journal in views_file.journals_of(path):
                     journal.unlink(missing_ok=True)
-            path.hardlink_to(made)
+            path.hardlink_to(new_path)
 
 
 def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
@@ -228,15 +228,15 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     if application != views_file.APPLICATION_ID:
         raise views_file.foreign(path)
     if version < FORMAT:
-        raise Damaged("CORRUPTED", f"an older Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them")
+        raise DamagedStore("CORRUPTED", f"an older Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them")
     if version > FORMAT:
         raise Corrupted("CORRUPTED", f"a newer Deedbook made {path}: use that", version=version)
     if db.execute("SELECT ledger FROM deedbook").fetchall() != [(ledger,)]:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
-class Transaction:
-    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+class SqliteTransaction:
+    """The ``WriteTransaction`` of a transaction that was begun, which says what each of these does."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -246,8 +246,8 @@ class Transaction:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in args]
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*query) for query in queries]
 
     def view_versions(self) -> list[ViewVersion]:
         return view_versions_of(self._db.execute(VIEW_VERSIONS_SQL))
@@ -264,8 +264,10 @@ class Transaction:
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(version.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (self._physical(version, of(view.name)) for of in (kept_table, states_table))
-            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'
+            boundary_table, table_now = (
+                self._physical(version, of(view.name)) for of in (boundary_states_table, states_table)
+            )
+            sql = f'INSERT INTO "{boundary_table}" SELECT ?1, key, changed, data FROM "{table_now}" WHERE key = ?2 AND changed < ?1'
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
@@ -300,8 +302,8 @@ class Transaction:
             self._db.execute('ALTER TABLE "{}" RENAME TO "{}"'.format(*names))
         for table in tables_of(view):
             self.index(table)
-        for book in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
-            self._db.execute(f"UPDATE {book} WHERE view = ?", (view.name,))
+        for change in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
+            self._db.execute(f"UPDATE {change} WHERE view = ?", (view.name,))
 
     def shown(self) -> set[str]:
         """Return the names of what only this connection has."""
@@ -332,11 +334,11 @@ class Transaction:
 
     def drop(self, view: str, *, is_live: bool) -> None:
         # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = ?", (view, is_live))
-        for (physical,) in held.fetchall():
+        rows = self._db.execute("SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = ?", (view, is_live))
+        for (physical,) in rows.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))
+        for table in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"DELETE FROM {table} WHERE view = ? AND is_live = ?", (view, is_live))
 
     def _physical(self, version: ViewVersion, table: Table) -> str:
         """Return the name that a table of a view version has here."""

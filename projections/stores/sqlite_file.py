@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.system.files import as_unavailable, check_regular, locked, open_regular
-from deedbook.projections.stores.store import ADVICE, Damaged
+from deedbook.projections.stores.store import ADVICE, DamagedStore
 
 FileId: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = 0x4241544E  # "BATN"
@@ -66,12 +66,12 @@ def file_id(status: os.stat_result) -> FileId:
 def look(path: Path) -> bool:
     """Tell whether there is a file, before SQLite opens it or anything beside it.
 
-    Raises Damaged: it is no database. Corrupted: it is one of something else. Refused: it, or a journal beside it, is
+    Raises DamagedStore: it is no database. Corrupted: it is one of something else. Refused: it, or a journal beside it, is
     no regular file.
     """
-    for place in (path, *journals_of(path)):
+    for file in (path, *journals_of(path)):
         with contextlib.suppress(FileNotFoundError):
-            check_regular(place)
+            check_regular(file)
     with as_unavailable(path, "cannot be used"):
         try:
             if open_files.holds(file_id(path.lstat())):
@@ -81,7 +81,7 @@ def look(path: Path) -> bool:
         except FileNotFoundError:
             return False
     if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
-        raise Damaged("CORRUPTED", f"the views in {path} are damaged (no database): {ADVICE}", path=str(path))
+        raise DamagedStore("CORRUPTED", f"the views in {path} are damaged (no database): {ADVICE}", path=str(path))
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise foreign(path)
     return True
@@ -131,7 +131,7 @@ def _translate(error: sqlite3.Error, path: Path) -> DeedbookError:
     if name.startswith("SQLITE_FULL"):
         return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
     if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
-        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+        return DamagedStore("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
     damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
     if name.startswith(damage):
         return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)

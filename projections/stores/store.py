@@ -31,11 +31,11 @@ _SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL"
 ADVICE: Final = "delete the file, and `deed project` rebuilds it from the log"
 
 
-class Damaged(Corrupted):
+class DamagedStore(Corrupted):
     """The store itself cannot be read: it can be set aside and made again, because views hold nothing of their own."""
 
 
-class Moved(Exception):
+class MovedViews(Exception):
     """The views are not in the view versions that were expected: they were folded on, or made anew."""
 
 
@@ -52,7 +52,7 @@ def states_table(view: str) -> Table:
     return Table(f"deedbook_states_{view}", StateRow, primary_key=("key",), owner="key")
 
 
-class KeptRow(Row, frozen=True):
+class BoundaryStateRow(Row, frozen=True):
     """A state as its event ``changed`` left it; at the boundary ``until`` it was so, and behind it changed again."""
 
     until: int
@@ -61,9 +61,11 @@ class KeptRow(Row, frozen=True):
     data: bytes
 
 
-def kept_table(view: str) -> Table:
+def boundary_states_table(view: str) -> Table:
     """Return the table of the states that a view had at the boundaries of the log, of what was under way there."""
-    return Table(f"deedbook_kept_{view}", KeptRow, primary_key=("until", "key"), indexes=(("until", "changed"),))
+    return Table(
+        f"deedbook_kept_{view}", BoundaryStateRow, primary_key=("until", "key"), indexes=(("until", "changed"),)
+    )
 
 
 def boundary_before(position: int) -> int:
@@ -91,7 +93,7 @@ def skipped_table(view: str) -> Table:
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
     """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
-    states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
+    states = () if view.state is NoState else (states_table(view.name), boundary_states_table(view.name))
     return (*view.tables, *states, skipped_table(view.name))
 
 
@@ -103,10 +105,10 @@ def columns_sql(row: type[Row]) -> tuple[tuple[str, str, str], ...]:
 
 def _sql_type(annotation: Any) -> tuple[str, str]:
     options = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    (held,) = (option for option in options if option is not NoneType)
-    if get_origin(held) is Literal:
-        held = str
-    return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
+    (type_,) = (option for option in options if option is not NoneType)
+    if get_origin(type_) is Literal:
+        type_ = str
+    return _SQL_TYPES[type_], "" if NoneType in options else " NOT NULL"
 
 
 VIEW_VERSIONS_SQL: Final = (
@@ -145,7 +147,7 @@ class Changes(msgspec.Struct, frozen=True):
     replaced: Sequence[str]
 
 
-class Reading(Protocol):
+class ReadTransaction(Protocol):
     """The views of one moment."""
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
@@ -161,7 +163,7 @@ class Reading(Protocol):
         """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
 
 
-class Writing(Reading, Protocol):
+class WriteTransaction(ReadTransaction, Protocol):
     """One write transaction; it holds the store's write lock until it commits or is undone."""
 
     def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
@@ -190,14 +192,14 @@ class Store(Protocol):
     def is_shared(self) -> bool:
         """Whether nodes share it: then it may be ahead of this one's log, as far as another's has come."""
 
-    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[Reading]:
-        """Read the views of one moment. Raises Moved, at the block's end at last: the view versions are not ``expected``."""
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[ReadTransaction]:
+        """Read the views of one moment. Raises MovedViews, at the block's end at last: the view versions are not ``expected``."""
 
-    def writing(self) -> AbstractContextManager[Writing]:
+    def writing(self) -> AbstractContextManager[WriteTransaction]:
         """Write; what was written commits at the end of the block."""
 
 
-class Shadowing(Reading, Protocol):
+class ShadowTransaction(ReadTransaction, Protocol):
     """A transaction on a connection of its own, which may hide tables behind others for itself alone."""
 
     def shown(self) -> set[str]:
@@ -210,23 +212,23 @@ class Shadowing(Reading, Protocol):
         """Let ``rows`` stand in a table's place, beside those whose states have not changed since ``boundary``."""
 
 
-class Apart(Protocol):
+class SeparateStore(Protocol):
     """A store on a connection of its own."""
 
-    def reading(self) -> AbstractContextManager[Shadowing]:
+    def reading(self) -> AbstractContextManager[ShadowTransaction]:
         """Read the views of one moment; what is made for it stays, if the block ends well."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
-class Local(Store, Protocol):
+class LocalStore(Store, Protocol):
     """A store that this process opened itself."""
 
     name: str
     """Where it is, for people and to tell it from others; no secret is in it."""
 
-    def apart(self) -> Apart:
+    def apart(self) -> SeparateStore:
         """Return the same store on a connection of its own."""
 
     def check(self) -> str:

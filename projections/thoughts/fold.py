@@ -107,7 +107,7 @@ NODES: Final = Table(
 MESSAGES: Final = Table("tot_messages", MessageRow, primary_key=("event_index",), indexes=(("task_id", "event_index"),))
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class NodeOrigin(msgspec.Struct, frozen=True, array_like=True):
     """Where a node came from: the entry that added it, its temporary id, and the generator's answer (event id)."""
 
     added_index: int
@@ -119,12 +119,12 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
     """One task as its events left it; ``nodes`` stand in the order in which they were added."""
 
     id: str
-    life: TotState | None = None
+    lifecycle: TotState | None = None
     started: kinds.TotStarted | None = None
     author: str = ""
     config: kinds.SearchConfig | None = None
     nodes: dict[str, kinds.ThoughtNode] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, NodeOrigin] = {}
     rounds: int = 0
     backtracks: int = 0
     costs: Costs = Costs()
@@ -141,16 +141,18 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
 
 def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
-    life = transition(state.life, event)
+    lifecycle = transition(state.lifecycle, event)
     rounds = state.rounds + isinstance(event.data, kinds.GenerateThoughts)
-    fields = {"life": life, "costs": costs_after(state.costs, event), "rounds": rounds} | _changes_of(state, event)
+    fields = {"lifecycle": lifecycle, "costs": costs_after(state.costs, event), "rounds": rounds} | _changes_of(
+        state, event
+    )
     before, state = state, msgspec.structs.replace(state, **fields)
-    if before.life is None or life.nodes is before.life.nodes:
+    if before.lifecycle is None or lifecycle.nodes is before.lifecycle.nodes:
         return state
     restated = {
-        id_: msgspec.structs.replace(node, status=life.nodes[id_].status)
+        id_: msgspec.structs.replace(node, status=lifecycle.nodes[id_].status)
         for id_, node in state.nodes.items()
-        if node.status != life.nodes[id_].status
+        if node.status != lifecycle.nodes[id_].status
     }
     return msgspec.structs.replace(state, nodes=state.nodes | restated) if restated else state
 
@@ -194,21 +196,21 @@ def _ended(event: Event) -> dict[str, Any]:
 
 
 def _added_nodes(state: TaskRecord, event: Event, data: kinds.TotNodesAdded) -> dict[str, Any]:
-    drawn = {} if state.life is None else state.life.drawn
+    drawn = {} if state.lifecycle is None else state.lifecycle.drawn
     source = next((cause for cause in event.causes if cause in drawn), None) if data.temp_ids else None
     temp_ids: list[str] | list[None] = data.temp_ids or [None] * len(data.nodes)
     origins = {
-        node.id: Origin(event.index, temp_id, source) for node, temp_id in zip(data.nodes, temp_ids, strict=True)
+        node.id: NodeOrigin(event.index, temp_id, source) for node, temp_id in zip(data.nodes, temp_ids, strict=True)
     }
     return {"nodes": state.nodes | {node.id: node for node in data.nodes}, "origins": state.origins | origins}
 
 
 def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
-    if state.life is None or state.started is None:
+    if state.lifecycle is None or state.started is None:
         return ()
     stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
-    waiting = [{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]
+    waiting = [{"request_id": id_, "type": request.type} for id_, request in state.lifecycle.waiting.items()]
     row = row_of(
         TaskRow,
         state,
@@ -225,7 +227,7 @@ def rows(state: TaskRecord) -> Rows:
         solution=_whole(state.solution),
         failure=_whole(state.error),
         root_id=root_of(state.nodes),
-        tree_digest=tree_digest(state.life.nodes),
+        tree_digest=tree_digest(state.lifecycle.nodes),
     )
     nodes = enumerate(with_children(state.nodes).values())
     return (row, *(_node(state, position, node) for position, node in nodes))
@@ -233,7 +235,7 @@ def rows(state: TaskRecord) -> Rows:
 
 def status_of(state: TaskRecord) -> str:
     """Return ``started``, ``searching``, ``paused``, or how it ended: ``solved``, ``failed``, ``unverified``."""
-    if state.ended_index is None and state.life is not None and state.life.is_paused:
+    if state.ended_index is None and state.lifecycle is not None and state.lifecycle.is_paused:
         return "paused"
     if state.ended_index is None:
         return "started" if state.config is None else "searching"
@@ -261,10 +263,10 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     """Return the row of the event."""
     event, data = logged.event, logged.event.data
     assert state is not None
-    assert state.life is not None
+    assert state.lifecycle is not None
     request_id = event.id if isinstance(data, kinds.Question) else None
     if isinstance(data, kinds.Answer):  # the request that it was taken to answer
-        request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
+        request_id = next(cause for cause in event.causes if state.lifecycle.answered.get(cause) == event.id)
     # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(

@@ -79,8 +79,8 @@ def prove_task(context: QueryContext, args: ById) -> Answer:
     ran = {row["sender"] for row in messages}
     never_ran = [binding["role"] for binding in task["roles"] if binding["role"] not in ran]
     is_whole = task["solution"] is not None
-    wanted = {row["receiver"] for row in requests.values()}
-    missing = [role for role in never_ran if is_whole or role in wanted]
+    receivers = {row["receiver"] for row in requests.values()}
+    missing = [role for role in never_ran if is_whole or role in receivers]
     unanswered = [
         {"request_id": id_, "type": row["type"], "receiver": row["receiver"], "request_index": row["event_index"]}
         for id_, row in requests.items()
@@ -99,8 +99,8 @@ def prove_task(context: QueryContext, args: ById) -> Answer:
     }
 
 
-def _task_of(context: QueryContext, args: str) -> dict[str, Any]:
-    return _task(row_of_id(context, "tot_tasks", args, "task", "tot"))
+def _task_of(context: QueryContext, reference: str) -> dict[str, Any]:
+    return _task(row_of_id(context, "tot_tasks", reference, "task", "tot"))
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    kept = ("type", "signer", "key", "accepted_ms", "error", "usage")
-    return with_json({name: row[name] for name in kept}, "error", "usage") | {
+    columns = ("type", "signer", "key", "accepted_ms", "error", "usage")
+    return with_json({name: row[name] for name in columns}, "error", "usage") | {
         "role": row["sender"],
         "answer_id": row["event_id"],
         "answer_index": row["event_index"],

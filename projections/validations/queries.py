@@ -75,10 +75,10 @@ class LatestVerdict(msgspec.Struct, frozen=True):
 
     def voices(self, outcome: Outcome) -> list[Voice]:
         """Return those that come to ``outcome``, the latest first."""
-        return [one for one in (self.latest, *self.differing) if one is not None and one.outcome == outcome]
+        return [voice for voice in (self.latest, *self.differing) if voice is not None and voice.outcome == outcome]
 
 
-class ValidationsOf(Arguments, frozen=True):
+class ValidationFilter(Arguments, frozen=True):
     """The reports on a version, or on all versions of a reasoning named by its id; of one validator, that passed."""
 
     ref: str
@@ -88,14 +88,14 @@ class ValidationsOf(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(context: QueryContext, args: ValidationsOf) -> Answer:
+def list_validations(context: QueryContext, args: ValidationFilter) -> Answer:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
-    found = find_version(context, args.ref)
+    version = find_version(context, args.ref)
     where = Where(args, "author", "passed")
-    if args.ref.removeprefix("reasoning/") == found.reasoning_id:
-        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", found.reasoning_id)
+    if args.ref.removeprefix("reasoning/") == version.reasoning_id:
+        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", version.reasoning_id)
     else:
-        where.equal("reasoning_ref", found.ref)
+        where.equal("reasoning_ref", version.ref)
 
     def read(row: Answer) -> Answer:
         return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
@@ -110,9 +110,9 @@ def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
     if not voices:
         return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
-    differing = [one for one in voices if one.outcome != latest.outcome]
-    strongest = max((latest, *differing), key=lambda one: _STRONGER.index(one.outcome))
-    text = "; but ".join(one.text for one in (latest, *differing))
+    differing = [voice for voice in voices if voice.outcome != latest.outcome]
+    strongest = max((latest, *differing), key=lambda voice: _STRONGER.index(voice.outcome))
+    text = "; but ".join(voice.text for voice in (latest, *differing))
     return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 

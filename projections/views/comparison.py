@@ -52,8 +52,8 @@ def verify_views(
     store cannot be used. Corrupted: the store is damaged.
     """
     with store.reading() as reading:
-        held = {version.view for version in reading.view_versions()}
-    views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
+        existing = {version.view for version in reading.view_versions()}
+    views = [view for view in views if view.name in existing or view.name not in ON_DEMAND]
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
         size = max(version.position for version in reading.view_versions() if version.is_live)
@@ -74,15 +74,17 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
     answer: list[Difference] | DeedbookError
     try:
         with LocalClient(settings) as client, Reader(client, settings) as reader:
-            told = -1
+            reported = -1
 
-            def tell(done: int, total: int) -> None:
-                nonlocal told
-                if (percent := 100 * done // max(total, 1)) > told:  # few fit into a pipe that is read after the replay
-                    told = percent
+            def report(done: int, total: int) -> None:
+                nonlocal reported
+                if (
+                    percent := 100 * done // max(total, 1)
+                ) > reported:  # few fit into a pipe that is read after the replay
+                    reported = percent
                     answering.send((done, total))
 
-            answer = verify_views(client, reader.store, VIEWS, progress=tell)
+            answer = verify_views(client, reader.store, VIEWS, progress=report)
     except DeedbookError as error:
         answer = error
     answering.send(answer)
@@ -121,7 +123,8 @@ def _rebuild(
                 work.shrink(states_cached_max)
             progress(position)
         return {
-            view.name: writing.table_digests(view) | {table.name: made.hexdigest() for table, made in hashers.items()}
+            view.name: writing.table_digests(view)
+            | {table.name: hasher.hexdigest() for table, hasher in hashers.items()}
             for _, view, _, hashers in folds
         }
 

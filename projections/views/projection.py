@@ -126,12 +126,12 @@ def unfolded(event: Event) -> NotImplementedError:
     return NotImplementedError(f"this fold handles {event.kind} and does not name it")
 
 
-def row_of(row: type[R], *sources: Any, **given: Any) -> R:
+def row_of(row: type[R], *sources: Any, **values: Any) -> R:
     """Return a row of what is ``given``, else of the one source that has it. Raises TypeError: none or two have it."""
-    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
+    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(values)), strict=True):
         for name in names:
-            given[name] = getattr(source, name)
-    return row(**given)
+            values[name] = getattr(source, name)
+    return row(**values)
 
 
 @cache
@@ -142,10 +142,10 @@ def _columns_by_source(
     taken: list[list[str]] = [[] for _ in sources]
     for column in row.__struct_fields__:
         if column not in given:
-            places = [place for place, source in enumerate(sources) if hasattr(source, column)]
-            if len(places) != 1:
-                raise TypeError(f"{column} of {row.__name__} stands in {len(places)} of its sources")
-            taken[places[0]].append(column)
+            matches = [position for position, source in enumerate(sources) if hasattr(source, column)]
+            if len(matches) != 1:
+                raise TypeError(f"{column} of {row.__name__} stands in {len(matches)} of its sources")
+            taken[matches[0]].append(column)
     return taken
 
 

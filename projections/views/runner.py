@@ -28,7 +28,7 @@ from deedbook.projections.stores.store import (
     StateRow,
     Store,
     ViewVersion,
-    Writing,
+    WriteTransaction,
     boundary_behind,
 )
 from deedbook.projections.views.projection import Logged, Projection, Row, Rows
@@ -114,8 +114,8 @@ class Runner:
                     f"the view {view.name} was made by a newer version of Deedbook: use that, or delete the views file",
                     view=view.name,
                 )
-        held = {(version.view, version.version) for version in versions}
-        return [view for view in self._views.values() if (view.name, view.version) not in held or view.name in anew]
+        existing = {(version.view, version.version) for version in versions}
+        return [view for view in self._views.values() if (view.name, view.version) not in existing or view.name in anew]
 
     def _mine(self, versions: Iterable[ViewVersion]) -> list[ViewVersion]:
         """Return the view versions this software can fold: a live one of an older version waits to be replaced."""
@@ -179,7 +179,7 @@ class Runner:
         self._works.clear()
         self._expected = []
 
-    def _apply(self, writing: Writing, versions: list[ViewVersion], batch: Batch) -> None:
+    def _apply(self, writing: WriteTransaction, versions: list[ViewVersion], batch: Batch) -> None:
         if versions != self._expected:
             self._works.clear()
         self._expected = []  # until the commit, nothing that is kept in memory is true
@@ -191,8 +191,8 @@ class Runner:
             if batch.next_index > version.position:
                 work = self._works.setdefault(key, Work(view, is_whole=version.position == 0))
                 if view.handles is None or not kinds.isdisjoint(view.handles):
-                    wanted = [logged for logged in batch.events if logged.event.index >= version.position]
-                    writing.write(version, view, work.fold(wanted, functools.partial(writing.load, version)))
+                    pending = [logged for logged in batch.events if logged.event.index >= version.position]
+                    writing.write(version, view, work.fold(pending, functools.partial(writing.load, version)))
                 moved[key] = replace(version, position=batch.next_index, last_id=batch.events[-1].event.id)
                 writing.move(moved[key])
                 work.shrink(states_cached_max)

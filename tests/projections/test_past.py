@@ -126,7 +126,7 @@ def test_states_between_two_boundaries_are_kept_once_whatever_batches_they_came_
         Runner(lived.reads, made, VIEWS).catch_up()
         with made.reading() as reading:
             return {
-                view.name: reading.rows(f"SELECT * FROM {store.kept_table(view.name).name}")
+                view.name: reading.rows(f"SELECT * FROM {store.boundary_states_table(view.name).name}")
                 for view in VIEWS
                 if view.state is not NoState
             }
