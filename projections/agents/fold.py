@@ -1,4 +1,4 @@
-"""The fold of agents: one state an agent, with its roles (sorted: sets have no order) and every key it ever had."""
+"""The fold of agents: a state for each agent, with its sorted roles (a set has no order) and every key it ever had."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class AgentRow(Row, frozen=True):
-    """An agent; ``roles`` is JSON. One that was removed stays, without roles."""
+    """An agent; ``roles`` is JSON. A removed agent keeps its row, without roles."""
 
     name: str
     roles: str
@@ -28,11 +28,11 @@ class AgentRow(Row, frozen=True):
 
 
 class KeyRow(Row, frozen=True):
-    """A key of an agent, or (``sort`` is ``checkpoint``) of a node's checkpoints; its scope is JSON.
+    """A key of an agent or, if ``sort`` is ``checkpoint``, of a node's checkpoints; its scope is JSON.
 
-    ``sort`` is ``identity``, or ``session`` for one that is delegated. ``ended_as`` is ``revoked``, ``replaced``,
-    ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. Its signatures since
-    ``compromised_since`` are compromised, as the entry ``compromised_index`` reports.
+    ``sort`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
+    ``compromised`` or ``removed``; ``ended_by`` ended it at ``ended_index``. Signatures from ``compromised_since`` on
+    are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
@@ -78,7 +78,7 @@ INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), 
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
-    """An agent as its events left it, with all its keys; the name ``CHECKPOINT`` is no agent's, but has keys."""
+    """An agent after its events, with all its keys. The name ``CHECKPOINT`` is not an agent, but has keys."""
 
     name: str
     agent: AgentRow | None = None
@@ -87,7 +87,7 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the agents an event is about: the ledger's creation registers two, and names the checkpoint key."""
+    """Return the agents an event is about. ``ledger.created`` registers two and names the checkpoint key."""
     if event.kind == "ledger.created":
         return (ROOT, NODE, CHECKPOINT)
     return (event.name or CHECKPOINT,)
@@ -123,7 +123,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
             for key in [row.key for row in state.keys if row.sort != "session"]:
                 state = _ended(state, event, key, "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
-        case _:  # what else is handled changes keys, or invites
+        case _:  # the other handled kinds change keys or invitations
             return _with_changed_keys(state, event)
 
 
@@ -146,7 +146,7 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
             return _changed(state, data.key, compromised_since=data.since, compromised_index=event.index)
-        case _:  # event data is an open set: what is handled is listed below
+        case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 
 
@@ -170,7 +170,7 @@ def _with_key(state: AgentState, event: Event, key: str, sort: str, **scope: Any
 
 
 def _ended(state: AgentState, event: Event, key: str, how: KeyEnd, because: str) -> AgentState:
-    """Return the agent after a key ended; what ended already stays as it is."""
+    """Return the agent after a key ended; a key that ended before stays as it is."""
     if any(row.key == key and row.ended_index is not None for row in state.keys):
         return state
     end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}

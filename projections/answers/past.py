@@ -1,15 +1,16 @@
-"""The views as they were after an earlier entry: out of the present ones, and a fold of less than 1,024 entries.
+"""The views as of an earlier entry: made of the present views and a fold of less than 1,024 entries.
 
-- Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, by a view of
-  SQL's that bears the table's name for one connection alone, so that every index of the table serves as ever.
-- Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.boundary_states_table``);
-  what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
-  tables with all their indexes hold those rows and a copy of the others, from the first question that names one. (To
-  join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
-- The full-text index is the present one: an event of later is no hit and counts for no score, but which of two hits
-  stands first is BM25's, which weighs words by all that was ever written.
+- Rows of events never change. Those of the first N events are the rows with ``event_index < N``: an SQL view with the
+  table's name, visible to one connection only, so every index of the table still works.
+- Rows of states are replaced. The store keeps each state that was in progress at a boundary of the log
+  (``store.boundary_states_table``); states that have not changed since then are still the present rows. The view's own
+  fold continues the stored states up to the entry. Temporary tables with all their indexes hold those rows and a copy
+  of the others, made by the first query that names such a table. (Joining both in an SQL view would make every later
+  query slower to plan: SQLite flattens no UNION under an aggregate.)
+- The full-text index is the present one. Later events are no hits and do not count in scores, but BM25 ranks two hits
+  by word frequencies of the whole log.
 
-What an approval was worth, and so who waited for whom, is as it was believed then; marks of suspicion are of now
+Approvals count as they counted then, and so do queues; compromised signatures are marked by today's knowledge
 (``agents.compromised``).
 """
 
@@ -44,16 +45,16 @@ from deedbook.projections.views.runner import Work, read_logged
 T = TypeVar("T")
 
 pasts_open_max: Final = 4
-counts_kept_max: Final = 1_024
+counts_cached_max: Final = 1_024
 _COUNTING: Final = "SELECT count(*) FROM "
 
 
 class StalePast(Exception):
-    """The views do not reach as far, or are not those of the log that this past was made from."""
+    """The views do not reach that far, or are not those of the log that this past was made from."""
 
 
 class Pasts:
-    """The moments that were asked for last; threads may share them."""
+    """The points in the past that were queried last; threads may share them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -61,19 +62,19 @@ class Pasts:
         self._open: dict[tuple[str, int], _Past] = {}
 
     def ask(self, store: LocalStore, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
-        """Return what a question finds in the views of a store, as of a moment.
+        """Return the result of ``question`` on the views of a store, as of an instant.
 
-        Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
-        has folded the views up to the log's end. Raises StalePast: fold, and ask for the moment; and as the question.
+        With an index alone, it answers only if nothing was written since that index was resolved, because resolving
+        folds the views up to the log's end. Raises StalePast: fold, and resolve the index; and as ``question``.
         """
         while True:
             past = self._at(store, at)
             with past.lock:
-                if not past.is_closed:  # else another thread was asked for so many others meanwhile
+                if not past.is_closed:  # else other threads queried so many pasts that this one was closed
                     return past.ask(question, at, on_demand=on_demand)
 
     def close(self) -> None:
-        """Close them, each when nobody reads it any more."""
+        """Close them, each when its last reader is done."""
         with self._lock:
             pasts, self._open = list(self._open.values()), {}
         for past in pasts:
@@ -95,7 +96,7 @@ class Pasts:
 
 
 class _Past:
-    """The views of one moment, on a connection of their own."""
+    """The views as of one instant, on a connection of their own."""
 
     def __init__(self, store: LocalStore, client: Client, size: int) -> None:
         self._client = client
@@ -126,7 +127,9 @@ class _Past:
         except Unavailable as error:
             if error.code != "STORE_FULL":
                 raise
-            message = "the folder of temporary files has no room for the views as they were: make room, or set TMPDIR"
+            message = (
+                "the folder for temporary files is too full for the views of the past: free some space, or set TMPDIR"
+            )
             raise Unavailable(error.code, message, **error.details) from error
 
     def close(self) -> None:
@@ -136,14 +139,14 @@ class _Past:
                 self._store.close()
 
     def is_of(self, versions: list[ViewVersion]) -> bool:
-        """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
+        """Whether the views reach that far and the log still begins the same; called once the transaction began."""
         head = self._client.head()
         reached = {version.view: version.position for version in versions if version.is_live}
         positions = [reached.get(name, -1) for name in self._wanted]
         if self._is_again:
             return self._seen == (head, versions) and min(positions) == head.size
         if head != self._head and self._present_root() == self._root:
-            self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
+            self._head = head  # computing that root takes three times as long as a short answer (measured)
         self._seen = (head, versions)
         return head == self._head and min(positions) >= self.size
 
@@ -162,7 +165,7 @@ class _Past:
 
 
 class _PastTransaction:
-    """One question to a past; what it makes for it stays, if the question is answered."""
+    """One query on a past; the tables that it makes stay if the query is answered."""
 
     def __init__(self, transaction: ShadowTransaction, past: _Past) -> None:
         versions = transaction.view_versions()
@@ -171,11 +174,9 @@ class _PastTransaction:
         self._present = transaction
         self._past = past
         self._owned = past.owned
-        # Where the store was replaced, a view made anew, or the question before refused, not all of this is there yet.
+        # Not all of this exists yet if the store was replaced, a view rebuilt, or the last query refused.
         self._shown = transaction.shown()
-        built = {
-            version.view for version in versions if version.is_live
-        }  # one that waits until it is asked may not be there
+        built = {version.view for version in versions if version.is_live}  # a view made on demand may not exist
         for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):
             is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
             if is_of_events and table.name not in self._shown:
@@ -187,9 +188,9 @@ class _PastTransaction:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
-        # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
+        # SQLite knows the row count of a whole table but must count a cut one; the count never changes, so cache it.
         counts, key = self._past.counts, (sql, tuple(values))
-        if key not in counts and len(counts) < counts_kept_max:
+        if key not in counts and len(counts) < counts_cached_max:
             counts[key] = self._present.rows(sql, values)
         return counts.get(key) or self._present.rows(sql, values)
 

@@ -1,4 +1,4 @@
-"""The reader: brings the views up to date, then answers, all from one moment of the store."""
+"""Bring the views up to date, then answer queries, each from one snapshot of the store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from deedbook.projections.views.runner import Runner
 
-if TYPE_CHECKING:  # loaded where they are used: with all folds
+if TYPE_CHECKING:
     import tempfile
 
     from deedbook.projections.answers.instants import Instant
@@ -48,13 +48,13 @@ T = TypeVar("T")
 
 
 class ViewsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[views]`` of config.toml: ``store`` is a URL of PostgreSQL without a password; None: the folder's own file."""
+    """``[views]`` of config.toml: ``store`` is a PostgreSQL URL without a password; None: the folder's own file."""
 
     store: Annotated[str, msgspec.Meta(pattern=STORE_PATTERN, max_length=1_000)] | None = None
 
 
 class Reader(Resource):
-    """Answers about one ledger; threads may share it, and any number of processes may have one on the same folder."""
+    """Answers queries about one ledger. Threads may share it; any number of processes may read the same folder."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Reader(Resource):
     ) -> None:
         """Open the views of the ledger's folder.
 
-        They are in PostgreSQL where ``store`` is its URL, or the trusted settings of the folder name one. Views that
-        are damaged are set aside and made again, of which ``notice`` is told in a sentence. Where the folder cannot be
-        written they are made in a temporary one, anew for each reader. Raises Unavailable: ``STORE_UNAVAILABLE``,
-        ``STORE_FULL``, ``EXTRA_MISSING``. Corrupted: the views are damaged, or of another ledger.
+        They are in PostgreSQL if ``store`` is its URL, or if the trusted settings of the folder name one. Damaged views
+        are moved away and rebuilt, and ``notice`` gets a sentence about it. If the folder is not writable, they are
+        built in a temporary folder, anew for each reader. Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
+        ``EXTRA_MISSING``. Corrupted: the views are damaged, or belong to another ledger.
         """
         self.client = client
         self.settings = settings
@@ -84,7 +84,7 @@ class Reader(Resource):
 
     def _named_store(self) -> str | None:
         if self.settings.actions is None and b"views" not in self.settings.text:
-            return None  # which is nearly always so, and saves reading whom this user trusts
+            return None  # the usual case; it avoids reading the trust file
 
         try:
             return msgspec.convert(actions_of(self.settings, self.client).views, ViewsSettings).store
@@ -92,7 +92,7 @@ class Reader(Resource):
             refusal = schema_error(error, "$.views")
             raise Refused(refusal.code, f"{CONFIG_FILE}: {refusal.message}", **refusal.details) from error
         except Refused:
-            return None  # a folder that is not trusted is read, out of its own file
+            return None  # an untrusted folder is read from its own views file
 
     def _open_shared(self, url: str) -> LocalStore:
         try:
@@ -114,12 +114,12 @@ class Reader(Resource):
 
     @cached_property
     def runner(self) -> Runner:
-        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also for views of a newer Deedbook."""
+        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also if a newer Deedbook made them."""
         return self._runner_of(VIEWS)
 
     @cached_property
     def _keeper(self) -> Runner:
-        """The runner of the views that every question brings up to date."""
+        """The runner of the views that every query brings up to date."""
         return self._runner_of(KEPT_VIEWS)
 
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
@@ -146,16 +146,16 @@ class Reader(Resource):
             return self._on_whole_views(lambda: self.runner.catch_up(progress=progress))
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
-        """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND`` for what is no view."""
+        """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND``: there is no such view."""
         with self._folding_all:
             return self._on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
 
     def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Answer:
-        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, then.
+        """Return the answer of a query by name (see ``QUERIES``) as plain JSON values, as of ``as_of`` if given.
 
         Raises:
             Refused: ``USAGE`` for an unknown query, ``UNKNOWN_FIELD`` or ``INVALID_FIELD`` for wrong arguments,
-                ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for what JSON cannot carry, and the query's own codes
+                ``INTEGER_OUT_OF_RANGE`` or ``INVALID_FORMAT`` for values outside JSON, and the query's own codes
                 (``NOT_FOUND``, ``REF_AMBIGUOUS``); for ``as_of`` as ``instants.instant_of``.
         """
         return self.lasting(query, arguments, as_of)[0]
@@ -163,11 +163,13 @@ class Reader(Resource):
     def lasting(
         self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None
     ) -> tuple[Answer, int]:
-        """Return what ``answer`` does, and for how many ms it stays so while nothing is written."""
+        """Return the answer, and for how many ms it stays valid while nothing is written."""
         definition = QUERIES.get(query)
         if definition is None:
-            raise Refused("USAGE", f"there is no query {query!r}: there are {', '.join(sorted(QUERIES))}", query=query)
-        encode_arguments(arguments or {}, query)  # what the bus could not carry is refused here too
+            raise Refused(
+                "USAGE", f"there is no query {query!r}. The queries are {', '.join(sorted(QUERIES))}", query=query
+            )
+        encode_arguments(arguments or {}, query)  # refuse what the bus could not carry, in every interface
         try:
             args = msgspec.convert(arguments or {}, definition.arguments)
         except msgspec.ValidationError as error:
@@ -183,7 +185,7 @@ class Reader(Resource):
         return self._ask_past(question, as_of, on_demand=on_demand)
 
     def full_reasoning(self, ref: str) -> FullReasoning:
-        """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""
+        """Return a graph version by its ref, with the bytes that are hashed. Raises Refused: as ``find_version``."""
         return self._ask(lambda context: get_full_reasoning(context, ref))
 
     def _ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
@@ -195,7 +197,7 @@ class Reader(Resource):
                 return ask(index)
         while True:
             at = self._ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(StalePast):  # another process is making the views anew
+            with suppress(StalePast):  # another process is rebuilding the views
                 return ask(at)
 
     def _ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
@@ -204,7 +206,7 @@ class Reader(Resource):
         except Corrupted as error:
             if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._outside is not None:
                 raise
-        # Whoever only looks is answered from this log nevertheless, and leaves the views of the other past as they are.
+        # A read-only caller still gets an answer from this log; the views of the other history stay as they are.
 
         self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()
@@ -218,14 +220,14 @@ class Reader(Resource):
 
     def _ask_now(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         expected, cached = self._cached
-        if expected and are_current(self.client, expected, on_demand=on_demand):  # as it is most often: one way less
+        if expected and are_current(self.client, expected, on_demand=on_demand):  # the usual case: saves a round trip
             with suppress(MovedViews), self.store.reading(expected) as reading:
                 return question(QueryContext(reading, self._now_ms, cached))
         with self.store.reading() as reading:
             if are_current(self.client, reading.view_versions(), on_demand=on_demand):
                 return question(self._context(reading))
-        # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
-        # are answered between its batches.
+        # A runner serves one thread at a time. The runner of all views folds the whole log the first time; other
+        # queries are answered between its batches.
         with self._folding_all if on_demand else self._lock:
             (self.runner if on_demand else self._keeper).catch_up()
         with self.store.reading() as reading:
@@ -238,7 +240,7 @@ class Reader(Resource):
         return QueryContext(reading, self._now_ms, self._cached[1])
 
     def _on_whole_views(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
+        """Return the result of ``work``; if the views are damaged, move them away and run it on new ones."""
         try:
             return work()
         except DamagedStore as error:
@@ -247,24 +249,23 @@ class Reader(Resource):
 
     def _say_set_aside(self, error: DamagedStore, aside: str) -> None:
         cause = error.details.get("cause", "no database")
-        self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
+        self._notice(f"the views were damaged ({cause}). They were moved to {aside} and are rebuilt from the log")
 
     def _now_ms(self, context: QueryContext) -> int:
         return ledger_now(last_ms(context), time.time_ns() // 1_000_000)
 
 
 def last_ms(context: QueryContext) -> int:
-    """Return the last entry's time: not the latest one, because the root may have set the clock back."""
+    """Return the last entry's time, which may not be the latest one: root may have set the clock back."""
     rows = context.cached("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
 def are_current(client: Client, stored: Sequence[ViewVersion], *, on_demand: bool) -> bool:
-    """Return whether every view is there in its present version, and folded up to the end of the log.
+    """Return whether every view exists in its present version and is folded up to the end of the log.
 
-    Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner
-    compares: versions, positions, and the id of the last event, so that a log that was rolled back and grew again is
-    not taken for the one that was folded.
+    Views folded on demand count only with ``on_demand``. It compares the same facts as the runner: versions, positions,
+    and the id of the last event, so a log that was rolled back and grew again is not mistaken for the folded one.
     """
     expected = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
     versions = [version for version in stored if version.view in expected]

@@ -1,7 +1,7 @@
-"""The fold of handoffs: the gate's own state machine, and around it what people want to read.
+"""The fold of handoffs: the gate's own state machine, plus the content and history that people read.
 
-Where a handoff stands is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls:
-so a view can never show a state that the gate would not accept. A line of the log is in the form of handoff files,
+The state of a handoff is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls. So
+a view never shows a state that the gate would not accept. A log line has the form of handoff files,
 ``- DATE [author] text``; the words after its verb are the author's own, so no comment, reason or summary is lost.
 """
 
@@ -33,10 +33,10 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
-    """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (its completion's) are JSON.
+    """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (those of its completion) are JSON.
 
-    What an imported file claims stands from ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
-    approval; ``approval_index`` whatever made it approved, signed by ``approval_key``.
+    The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
+    approval; ``approval_index`` is the event that made it approved, of whatever kind, signed by ``approval_key``.
     """
 
     id: str
@@ -109,7 +109,7 @@ class CriterionRow(Row, frozen=True):
 
 
 class DependencyRow(Row, frozen=True):
-    """What a handoff depends on."""
+    """A dependency of a handoff."""
 
     handoff_id: str
     position: int
@@ -117,7 +117,7 @@ class DependencyRow(Row, frozen=True):
 
 
 class LogRow(Row, frozen=True):
-    """An event of a handoff, as a line of its log; a tick has the ``position`` of what is ticked."""
+    """An event of a handoff as a log line; a tick has the ``position`` of the ticked item."""
 
     event_index: int
     handoff_id: str
@@ -130,7 +130,7 @@ class LogRow(Row, frozen=True):
 
 
 class HandoffVersionRow(Row, frozen=True):
-    """A content that an event set, whole, as JSON: the log has it, and what changed since is read without it."""
+    """The whole content that an event set, as JSON, so that versions are compared without the log."""
 
     event_index: int
     handoff_id: str
@@ -165,21 +165,21 @@ VERSIONS: Final = Table(
 
 
 class CriterionRemark(msgspec.Struct, frozen=True, array_like=True):
-    """What was said last about a criterion: the evidence that it is met, or why it is (not) to be waived."""
+    """The last statement about a criterion: the evidence that it is met, or the reason for a waiver or its refusal."""
 
     evidence: str = ""
     waiver_reason: str = ""
 
 
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points."""
+    """One handoff: its state by the gate's machine, its content, and the indexes of its main events."""
 
     id: str
     lifecycle: HandoffState | None = None
     content: kinds.HandoffContent | None = None
     content_index: int = -1  # of the event that set the content
-    imported: RecordImported | None = None  # the record of it, if it is an imported file
-    claimed_done: str | None = None  # the day on which that file says it was done
+    imported: RecordImported | None = None  # the imported record, if it is an imported file
+    claimed_done: str | None = None  # the day of completion that the file claims
     superseded_by: str | None = None
     created: str = ""
     remarks: tuple[CriterionRemark, ...] = ()
@@ -204,9 +204,9 @@ _TURNS: Final = {
 
 
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
-    """Return the record after one more event. Raises Refused: it does not follow, by the gate's own machine."""
+    """Return the record after one more event. Raises Refused: the gate's machine does not allow the event here."""
     lifecycle = transition(state.lifecycle, event)
-    is_claimable = lifecycle.status in ("pending", "approved")  # amended, released, or its lease ran out
+    is_claimable = lifecycle.status in ("pending", "approved")  # amended, released, or its lease expired
     state = msgspec.structs.replace(
         state,
         lifecycle=lifecycle,
@@ -239,7 +239,7 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, completed_index=None)
         case kinds.HandoffSuperseded() as data:
             return msgspec.structs.replace(state, superseded_by=data.by)
-        case _:  # the other kinds of a handoff change its life alone
+        case _:  # the other kinds of a handoff change its state only
             return state
 
 
@@ -257,7 +257,7 @@ def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffC
         state,
         lifecycle,
         content,
-        # Without a named reviewer the sender reviews, or the importer who set the content for him.
+        # Without a named reviewer the sender reviews, or the importer of the content.
         reviewer=content.reviewer or (lifecycle.reviewer if lifecycle.reviewer != lifecycle.sender else None),
         created=state.created,
         unlock_at=lifecycle.unlock_at,
@@ -285,7 +285,7 @@ def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffC
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
-    """Return the event's log line, and the content that it set."""
+    """Return the event's log line, and the content version that it set."""
     event = logged.event
     if state is None or state.content is None or state.lifecycle is None:
         return ()
@@ -323,7 +323,7 @@ def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> Hando
     assert isinstance(content, kinds.HandoffContent)
     assert isinstance(claims, kinds.HandoffClaims)
     state = _with_content(state, event, content)
-    # What the original says stands in its blob; here are the claims about it.
+    # The original is in its blob; this record keeps only the claims.
     record = msgspec.structs.replace(data, mapped={}, claims={})
     return msgspec.structs.replace(state, imported=record, claimed_done=claims.done)
 
@@ -334,7 +334,7 @@ def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> H
 
 
 def log_text(event: Event, content: kinds.HandoffContent) -> str:
-    """Return the text of a log line; a kind not listed below says its name, and its reason, comment or summary."""
+    """Return the text of a log line: the kind's own text, or its name with its reason, comment or summary."""
     text = _TEXTS.get(type(event.data))
     if text is not None:
         return text(event.data, content)
@@ -350,10 +350,10 @@ def _ticked(text: str, evidence: str) -> str:
     return f"{text} ({evidence})" if evidence else text
 
 
-# What a handoff's file does not tell in its log: ticks stand in its lists, and nothing depends on `ready`.
+# Kinds that a handoff's file does not log: ticks are in its lists, and nothing depends on `ready`.
 NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_checked", "handoff.ready"})
 
-# Each function takes the data type it stands beside; the table erases that to Any.
+# Each function takes the data type of its key; the table's type erases that to Any.
 _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     RecordImported: lambda data, _: f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}",
     kinds.HandoffCreated: lambda data, _: f"created the handoff to {data.to}",

@@ -1,4 +1,4 @@
-"""Questions about handoffs: lists and the board, one with all about it, why, and what programs go by."""
+"""Queries about handoffs: lists and the board, one with everything about it, why it waits, and facts for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deedbook.projections.handoffs.facts import (
 from deedbook.projections.handoffs.next import acts_awaited
 from deedbook.projections.handoffs.why import chain_links_max, explain
 
-# Rows of an `active.md` table: they stand in that table and have no file of their own.
+# Rows of an `active.md` table: they have no file of their own.
 TABLE_FORMAT: Final = "handoff/active-table"
 
 SUMMARY: Final = f"""
@@ -33,7 +33,7 @@ SUMMARY: Final = f"""
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
     FROM handoffs h"""
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
-# What a whole one is read from; what else is known of it stands in its facts.
+# The queries for a whole handoff; the rest is in its facts.
 _PARTS: Final = (
     "SELECT * FROM handoffs WHERE id = ?",
     "SELECT * FROM handoff_tasks WHERE handoff_id = ? ORDER BY position",
@@ -47,12 +47,12 @@ _PARTS: Final = (
         ORDER BY event_index""",
 )
 _FILES: Final = query.Listing("SELECT id, created_index FROM handoffs", "handoffs", "created_index", newest_first=False)
-# What a program needs that acts on a handoff, or imports over it: two words of a whole one.
+# The columns for programs that act on a handoff, or import over it.
 _BRIEFLY: Final = (
     'SELECT id, sender AS "from", importer, receiver AS "to", reviewer, status, version, completion, claimed_status, '
     "claimed_done, updated_ms, source, original, format, template_index FROM handoffs"
 )
-# What is over stands last on the board, without cards unless they are asked for.
+# Finished statuses come last on the board, by default without cards.
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 
 
@@ -67,7 +67,7 @@ class HandoffList(query.Page, frozen=True, rename={"sender": "from", "receiver":
 
 
 class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
-    """Filters as of a list, and how many cards a column shows; ``all`` shows the cards of what is over, too."""
+    """Filters as of a list, and the number of cards in a column; ``all`` also shows the cards of finished handoffs."""
 
     receiver: str | None = None
     sender: str | None = None
@@ -77,7 +77,7 @@ class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": 
 
 
 class FileFilter(query.Arguments, frozen=True):
-    """Which handoffs have a file; ``finished`` ones only when args for. ``after`` is the ``next`` of a page."""
+    """The handoffs that have a file; ``finished`` includes finished ones. ``after`` is the ``next`` of a page."""
 
     finished: bool = False
     after: int | None = None
@@ -85,7 +85,7 @@ class FileFilter(query.Arguments, frozen=True):
 
 
 class UnannouncedFilter(query.Arguments, frozen=True):
-    """What could be announced as ready: all of it, or one handoff (by its whole id) and those that wait for it."""
+    """Handoffs to announce as ready: all, or one (by its whole id) and those that wait for it."""
 
     about: str | None = None
     limit: query.Limit = 50
@@ -118,9 +118,9 @@ def list_handoffs(context: query.QueryContext, args: HandoffList) -> query.Answe
 
 
 def board(context: query.QueryContext, args: Board) -> query.Answer:
-    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one context.
+    """Return ``{"columns": [{"status", "total", "handoffs"}]}``, the newest first in each column, all of one snapshot.
 
-    A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
+    A handoff is as in ``handoffs.list``, with ``why``: what it waits for, in words; empty if it can be claimed.
     """
     every = _where(args, None)
     counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"
@@ -184,7 +184,7 @@ def _parts(name: str) -> list[tuple[str, tuple[str]]]:
 
 
 def why_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
+    """Return why a handoff is ready or not, as ``explain``, and the agents it waits for with their acts (``waits``)."""
     facts = facts_of(context, [args.id.removeprefix("handoff/")])
     (handoff,) = (facts or facts_of(context, [find_handoff(context, args.id)])).values()
     return _why(context, handoff)
@@ -195,10 +195,10 @@ def _why(context: query.QueryContext, handoff: HandoffFacts) -> query.Answer:
 
 
 def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:
-    """Return the facts of handoffs and of all that ``explain`` asks for them, read a level at a time."""
+    """Return the facts of handoffs and of all that ``explain`` needs for them, read a level at a time."""
     frontier = list(known.values())
     for depth in range(chain_links_max + 1):
-        # What is asked about may also be work whose lease ran out: it waits anew.
+        # The handoff itself may also be work whose lease expired: it waits again.
         waiting = [handoff for handoff in frontier if not depth or stage_of(handoff.status) == "waiting"]
         if new := {on for handoff in waiting for on in handoff.depends_on} - known.keys():
             known |= links_of(context, new)
@@ -209,19 +209,19 @@ def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[
 
 
 def facts_of_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return in brief who a handoff's parties are, its status and version, what it claims and where it came from."""
+    """Return a handoff's parties, status, version, claims and origin."""
     return _row(context, args.id, _BRIEFLY)
 
 
 def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.Answer:
-    """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
+    """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers; unknown ids are left out."""
     sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"
     rows = context.rows(sql, (query.json_list(args.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
 
 def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.Answer:
-    """Return ``{"ids", "next"}``: those that have a file, the oldest first."""
+    """Return ``{"ids", "next"}``: the handoffs that have a file, the oldest first."""
     where = query.Where()
     where.add("(format IS NULL OR format <> ?)", TABLE_FORMAT)
     if not args.finished:
@@ -231,7 +231,7 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> query.An
 
 
 def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -> query.Answer:
-    """Return ``{"handoffs": [{"id", "to", "version"}]}``: what can be claimed and was not announced as ready."""
+    """Return ``{"handoffs": [{"id", "to", "version"}]}``: claimable handoffs that were not announced as ready."""
     where = query.Where()
     where.add(f"h.status IN ('approved', 'in_progress') AND h.is_announced = 0 AND {CLAIMABLE}", context.now_ms)
     where.add(UNLOCKED)
@@ -241,7 +241,7 @@ def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -
             args.about,
             args.about,
         )
-    # Fixed texts; what is asked for is bound.
+    # The SQL is fixed; arguments are bound.
     sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'
     return {"handoffs": context.rows(sql, (*where.values, args.limit))}
 
@@ -256,7 +256,7 @@ def _dependencies(rows: Iterable[dict[str, Any]]) -> tuple[str, tuple[str]]:
 
 
 def _summaries(rows: list[dict[str, Any]], depended: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``SUMMARY`` as they are answered, each with ``depends_on``: ids and their status."""
+    """Return rows of ``SUMMARY`` as answers, each with ``depends_on``: ids and their status."""
     dependencies: dict[str, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
     for dependency in depended:
         dependencies[dependency.pop("handoff_id")].append(dependency)
@@ -269,5 +269,5 @@ def _renamed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of ``SUMMARY`` as it is answered."""
+    """Return a row of ``SUMMARY`` as an answer."""
     return _renamed(row) | {"is_ready": bool(row["is_ready"])}

@@ -1,6 +1,7 @@
 """The one answer to "why is this not ready": a sentence for people, reasons for programs.
 
-Pure. *Ready*: its receiver may claim it now. Reasons carry the codes with which the gate would refuse the claim.
+Pure. A handoff is *ready* if its receiver may claim it now. A reason has the code with which the gate would refuse the
+claim.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ chain_links_max: Final = 32
 
 
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
-    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``; ``known`` is all it waits for.
+    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``; ``known`` has its
+    dependencies.
 
-    A reason is ``{"code", "text"}`` and, for a dependency, ``on``, ``status`` and ``chain``: the ids from that
-    dependency to the first one that nothing but its own parties can move.
+    A reason is ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and ``chain``: the ids from that
+    dependency to the first one that only its own parties can move on.
     """
     reasons = _own_reasons(handoff)
-    if handoff.status in ("pending", "approved") or not reasons:  # also work whose lease ran out waits anew
+    if handoff.status in ("pending", "approved") or not reasons:  # work whose lease expired waits again, too
         reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
     codes = {reason["code"] for reason in reasons}
@@ -43,11 +45,11 @@ def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
 
 
 def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
-    # What is verified may keep the reason of changes that were requested before.
+    # A verified handoff may keep the reason of changes that were requested before.
     because = f" ({handoff.reason})" if handoff.reason and handoff.status != "verified" else ""
     match handoff.status:
         case "approved" if not handoff.receiver:
-            return [{"code": "NOT_AUTHORIZED", "text": "its file names nobody to do it: amend it with --to NAME"}]
+            return [{"code": "NOT_AUTHORIZED", "text": "its file names no receiver: amend it with --to NAME"}]
         case "approved":
             return []
         case "pending":
@@ -88,7 +90,7 @@ def _time(preposition: str, at_ms: int | None) -> str:
 
 
 def left_words(handoff: HandoffFacts) -> str:
-    """Return what is left of work, by the numbers of its tasks and criteria.
+    """Return the remaining work in words, by the numbers of its tasks and criteria.
 
     >>> left_words(HandoffFacts(id="h", status="approved", sender="a", receiver="b", reviewer="c", tasks_left=(2, 3)))
     'tasks 2, 3 are open'
@@ -100,9 +102,9 @@ def left_words(handoff: HandoffFacts) -> str:
 
 
 def compromised_approval_words(handoff: HandoffFacts) -> str:
-    """Return what is wrong with an approval that does not count."""
+    """Return why an approval does not count."""
     signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
-    return f"{signed}, as entry {handoff.compromised_approval} says: {handoff.reviewer} approves it again"
+    return f"{signed}, as entry {handoff.compromised_approval} reports: {handoff.reviewer} must approve it again"
 
 
 def stuck_words(handoff: HandoffFacts) -> str:
@@ -111,7 +113,7 @@ def stuck_words(handoff: HandoffFacts) -> str:
 
 
 def receiver_removed_words(handoff: HandoffFacts) -> str:
-    """Return what to do with work that is handed to nobody."""
+    """Return what to do with work whose receiver was removed."""
     act = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
     return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {act}"
 
@@ -137,7 +139,7 @@ def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts
 
 
 def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
-    """Follow the first thing that each one waits for, to the one that only its parties can move."""
+    """Follow the first dependency that each handoff waits for, to the one that only its parties can move on."""
     chain: list[str] = []
     words: list[str] = []
     handoff: HandoffFacts | None = first
@@ -168,10 +170,10 @@ def _words(handoff: HandoffFacts, *, is_held_up: bool) -> str:
         case "rejected" | "cancelled":
             return f"{handoff.status} and will never unlock it"
         case "in_progress" if handoff.is_lapsed:
-            return f"in progress, though the lease of {handoff.receiver} has run out"
+            return f"in progress, but the lease of {handoff.receiver} has expired"
         case "in_progress":
             return f"in progress with {handoff.receiver}"
         case "verified":
-            raise AssertionError("unreachable: what is verified holds up nothing")
+            raise AssertionError("unreachable: a verified handoff blocks nothing")
         case _:
             assert_never(handoff.status)

@@ -1,11 +1,11 @@
 """The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
 
-A version is read by applying the deltas up to it with the function that folds the events, and its ref is computed anew
-and compared, so a damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two
-reasonings with equal content have equal refs.
+A version is read by applying the deltas up to it with the function that folds the events. Its ref is computed again and
+compared, so a damaged row never passes for the requested graph. A ref names content, not a stream: two reasonings with
+equal content have equal refs.
 
-Imported records are folded as the events that they stand for. The row has the importer as ``author``; where it came
-from, and what its original claims, every answer shows under ``imported``: nobody here vouches for it.
+Imported records are folded as the events that they stand for. The row has the importer as ``author``. Every answer
+shows the origin and the claims of the original under ``imported``: nobody here vouches for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
-    """Where imported reasoning came from, and what its original claims of itself; ``claims`` is JSON."""
+    """The origin of imported reasoning, and the claims of its original; ``claims`` is JSON."""
 
     source: str
     format: str
@@ -44,7 +44,7 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """A reasoning at its latest version; from ``source`` on, the columns of its ``ImportOrigin``, NULL for our own."""
+    """A reasoning at its latest version; from ``source`` on, the columns of its ``ImportOrigin``, NULL if not imported."""
 
     id: str
     task: str
@@ -71,7 +71,7 @@ class ReasoningRow(Row, frozen=True):
 
 
 class GraphVersionRow(Row, frozen=True):
-    """A version of a graph, the event that made it, and ``delta``: what changed from ``base``, the version before."""
+    """A graph version, the event that made it, and ``delta``: the changes from ``base``, the version before."""
 
     reasoning_id: str
     version: int
@@ -92,7 +92,7 @@ VERSIONS: Final = Table(
 
 
 def origin_of(event: Event) -> ImportOrigin | None:
-    """Return where the data of an event came from; None for an agent's own event."""
+    """Return the origin of an imported event's data; None for an agent's own event."""
     data = event.data
     if not isinstance(data, RecordImported):
         return None
@@ -101,13 +101,13 @@ def origin_of(event: Event) -> ImportOrigin | None:
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of an event, or the kind that an imported one stands for."""
+    """Return the kind of an event, or the kind that an imported record stands for."""
     data = event.data
     return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
 
 
 def marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a reasoning with its mark, ``imported``, in place of the columns; None marks one of our own."""
+    """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
     columns = ImportOrigin.__struct_fields__
     fields = {name: value for name, value in row.items() if name not in columns}
     if row["original"] is None:
@@ -117,7 +117,7 @@ def marked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reasoning as its events left it; ``base`` is the ref of the version before the latest."""
+    """A reasoning after its events; ``base`` is the ref of the version before the latest."""
 
     id: str
     author: str = ""
@@ -161,7 +161,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             return msgspec.structs.replace(state, status="concluded")
         case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
-        case _:  # event data is an open set: what is handled is listed below
+        case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 
 

@@ -115,7 +115,8 @@ def sections(report: Report) -> dict[str, str]:
 
 
 def _struck(correction: ReportCorrection) -> str:
-    how = f"{correction.kind.partition('.')[2]} {correction.timestamp[:10]} by {inline(correction.author)}: {span(correction.words)}"
+    verb, day = correction.kind.partition(".")[2], correction.timestamp[:10]
+    how = f"{verb} {day} by {inline(correction.author)}: {span(correction.words)}"
     return f"- ~~{inline(correction.text)}~~ ({how})"
 
 

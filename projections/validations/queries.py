@@ -1,12 +1,12 @@
-"""Questions about validations: all of a reasoning or version, and what they come to.
+"""Queries about validations: all of a reasoning or version, and the verdict.
 
-**The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
-newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
-``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
-an assumption, or that a key signed which was reported compromised since, vouches for nothing: ``unchecked``.
+**The verdict is one value**, which every reader of a reasoning shows. It is the outcome of the newest independent
+report. If the newest report of another validator has another outcome, ``differing`` has that one too. One voice against
+is enough for ``failed``: a human decides who is right. A report is ``unchecked`` if it found nothing wrong but could
+not look up a reference or an assumption, or if its key was later reported compromised.
 
-A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
-that has it. The gate refuses an owner's report on his own stream; what spans streams is seen here.
+A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
+gate refuses an owner's report on their own stream; the rule across streams is applied here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ problems_named_max: Final = 3
 
 
 class Voice(msgspec.Struct, frozen=True, kw_only=True):
-    """What one validator's newest report comes to: ``stand`` of ``references``, against which tree, and since when."""
+    """The outcome of one validator's newest report: how many ``references`` hold (``stand``), against which tree, and when."""
 
     outcome: Outcome
     by: str
@@ -65,7 +65,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatestVerdict(msgspec.Struct, frozen=True):
-    """What is known of a version of a graph; ``latest`` is None where nobody independent validated this version."""
+    """The verdict on a graph version; ``latest`` is None if nobody independent validated this version."""
 
     reasoning_ref: str
     outcome: Outcome
@@ -74,12 +74,12 @@ class LatestVerdict(msgspec.Struct, frozen=True):
     differing: list[Voice] = []
 
     def voices(self, outcome: Outcome) -> list[Voice]:
-        """Return those that come to ``outcome``, the latest first."""
+        """Return the voices with an ``outcome``, the latest first."""
         return [voice for voice in (self.latest, *self.differing) if voice is not None and voice.outcome == outcome]
 
 
 class ValidationFilter(Arguments, frozen=True):
-    """The reports on a version, or on all versions of a reasoning named by its id; of one validator, that passed."""
+    """The reports on a version, or on all versions of a reasoning by its id; of one validator, or by ``passed``."""
 
     ref: str
     author: str | None = None
@@ -129,7 +129,9 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     data = msgspec.json.decode(row["data"], type=ReasoningValidated)
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
-    is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
+    is_whole = (
+        0 < counts.evidence == counts.evidence_ok and not missing
+    )  # without evidence, a report vouches for nothing
     is_sure = is_whole and row["compromised"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = counted_words(counts, data.evidence)
@@ -163,9 +165,9 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
 
 
 def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
-    """Return how much of the evidence stood; where nobody could look, that says so, for "0 of 2" would be a finding."""
+    """Return how much of the evidence holds; "0 of 2" would be a finding, so it says if nothing was looked up."""
     if not counts.evidence:
         return "no evidence"
-    if {check.status for check in evidence} == {"not_checked"}:  # those that do not hold are listed first
+    if {check.status for check in evidence} == {"not_checked"}:  # failed checks are listed first
         return f"nothing was looked up of {counts.evidence} reference{'s' * (counts.evidence > 1)}"
     return f"{counts.evidence_ok} of {counts.evidence} {stand}"

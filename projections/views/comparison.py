@@ -1,4 +1,4 @@
-"""Whether the views are what the log says: fold it anew beside them, and compare digests."""
+"""Verify the views: fold the log again into a temporary store, and compare digests table by table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A table whose rows are not what the log gives; ``deedbook_states_VIEW`` is where a view keeps its states."""
+    """A table whose rows differ from the log; ``deedbook_states_VIEW`` is the table of a view's states."""
 
     view: str
     table: str
@@ -45,11 +45,11 @@ def verify_views(
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[Difference]:
-    """Return where the stored views differ from the log; empty when every view is right.
+    """Return where the stored views differ from the log; empty if every view is right.
 
-    Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
-    made on demand, and was not asked for yet, is not made in order to be verified. Raises Unavailable: the log or the
-    store cannot be used. Corrupted: the store is damaged.
+    Brings the views up to date first, then folds the same part of the log into a temporary store. A view that is made
+    on demand and does not exist yet is not made. Raises Unavailable: the log or the store cannot be used. Corrupted:
+    the store is damaged.
     """
     with store.reading() as reading:
         existing = {version.view for version in reading.view_versions()}
@@ -57,8 +57,10 @@ def verify_views(
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
         size = max(version.position for version in reading.view_versions() if version.is_live)
-        if size > client.head().size:  # another node's log is ahead of this one's
-            raise Unavailable("STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them where it leads")
+        if size > client.head().size:  # another node's log is ahead
+            raise Unavailable(
+                "STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them on the leading node"
+            )
         stored = {view.name: reading.table_digests(view) for view in views}
     rebuilt = _rebuild(client, views, size, lambda done: progress(size + done, 2 * size))
     return [
@@ -70,7 +72,7 @@ def verify_views(
 
 
 def compare_beside(settings: Settings, answering: Connection) -> None:
-    """Send the differences of the views in the ledger's folder, or the error, from a process of its own."""
+    """Send the differences of the views in the ledger's folder, or the error, from a separate process."""
     answer: list[Difference] | DeedbookError
     try:
         with LocalClient(settings) as client, Reader(client, settings) as reader:
@@ -80,7 +82,7 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
                 nonlocal reported
                 if (
                     percent := 100 * done // max(total, 1)
-                ) > reported:  # few fit into a pipe that is read after the replay
+                ) > reported:  # a pipe that is read after the replay holds only a few
                     reported = percent
                     answering.send((done, total))
 
@@ -93,7 +95,7 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
 def _rebuild(
     client: Client, views: Sequence[Projection[Any]], size: int, progress: Callable[[int], None]
 ) -> dict[str, dict[str, str]]:
-    """Return the digests that the log gives. Rows of events are hashed, not kept (8 of 42 µs an event)."""
+    """Return the digests that the log gives. Rows of events are hashed, not stored (8 of 42 µs an event)."""
     folds = [
         (
             ViewVersion(view.name, view.version, True, 0, ""),
@@ -130,5 +132,5 @@ def _rebuild(
 
 
 def _as_given_back(row: Row) -> list[Value]:
-    """Return the values of a row as SQLite gives them back: True as 1, and -0.0 as 0.0."""
+    """Return the values of a row as SQLite returns them: True as 1, and -0.0 as 0.0."""
     return [value + 0 if value.__class__ in (bool, float) else value for value in msgspec.structs.astuple(row)]

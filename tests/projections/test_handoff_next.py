@@ -208,7 +208,7 @@ def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
     ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
     item = only(reader, "bob")
-    assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob ran out", ledger.size - 1)
+    assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob expired", ledger.size - 1)
     with Prefix(reader.client, reader.settings, ledger.size) as then:
         assert only(then, "bob")["action"] == "continue"
 
@@ -244,7 +244,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     ledger.emit("alice", "handoff/h", record)
     item = only(reader, "rita")
     assert (item["action"], item["from"], item["is_imported"]) == ("approve", "Kuro / Alex", True)
-    assert item["why"] == f"confirm: it was imported{said}, which nobody here has approved or verified"
+    assert item["why"] == f"it was imported{said}, and nobody here has approved or verified it: confirm it"
     assert (item["act"], item["arguments"]) == (verb, {})
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
     assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
@@ -345,11 +345,11 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     ledger.emit("bob", "handoff/h", kinds.HandoffWaiverAsked(position=0, reason="there is no Mac"))
     item = only(reader, "rita")
     assert (item["action"], item["act"], item["arguments"]) == ("waive", "waive", {"criterion_numbers": [1]})
-    assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac"
+    assert item["why"] == "bob asks to waive criterion 1. runs on macOS: there is no Mac"
     assert item["since_index"] == ledger.size - 1
     assert (only(reader, "bob")["act"], only(reader, "bob")["why"]) == (
         "show",
-        "open criteria: 1. runs on macOS (its waiver is asked for)",
+        "open criteria: 1. runs on macOS (a waiver is requested)",
     )
     ledger.emit("rita", "handoff/h", kinds.HandoffCriterionWaived(position=0, reason="no"))
     assert queue(reader, "rita") == []

@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.past import pasts_open_max
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.stores import store
-from deedbook.projections.stores.sqlite import Transaction
+from deedbook.projections.stores.sqlite import SqliteTransaction
 from deedbook.projections.views import runner
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.projection import NoState
@@ -230,7 +230,7 @@ def test_full_folder_of_temporary_files_is_named_and_the_past_answers_once_there
 
     index = lived.size // 2
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "shadow", full)
+        patch.setattr(SqliteTransaction, "shadow", full)
         refused = answer_of(reader, "handoffs.list", {}, index)
     assert (refused["code"], "TMPDIR" in refused["message"]) == ("STORE_FULL", True)
     compare(reader, index, SHORT)

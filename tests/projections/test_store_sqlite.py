@@ -59,7 +59,7 @@ def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Call
     with store.writing() as writing:
         for version in writing.view_versions():
             writing.move(replace(version, position=version.position + 1))
-    with pytest.raises(Corrupted, match="another past of this log"):
+    with pytest.raises(Corrupted, match="another history of this log"):
         runner.catch_up()
 
 
@@ -70,7 +70,7 @@ def test_views_of_another_past_are_refused(ledger: ViewLedger, tmp_path: Path) -
         store = SqliteStore(ledger.home.views, ledger=fork.id)
         Runner(fork.reads, store, VIEWS).catch_up()
         ledger.hand_over("later")
-        with pytest.raises(Corrupted, match="another past of this log"):
+        with pytest.raises(Corrupted, match="another history of this log"):
             Runner(ledger.reads, store, VIEWS).catch_up()
         store.close()
 

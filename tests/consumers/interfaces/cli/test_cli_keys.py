@@ -178,7 +178,7 @@ def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
     mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
     mine("key", "compromised", "rita", "--since", "0", "--reason", "phished")
     mine.refuses("NOT_APPROVED", "handoff", "claim", "h1", "--as", "b")
-    assert "rita approves it again" in mine("handoff", "why", "h1")
+    assert "rita must approve it again" in mine("handoff", "why", "h1")
     (item,) = mine.data("next", "--as", "rita")["items"]
     assert (item["action"], item["id"]) == ("approve", "h1")
     mine("key", "rotate", "--as", "rita", "--lost", "--unprotected")
