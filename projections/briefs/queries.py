@@ -1,4 +1,4 @@
-"""Questions about published briefs: which one serves a ref, a level and a budget best."""
+"""Queries about published briefs: the best one for a ref, a level and a budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Level = Literal["minimal", "standard", "full"]
 
 
 class BriefFilter(Arguments, frozen=True):
-    """A brief of one version at one level; with a ``budget``, none with more tokens than that."""
+    """A brief of one version at one level; with a ``budget``, at most that many tokens."""
 
     ref: str
     level: Level
@@ -24,7 +24,7 @@ class BriefFilter(Arguments, frozen=True):
 def best_brief(context: QueryContext, args: BriefFilter) -> Answer:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
-    Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
+    Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
     """
     ref = find_version(context, args.ref).ref
     sql = (

@@ -105,7 +105,7 @@ class Line(NamedTuple):
 
 
 def levels(depends_on: Graph) -> dict[str, int]:
-    """Return for each id the length of the longest chain that ends at it, from 1; ids sorted by it are in work order."""
+    """Return for each id the length of the longest chain that ends at it, from 1. Work can be done in this order."""
     level_of: dict[str, int] = {}
     # Most are created in the order of work, or in its reverse: then this takes a third of the time of counting.
     for names in (depends_on, reversed(depends_on)):

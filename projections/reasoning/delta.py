@@ -4,8 +4,8 @@ A delta may come from anybody. One for another base is refused, and its result m
 
 A *payload* is JSON text that a receiver turns into the graph and hashes. ``full`` is the graph as ``memory_from_dict``
 reads it, without default values; ``squashed`` is one delta from the receiver's base straight to the ref; ``chain`` has
-every version in between. A ref inside it is 12 hex digits (7 tokens instead of 40) and only says which version is meant:
-the envelope has the whole ref, with which the hash is compared.
+every version in between. A ref inside it is 12 hex digits (7 tokens instead of 40) and only names the version: the
+envelope has the whole ref, with which the hash is compared.
 
 The smallest payload is sent: the fewest tokens where they are counted exactly, else the fewest bytes. Tokens are
 counted on request and stored nowhere: a machine without the tokenizer must fold the same rows.

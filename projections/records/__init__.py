@@ -1,1 +1,1 @@
-"""Records of other tools as rows: what was imported, what it stands for, and what was only kept aside."""
+"""Imported records of other tools as rows: what was imported, and the event kind that each record stands for."""

@@ -1,4 +1,4 @@
-"""The fold of imported records: one row each, whatever they stand for. No state: a record is never changed."""
+"""The fold of imported records: one row each. There is no state: a record never changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class RecordRow(Row, frozen=True):
-    """An imported record; ``dirty`` counts the values of the original that could not be read as they were meant."""
+    """An imported record; ``dirty`` counts the values of the original that could not be read as intended."""
 
     event_index: int
     stream: str

@@ -1,4 +1,4 @@
-"""Questions about imported records: list them, and say which originals stand in the ledger already."""
+"""Queries about imported records: list them, and find the originals that are already in the ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters: ``source`` is the beginning of where it was found, ``kept_aside`` says that it stands for nothing."""
+    """Filters: ``source`` is the beginning of the origin; ``kept_aside`` selects unmapped records."""
 
     kept_aside: bool = False
     source: str = ""
@@ -29,14 +29,14 @@ class RecordList(Page, frozen=True):
 
 
 class ImportSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An original by its ref, and where it was found."""
+    """An original by its ref, and the source it was found in."""
 
     original: str
     source: str
 
 
 class OriginalFilter(Arguments, frozen=True):
-    """What is asked for at once."""
+    """Several originals in one query."""
 
     places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 
@@ -53,9 +53,10 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
 
 
 def existing_records(context: QueryContext, args: OriginalFilter) -> Answer:
-    """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
+    """Return ``{"records"}``: the record of each original that is in the ledger already.
 
-    Of several (two may import at once, and one keep aside what the other maps) the latest that stands for something.
+    Of several records (two agents may import at once, and one may leave unmapped what the other maps) it is the latest
+    that is mapped.
     """
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"

@@ -1,12 +1,12 @@
 """The report as small JSON: for git notes and quick resumption.
 
-Pure. Keys and limits are those that readers of such notes know, with three differences that keep a reader from being
-misled: only what is too long for a word is cut inside (every cut is a ``…``), ``more`` says what is left out or
-shortened, and ``ref`` leads to the whole report.
+Pure. Keys and limits are those that readers of such notes know, with three differences that prevent misreading. Only a
+text that is too long for one word is cut inside, and every cut is a ``…``; ``more`` says what is left out or shortened;
+``ref`` leads to the whole report.
 
-A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
-as two letters. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps half of it,
-else between any two ideographs or hiragana, because where a word ends only a dictionary knows.
+A wide character (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much, and costs as many
+tokens, as two letters. Chinese and Japanese have no spaces: a text is cut after punctuation if that keeps half of it,
+else between any two ideographs or hiragana, because only a dictionary knows where a word ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _JOINER: Final = "\u200d"
 
 
 def compressed_of(report: Report) -> str:
-    """Return the report, without what its session took back, as compact JSON; ``ref`` and ``more`` come last."""
+    """Return the report as compact JSON, without retracted statements; ``ref`` and ``more`` come last."""
     corrected, report = len(report.corrections), uncorrected(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
@@ -66,8 +66,8 @@ def compressed_of(report: Report) -> str:
 def shorten(text: str, chars_max: int) -> str:
     """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
 
-    A wide sign counts as two. A word that would leave most of the room empty (a URL, a path, JSON, a sentence of Thai)
-    is cut inside, and what follows it has half of the room: it is what the word is about.
+    A wide character counts as two. A word that would leave most of the space empty (a URL, a path, JSON, a sentence of
+    Thai) is cut inside, and the text after it gets half of the space, because it says what the word is about.
     """
     trimmed = text.strip()
     if len(trimmed) <= chars_max and _width(trimmed) <= chars_max:
@@ -87,7 +87,7 @@ def shorten(text: str, chars_max: int) -> str:
 
 
 def _word_end(text: str, room: int) -> int:
-    if text.isascii():  # most texts: looked at from the cut backwards
+    if text.isascii():  # most texts: search backwards from the cut
         return next((position for position in range(room, 0, -1) if text[position].isspace()), 0)
     between_words = between_signs = used = 0
     for position, sign in enumerate(text):
@@ -102,7 +102,7 @@ def _word_end(text: str, room: int) -> int:
 
 
 def _sign_end(text: str, room: int) -> int:
-    """Return where the last sign ends that has room, with the marks that belong to it."""
+    """Return the end of the last character that fits, with its combining marks."""
     end = used = 0
     for position, sign in enumerate(text):
         if used > room:
@@ -114,7 +114,7 @@ def _sign_end(text: str, room: int) -> int:
 
 
 def short_ref(report_id: str) -> str:
-    """Return the beginning of an event's id by which every command finds it."""
+    """Return the beginning of an event's id that every command accepts."""
     algorithm, colon, digest = report_id.partition(":")
     return digest[:ref_digits] if colon else algorithm[:ref_digits]
 
@@ -124,7 +124,7 @@ def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
 
 
 def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
+    """Return, by key, how many entries are left out and how many are shortened; also fields without a key."""
     more: dict[str, Any] = {}
     whole_texts = {
         "task": [report.title],

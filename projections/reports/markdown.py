@@ -1,11 +1,11 @@
 """The report as Markdown, by one template: the same report gives the same bytes everywhere.
 
-Every section is there; an empty one says so, because a reader must tell "nothing" from "left out".
+Every section is present, and an empty one says so: a reader must be able to tell "nothing" from "left out".
 
-Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow
-what follows in a code fence. Every line is disarmed where Markdown would read it as a block; inside a line only HTML
-is, because nothing else reaches beyond its own list item or paragraph. What stands on a line shared with others (the
-head) is disarmed wholly, and the table holds no text but Deedbook's own. Words are never changed, lines are kept.
+Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow the
+following lines in a code fence. Every line is escaped where Markdown would read it as a block. Inside a line only HTML
+is escaped, because nothing else reaches beyond its own list item or paragraph. Texts that share a line with others (the
+head) are escaped completely, and the table has only Deedbook's own text. Words are never changed; lines are kept.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_texts(report: Report) -> dict[str, Any]:
 
 
 def head(report: Report) -> str:
-    """Return the title and the five lines below it; more of an outcome, of what was imported, or corrected since."""
+    """Return the title and its five lines, with further lines for an outcome, an import, or corrections."""
     refs = _refs(report)
     task_at = "/task" if report.task else "/task_summary"
     mark, imported = report.imported, ""
@@ -80,7 +80,7 @@ def head(report: Report) -> str:
 
 
 def sections(report: Report) -> dict[str, str]:
-    """Return all sections in their order, by title; each is there, the empty ones too."""
+    """Return all sections in order, by title, including the empty ones."""
     refs = _refs(report)
     current = uncorrected(report)
     text = current.next_session_context
@@ -121,7 +121,7 @@ def _struck(correction: ReportCorrection) -> str:
 
 
 def counted(report: Report) -> str:
-    """Return how much was corrected, in words; empty for nothing."""
+    """Return the number of corrections in words; empty for none."""
     counts = Counter(correction.kind for correction in report.corrections)
     parts = ((counts[kind], *kind.replace("_", " ").split(".")) for kind in _CORRECTED if counts[kind])
     return ", ".join(f"{count} {what}{'' if count == 1 else 's'} {verb}" for count, what, verb in parts)
@@ -143,7 +143,7 @@ def duration_text(seconds: int | None) -> str:
 
 
 def number_text(value: float | None, *, digits: int = 2, signed: bool = False) -> str:
-    """Return a value with ``digits`` decimals, more (up to 4) only where it has them; a dash for none."""
+    """Return a value with ``digits`` decimals, or more (up to 4) if it has them; a dash for None."""
     if value is None:
         return NOT_THERE
     whole, _, part = f"{value + 0.0:{'+' if signed else ''}.4f}".partition(".")
@@ -210,22 +210,22 @@ def _refs(report: Report) -> dict[str, str]:
 
 
 def _whole(refs: dict[str, str], path: str) -> str:
-    """Return where a shortened text stands whole, as a note behind it."""
+    """Return a note with the blob of a shortened text."""
     return f" (shortened; whole text: {refs[path]})" if path in refs else ""
 
 
 def inline(text: str) -> str:
-    """Return a text as one line in which nothing is markup: for lines that share a paragraph with others."""
+    """Return a text as one line without markup, for lines that share a paragraph with others."""
     return _TAG.sub("&lt;", _INLINE.sub(r"\\\g<0>", one_line(text))) or BLANK
 
 
 def span(text: str) -> str:
-    """Return a text as one line without HTML, to stand within a list item behind other words."""
+    """Return a text as one line without HTML, for use after other words in a list item."""
     return _TAG.sub("&lt;", one_line(text)) or BLANK
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text, none of which begins a block; empty ones only between others, never two on end."""
+    """Return the lines of a text, none of which begins a block; blank lines only singly, between others."""
     kept_lines: list[str] = []
     for line in text.splitlines():
         escaped = _disarmed(line)
@@ -237,7 +237,7 @@ def lines(text: str) -> list[str]:
 
 
 def item(text: str) -> str:
-    """Return a text as one item of a list; its further lines are indented to belong to it."""
+    """Return a text as one list item; its further lines are indented."""
     first, *others = lines(text)
     return "\n".join((f"- {first}", *(f"  {line}" if line else "" for line in others)))
 

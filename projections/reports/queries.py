@@ -1,10 +1,10 @@
-"""Questions about reports: one whole, lists of the latest, sessions with or without one.
+"""Queries about reports: one whole, lists of the latest, sessions with or without one.
 
-A list holds the latest version of each session, newest first: by the ledger's clock, and of imported ones by the time
-that they claim. ``total_found`` counts all that match.
+A list has the latest version of each session, newest first: by the ledger's clock, or by the claimed time of imported
+ones. ``total_found`` counts all matches.
 
-A pattern is RE2's: matching takes time linear in the text, and a pattern that it cannot read (backreferences,
-look-around), or that compiles to too many instructions, is refused, never tried with another engine.
+A pattern is RE2's: matching takes time linear in the text. A pattern that RE2 does not support (backreferences,
+look-around), or that compiles to too many instructions, is refused and never tried with another engine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LISTING: Final = query.Listing(
     time="r.happened_ms",
     cursors="handoff_report_versions",
 )
-# A session that names no agent is its author's.
+# A session that names no agent belongs to its author.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = query.Listing(
     f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "
@@ -54,14 +54,14 @@ SESSIONS: Final = query.Listing(
 
 
 class ReportName(query.Arguments, frozen=True):
-    """A session by its id, a report by its event's id, or an unambiguous beginning of either; ``version`` likewise."""
+    """A session by its id, a report by its event's id, or an unambiguous beginning; ``version`` is an event's id."""
 
     id: str
     version: str | None = None
 
 
 class ReportList(query.Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is looked for in the task and in what came of it, ignoring case.
+    """Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
 
     ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
     """
@@ -78,8 +78,8 @@ class ReportList(query.Arguments, frozen=True):
 class SessionsWithReport(query.Arguments, frozen=True):
     """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
 
-    ``has`` leaves out sessions without a report in which nothing was recorded (``records``) or nothing was found,
-    asked or ruled out (``beliefs``); ``imported`` is as in ``ReportList``.
+    ``has`` leaves out sessions without a report that recorded nothing (``records``) or have no finding, unknown or dead
+    end (``beliefs``); ``imported`` is as in ``ReportList``.
     """
 
     id: str | None = None
@@ -92,9 +92,10 @@ class SessionsWithReport(query.Arguments, frozen=True):
 
 
 def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
-    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
+    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, and all
+    versions.
 
-    Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
+    Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
     session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
     session, named = _find(context, args)
@@ -150,7 +151,7 @@ def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> quer
 
 
 def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
+    """Return plain reports with the ``corrections`` that came after them, or that concern the same words."""
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
     for row in corrections_of(context, *by_session) if by_session else ():
         row["timestamp"] = clock_text(row["happened_ms"])
@@ -174,7 +175,7 @@ def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]])
 
 
 def decoded(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of a row, every field present."""
+    """Return the report of a row, with every field."""
     return plain(read_report(msgspec.json.decode(row["report"])))
 
 
@@ -184,7 +185,7 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:
 
 
 def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str) -> None:
-    """Keep the reports in whose task, or in what came of it, a pattern occurs."""
+    """Add the condition that a pattern occurs in the task or its outcome."""
     matches = matcher(pattern)
     sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
@@ -193,7 +194,7 @@ def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str
 
 
 def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | None]:
-    """Return the whole id of the session, and the report's if ``args.id`` names one."""
+    """Return the whole id of the session, and of the report if ``args.id`` names one."""
     try:
         return find_session(context, args.id)["id"], None
     except Refused as refused:
@@ -212,7 +213,7 @@ def _is_named(report_id: str, reference: str) -> bool:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a pattern occurs, in any case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
+    """Return a function that searches the pattern, ignoring case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
@@ -229,5 +230,5 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _refusal(pattern: str, why: str) -> Refused:
-    message = f"the pattern cannot be used: {why} (patterns are RE2's: without back references and look-around)"
+    message = f"the pattern cannot be used: {why} (RE2 has no back references and no look-around)"
     return Refused("PATTERN_NOT_SUPPORTED", message, pattern=pattern, why=why)

@@ -1,4 +1,4 @@
-"""The fold of reviews: one row a request, open until a human answered."""
+"""The fold of reviews: a row for each request, open until a human answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ReviewRow(Row, frozen=True):
-    """A review as its events left it; ``reasons`` and ``validations`` are JSON."""
+    """A review after its events; ``reasons`` and ``validations`` are JSON."""
 
     id: str
     status: str = ""

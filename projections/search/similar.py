@@ -1,10 +1,10 @@
-"""Work that is about the same: sessions like a task, what failed and was reasoned there, work that was done twice.
+"""Similar work: sessions like a task, their dead ends and reasonings, and pairs of reports about the same work.
 
-Nearness to a task is that of ``search.nearness``. A pair of reports is compared as a whole: the mean of what their
-words have in common (cosine over idf; forms of a word are one, figures and words that any report has are none) and of
-their spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Measured on 12 pairs that were told
-anew in two languages among 40 others: pairs .23 and more, all others .20 and less. Refused: ``wordllama`` for pairs
-(unrelated Chinese reports reach .79, pairs begin at .57).
+Nearness to a task is that of ``search.nearness``. Two reports are compared as a whole: the mean of their common words
+(cosine over idf; the forms of a word are one; numbers and words that any report has do not count) and of their
+spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Measured on 12 reports retold in two
+languages among 40 others: pairs .23 and more, all others .20 and less. Refused: ``wordllama`` for pairs (unrelated
+Chinese reports reach .79, pairs begin at .57).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ overlap_compared_max: Final = 150
 overlap_min: Final = 0.22
 overlap_words_min: Final = 3
 shared_shown_max: Final = 8
-# Words weigh as among so many more reports without them: of two reports alone, all that is shared would be common.
+# Words are weighted as if there were so many more reports without them: among two reports, all shared words are common.
 reports_imagined: Final = 50
 _GENERIC: Final = {
     stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
@@ -45,7 +45,7 @@ Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description=
 
 
 class TaskQuestion(Arguments, frozen=True):
-    """A task in words; ``session_id`` is left out of the answer (one that resumes need not find itself)."""
+    """A task in words; ``session_id`` is left out of the answer (a resumed session need not find itself)."""
 
     task: Task
     ai_id: str | None = None
@@ -55,16 +55,16 @@ class TaskQuestion(Arguments, frozen=True):
 
 
 class OverlapFilter(Arguments, frozen=True):
-    """Reports of ``since_ms`` (Unix ms) or later; an imported one has the time that it claims."""
+    """Reports of ``since_ms`` (Unix ms) or later; an imported one counts by its claimed time."""
 
     since_ms: int | None = None
     limit: Limit = 20
 
 
 def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
-    """Return ``{"sessions", "total_found", "embedder"}``: sessions, with a report or without, nearest to a task first.
+    """Return ``{"sessions", "total_found", "embedder"}``: the sessions nearest to a task, with or without a report.
 
-    Each with ``score`` and ``near``: there is always a nearest, and it may be far.
+    Each has ``score`` and ``near``: there is always a nearest session, and it may be far.
     """
     where = _sessions_where(args)
     where.given("e.accepted_ms >= ?", args.since_ms)
@@ -81,7 +81,7 @@ def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Answer]:
 def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
     """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
-    Sessions without a report count like others: what failed there failed all the same.
+    Sessions without a report count like others: their dead ends are as valid.
     """
     where = Where()
     of_sessions = _sessions_where(args)
@@ -113,7 +113,7 @@ def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
 def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
     """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
 
-    Each tells both ``sessions`` and the words that they share (``shared``), nearest first. The newest are compared;
+    Each pair has both ``sessions`` and the common words (``shared``), nearest first. The newest reports are compared;
     ``not_compared`` counts the others.
     """
     where = Where()
@@ -133,19 +133,19 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
         shared = words[newer] & words[older]
         by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older] or 1.0)
         if len(shared) < overlap_words_min or by_words < overlap_min / 2:
-            continue  # spellings are slow to compare, and do not make a pair alone
+            continue  # spellings are slow to compare, and are not enough for a pair
         score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
             rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
             pair = {"score": score, "sessions": [reports[newer], reports[older]]}
             overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
-    overlaps.sort(key=lambda pair: -pair["score"])  # of equals the newest stay first
+    overlaps.sort(key=lambda pair: -pair["score"])  # a stable sort: among equals, the newest come first
     answer = {"overlaps": overlaps[: args.limit], "total_found": len(overlaps)}
     return answer | {"threshold": overlap_min, "not_compared": max(0, total - len(reports))}
 
 
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what an answer says of sessions: no finding that was taken back, no outcome that is the task again."""
+    """Return sessions for an answer: without retracted findings, and without an outcome that repeats the task."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
     for correction in corrections_of(context, *taken_back):
         taken_back[correction["session_id"]].append(correction["text"])
@@ -169,6 +169,6 @@ def _sessions_where(args: TaskQuestion) -> Where:
 
 
 def _of_streams(context: QueryContext, sql: str, streams: list[NearEvent]) -> list[dict[str, Any]]:
-    """Return the rows of a SELECT, which ends in the column that names what streams are of."""
+    """Return the rows of a SELECT that ends in the column with the names of streams."""
     marks = ", ".join("?" * len(streams))
     return context.rows(f"{sql} IN ({marks})", [near.name for near in streams])

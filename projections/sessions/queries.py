@@ -1,6 +1,6 @@
-"""Questions about sessions: list them, show one with all that was recorded in it, follow its vectors.
+"""Queries about sessions: list them, show one with everything recorded in it, follow its vectors.
 
-``imported`` of a session is None, or says where it comes from and who imported it (``projections.records.marks``).
+``imported`` of a session is None, or has its origin and its importer (``projections.records.marks``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _REPORTED: Final = (
     "FROM handoff_reports WHERE imported IS NOT NULL AND session_id IN"
 )
 _RECORDED: Final = "SELECT * FROM {} WHERE session_id = ? ORDER BY event_index"
-_TABLES: Final = {"tools": "tools_used"}  # of what is counted under another name
-# Which count of a session its correction lowers.
+_TABLES: Final = {"tools": "tools_used"}  # tables whose count has another name
+# The count that a correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
 
@@ -46,13 +46,13 @@ def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
 
 
 def list_sessions(context: QueryContext, args: SessionList) -> Answer:
-    """Return ``{"sessions", "total", "next"}``, newest first; what was taken back or resolved counts no more."""
+    """Return ``{"sessions", "total", "next"}``, newest first; retracted or resolved things are not counted."""
     where = Where(args, "author", "ai_id", "status")
     page = list_of(context, LISTING, where, args, of="sessions", read=_session)
     rows = {session["id"]: session for session in page["sessions"]}
     marks = ", ".join("?" * len(rows))
     reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrections_query(rows))
-    for row in reported:  # of an imported one all that is known, often
+    for row in reported:  # often the only data of an imported session
         session = rows[row["session_id"]]
         session["task"] = session["task"] or row["task"]
         session["findings"] = max(session["findings"], row["findings"])
@@ -64,8 +64,8 @@ def list_sessions(context: QueryContext, args: SessionList) -> Answer:
 def show_session(context: QueryContext, args: ById) -> Answer:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
-    The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``. The
-    ``correction`` of what was found out is None, or who took it back or resolved it, when, and in which ``words``.
+    ``counts`` has the number of each. A vector that was not assessed is absent from ``vectors``. ``correction`` is
+    None, or says who retracted or resolved the thing, when, and in which ``words``.
     """
     name = args.id.removeprefix("session/")
     (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrections_query([name]))
@@ -95,9 +95,9 @@ def show_session(context: QueryContext, args: ById) -> Answer:
 
 
 def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:
-    """Return what was corrected in sessions, in order, each with the ``text`` of its target.
+    """Return the corrections in sessions, in order, each with the ``text`` of its target.
 
-    Of several corrections of one event the first counts; one whose kind is not for its target counts as none.
+    Only the first correction of an event counts, and only if its kind fits the target.
     """
     return _first_of_each(context.rows(*_corrections_query(sessions)))
 
@@ -121,11 +121,11 @@ def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def follow_vectors(context: QueryContext, args: ById) -> Answer:
-    """Return how a session's vectors moved: its assessments as ``points`` in order, and what the ends say together.
+    """Return how a session's vectors moved: its assessments in order as ``points``, and their comparison.
 
-    ``changes`` of a point are against the last time that each vector was assessed. ``deltas``, overall confidence and
-    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does; ``bias`` is negative when uncertainty
-    fell by more than knowledge grew.
+    ``changes`` of a point are differences to the last assessment of each vector. ``deltas``, overall confidence and
+    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does. ``bias`` is negative if uncertainty fell
+    by more than knowledge grew.
     """
     name = find_session(context, args.id)["id"]
     rows = context.rows(_RECORDED.format("assessments"), (name,))

@@ -1,7 +1,7 @@
-"""The fold of trees of thoughts: one state a task, with its whole tree, and one row for every message.
+"""The fold of Trees of Thoughts: a state for each task, with its whole tree, and a row for every message.
 
-The gate's machine says what a status is and which request an answer answers (``ledger.lifecycle.tot``). Children,
-frontier, best path and stats follow from the nodes and are not kept.
+The gate's machine decides the status, and which request an answer answers (``ledger.lifecycle.tot``). Children,
+frontier, best path and stats follow from the nodes and are not stored in the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TaskRow(Row, frozen=True):
-    """A task. What is not known yet is NULL; lists and objects are JSON."""
+    """A task. Unknown values are NULL; lists and objects are JSON."""
 
     id: str
     status: str
@@ -56,7 +56,7 @@ class TaskRow(Row, frozen=True):
 
 
 class NodeRow(Row, frozen=True):
-    """A node; ``position`` is the order in which nodes were added, ``source_id`` whose answer it came from."""
+    """A node; ``position`` is the order of addition, ``source_id`` the answer that it came from."""
 
     task_id: str
     position: int
@@ -78,7 +78,7 @@ class NodeRow(Row, frozen=True):
 
 
 class MessageRow(Row, frozen=True):
-    """An event. A request has its own id as ``request_id``, and so has its answer."""
+    """An event. ``request_id`` of a request is its own id, and its answer has the same."""
 
     event_index: int
     task_id: str
@@ -108,7 +108,7 @@ MESSAGES: Final = Table("tot_messages", MessageRow, primary_key=("event_index",)
 
 
 class NodeOrigin(msgspec.Struct, frozen=True, array_like=True):
-    """Where a node came from: the entry that added it, its temporary id, and the generator's answer (event id)."""
+    """The origin of a node: the entry that added it, its temporary id, and the generator's answer (event id)."""
 
     added_index: int
     temp_id: str | None = None
@@ -116,7 +116,7 @@ class NodeOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One task as its events left it; ``nodes`` stand in the order in which they were added."""
+    """One task after its events; ``nodes`` are in the order of addition."""
 
     id: str
     lifecycle: TotState | None = None
@@ -180,7 +180,7 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
             return {"error": data.error}
         case kinds.TotResumed() as data:
             return {"error": None, "thinker": data.thinker}
-        case _:  # the other kinds of a task: `transition` refuses whatever is none
+        case _:  # the other kinds of a task: `transition` refuses any other kind
             return _ended(event)
 
 
@@ -191,7 +191,7 @@ def _ended(event: Event) -> dict[str, Any]:
             return end | {"claimed": payload.stats, "tree_ref": payload.tree_ref, "error": error}
         case kinds.TotError(sender="orchestrator", error=error):
             return end | {"error": error}
-        case _:  # whatever else is said ends nothing
+        case _:  # the other kinds end nothing
             return {}
 
 
@@ -265,9 +265,9 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
     assert state is not None
     assert state.lifecycle is not None
     request_id = event.id if isinstance(data, kinds.Question) else None
-    if isinstance(data, kinds.Answer):  # the request that it was taken to answer
+    if isinstance(data, kinds.Answer):  # the request that it answers
         request_id = next(cause for cause in event.causes if state.lifecycle.answered.get(cause) == event.id)
-    # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
+    # The orchestrator starts a task and the explorer grows the tree; other messages name their sender.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
         event_index=event.index,
@@ -287,7 +287,7 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
 
 
 def _whole(value: msgspec.Struct | None) -> str | None:
-    """Return a struct as JSON with all its fields, also those that have their defaults."""
+    """Return a struct as JSON with all its fields, including defaults."""
     return None if value is None else json_text(_plain(value))
 
 
@@ -297,7 +297,7 @@ def _plain(value: Any) -> Any:
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case list():
             return [_plain(item) for item in value]
-        case _:  # numbers, texts, dicts as they are
+        case _:  # numbers, texts and dicts as they are
             return value
 
 

@@ -46,7 +46,7 @@ problems_named_max: Final = 3
 
 
 class Voice(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one validator's newest report: how many ``references`` hold (``stand``), against which tree, and when."""
+    """The outcome of a validator's newest report: how many ``references`` hold (``stand``), in which tree, and when."""
 
     outcome: Outcome
     by: str

@@ -372,7 +372,7 @@ def test_a_damaged_index_is_refused_with_the_way_out(ledger, written, reader, op
 
 def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
     monkeypatch.setattr(sqlite, "FULL_TEXT", "fts_of_nobody")
-    with pytest.raises(Unavailable, match="no FTS5") as unavailable:
+    with pytest.raises(Unavailable, match="search needs FTS5, which the SQLite of this Python lacks") as unavailable:
         found(reader, "pool")
     assert unavailable.value.code == "STORE_UNAVAILABLE"
     assert reader.answer("handoffs.list")["total"] == 0

@@ -41,7 +41,7 @@ def test_a_database_of_something_else_is_refused(ledger: ViewLedger) -> None:
     with sqlite3.connect(ledger.home.views) as db:
         db.execute("CREATE TABLE recipes (name TEXT)")
     db.close()
-    with pytest.raises(Corrupted, match="database of something else"):
+    with pytest.raises(Corrupted, match="database of another program"):
         SqliteStore(ledger.home.views, ledger=ledger.reads.ledger)
 
 
