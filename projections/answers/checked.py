@@ -156,7 +156,7 @@ class _Question:
     def _size_at(self, when: When) -> int:
         index = _formed(self._client.view("catalog.instant", {"at": when}).get("event_index"), int)
         if isinstance(target := index_or_time(when), int) and index != target:
-            raise unproven(f"it was asked for entry {target} and answered entry {index}", index=index)
+            raise unproven(f"entry {target} was requested, and it answered entry {index}", index=index)
         return index + 1
 
     def _now_ms(self, last_ms: int) -> int:
@@ -192,7 +192,7 @@ class _Question:
             if not names[0].startswith(
                 name.removesuffix(".md")
             ):  # else a write would go to another stream than was named
-                raise unproven(f"it was asked for {family} {reference} and answered {names[0]}", id=names[0])
+                raise unproven(f"{family} {reference} was requested, and it answered {names[0]}", id=names[0])
         if not names:
             self._read(f"{family}/{name}")  # it does not exist, as of this head
             if not is_whole_ref(reference):

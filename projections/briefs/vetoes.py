@@ -8,8 +8,8 @@ Each clause of the text that is not, word for word, a clause of the graph is com
 
 A negator covers the next three content words. ``un-`` and ``non-`` count if the graph has the word without the prefix
 ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing, nor do Chinese negators
-inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other, each of which
-one scope can meet: one negation does not excuse a second.
+inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other, each of
+which one scope can meet: one negation does not excuse a second.
 
 These are heuristics for free text. ``check_certificate`` checks a brief of verbatim facts and misses none.
 """

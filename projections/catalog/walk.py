@@ -133,10 +133,10 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
     ) AS named) END"""
 # A server follows the refs itself: otherwise each step would be a round trip.
 _WANTED: Final = stated(
-    sqlite="e.event_index IN (SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked WHERE ?2 > 0)",
+    sqlite="e.event_index IN (SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted WHERE ?2 > 0)",
     postgres=f"""e.event_index = ANY (ARRAY(
         WITH RECURSIVE reached (place) AS (
-            SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked
+            SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted
             UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.place
         ) SELECT place FROM reached LIMIT ?2))""",
 )

@@ -151,21 +151,21 @@ def apply_chain(
 
 def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.ReasoningDelta:
     """Return the changes from one graph to another."""
-    kept = _kept_steps(base, target)
+    kept_steps = _kept_steps(base, target)
     before = {step.step_number: step for step in base.steps}
     updated: dict[int, str] = {}
     changed: list[ReasoningStep] = []
-    for step in kept:
+    for step in kept_steps:
         if step != (old := before[step.step_number]):
             update = _find_update(old, step)
             if update is None:
                 changed.append(step)
             else:
                 updated[step.step_number] = update
-    numbers = {step.step_number for step in kept}
+    numbers = {step.step_number for step in kept_steps}
     linked = {number: rests_on for number, rests_on in base.dependencies.items() if number in numbers}
     return graph.ReasoningDelta(
-        steps_added=[graph.sent_step(step) for step in target.steps[len(kept) :]],
+        steps_added=[graph.sent_step(step) for step in target.steps[len(kept_steps) :]],
         dependencies={number: after for number, after in target.dependencies.items() if linked.get(number) != after},
         assumptions_updated=updated,
         steps_changed=[graph.sent_step(step) for step in changed],
@@ -182,15 +182,15 @@ def _kept_steps(base: ReasoningMemory, target: ReasoningMemory) -> list[Reasonin
     other by events keeps all of its steps.
     """
     position = {step.step_number: index for index, step in enumerate(base.steps)}
-    kept: list[ReasoningStep] = []
+    steps: list[ReasoningStep] = []
     last = -1
     for step in target.steps:
         index = position.get(step.step_number, -1)
         if index <= last:
             break
-        kept.append(step)
+        steps.append(step)
         last = index
-    return kept
+    return steps
 
 
 def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:

@@ -195,9 +195,9 @@ def _deltas(context: query.QueryContext, version: Version) -> list[str]:
     return [row["delta"] for row in context.rows(sql, (version.reasoning_id, version.version))]
 
 
-def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:
+def _whole(target: Version, deltas: Iterable[str]) -> FullReasoning:
     """Return the version that the deltas lead to, after comparing its hash with the stored ref."""
-    name, version, ref, index = found
+    name, version, ref, index = target
     graph = GraphState()
     try:
         for delta in deltas:

@@ -135,10 +135,10 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "recommend": report.recommended_next_steps,
     }
     for key, texts in whole_texts.items():
-        shown = fields.get(key, "")
-        shown = shown if isinstance(shown, list) else [shown]
-        shortened = sum(text.strip() != whole for text, whole in zip(texts, shown, strict=False))
-        counts = {"left_out": len(texts) - len(shown), "shortened": shortened}
+        entries_shown = fields.get(key, "")
+        entries_shown = entries_shown if isinstance(entries_shown, list) else [entries_shown]
+        shortened = sum(text.strip() != whole for text, whole in zip(texts, entries_shown, strict=False))
+        counts = {"left_out": len(texts) - len(entries_shown), "shortened": shortened}
         if any(counts.values()):
             more[key] = {name: count for name, count in counts.items() if count}
     small = [name for name in report.epistemic_deltas if name not in fields["deltas"]]

@@ -41,7 +41,7 @@ _SESSIONS: Final = (
 )
 _REASONED: Final = "e.stream >= 'reasoning/' AND e.stream < 'reasoning0'"
 
-Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
+Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="The task in words.")]
 
 
 class TaskQuestion(Arguments, frozen=True):

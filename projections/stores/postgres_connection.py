@@ -55,7 +55,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self._numbers = itertools.count()
 
     def together(self, statements: Sequence[SqlStatement]) -> list[PGresult]:
-        """Send statements at once and return their results; after a failed statement, its failure stands for the rest.
+        """Send statements at once and return their results; after a failed statement, the rest have its failure.
 
         Raises psycopg.Error: the connection broke.
         """

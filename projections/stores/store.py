@@ -69,7 +69,7 @@ def boundary_states_table(view: str) -> Table:
 
 
 def boundary_before(position: int) -> int:
-    """Return the last boundary at or before an index; a boundary lies before the entry with its index."""
+    """Return the last boundary at or before an index; a boundary is before the entry with its index."""
     return position - position % stretch_events
 
 

@@ -137,12 +137,12 @@ def row_of(row: type[R], *sources: Any, **values: Any) -> R:
 
 @cache
 def _columns_by_source(
-    row: type[Row], sources: tuple[type[msgspec.Struct], ...], given: tuple[str, ...]
+    row: type[Row], sources: tuple[type[msgspec.Struct], ...], named: tuple[str, ...]
 ) -> list[list[str]]:
     """Return the columns that each source supplies, computed once for all rows made alike."""
     taken: list[list[str]] = [[] for _ in sources]
     for column in row.__struct_fields__:
-        if column not in given:
+        if column not in named:
             matches = [position for position, source in enumerate(sources) if hasattr(source, column)]
             if len(matches) != 1:
                 raise TypeError(f"{column} of {row.__name__} is in {len(matches)} of its sources")
