@@ -113,7 +113,7 @@ class Runner:
             if view is not None and version.version > view.version:
                 raise Unavailable(
                     "STORE_UNAVAILABLE",
-                    f"a newer Deedbook made the view {view.name}: use that version, or delete the views file",
+                    f"a newer version of Deedbook made the view {view.name}: use it, or delete the views file",
                     view=view.name,
                 )
         existing = {(version.view, version.version) for version in versions}
