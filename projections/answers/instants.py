@@ -1,6 +1,6 @@
 """Resolve a point in the past: an index (the state after that entry), or a time by the ledger's own clock.
 
-A time means the last entry, in log order, that was accepted at or before it. Where the root set the clock back
+A time means the last entry, in log order, that was accepted at or before it. If root set the clock back
 (``ledger.clock_set``), one time can occur on both sides of the setting; it means the later side, because root declared
 the earlier times wrong. Leases are evaluated at the requested time. A time in the future means now.
 """

@@ -33,16 +33,13 @@ from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
 from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
 from deedbook.projections.views.projection import Projection
-from deedbook.projections.views.registry import KEPT_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
+from deedbook.projections.views.registry import EAGER_VIEWS, ON_DEMAND, QUERIES, VIEW_VERSIONS, VIEWS
 from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:
-    import tempfile
-
     from deedbook.projections.answers.instants import Instant
-    from deedbook.projections.answers.past import Pasts
     from deedbook.projections.reasoning.queries import FullReasoning
-    from deedbook.projections.views.runner import Progress, Runner
+    from deedbook.projections.views.runner import Progress
 
 T = TypeVar("T")
 
@@ -118,9 +115,9 @@ class Reader(Resource):
         return self._runner_of(VIEWS)
 
     @cached_property
-    def _keeper(self) -> Runner:
+    def _eager_runner(self) -> Runner:
         """The runner of the views that every query brings up to date."""
-        return self._runner_of(KEPT_VIEWS)
+        return self._runner_of(EAGER_VIEWS)
 
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
         return Runner(self.client, self.store, views)
@@ -211,7 +208,7 @@ class Reader(Resource):
         self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()
         self.store = self._open_file(Path(self._outside.name) / VIEWS_FILE)
-        for name in ("runner", "_keeper"):
+        for name in ("runner", "_eager_runner"):
             vars(self).pop(name, None)
         return self._ask_store(question, on_demand=on_demand)
 
@@ -229,7 +226,7 @@ class Reader(Resource):
         # A runner serves one thread at a time. The runner of all views folds the whole log the first time; other
         # queries are answered between its batches.
         with self._folding_all if on_demand else self._lock:
-            (self.runner if on_demand else self._keeper).catch_up()
+            (self.runner if on_demand else self._eager_runner).catch_up()
         with self.store.reading() as reading:
             return question(self._context(reading))
 

@@ -13,9 +13,9 @@ A published vector is packed: one signed byte a dimension and one scale for all,
 value is off by at most half the scale (itself at most 1/127); of 60,000 measured cosines none moved by .003.
 
 **The threshold** of each embedder is the lowest value, in twentieths, that at most one in a hundred unrelated pairs
-passes: a false alarm costs a fetch. Of briefs against the tasks of *other* cases (245 development cases, 59,780 pairs)
-.4 % pass by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the others are found by their text
-(``gates``).
+passes: a false alarm costs a fetch. Among briefs against the tasks of *other* cases (245 development cases, 59,780
+pairs) .4 % pass by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the others are found by
+their text (``gates``).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float
                 shares[position] = shares.get(position, 0.0) + index.weight_of(word)
         if not shares:
             break
-        # Of equally good clauses the shortest: it says least beyond the searched words.
+        # Among equally good clauses the shortest: it says least beyond the searched words.
         best = max(shares, key=lambda position: (shares[position], -len(index.sources[position].content), -position))
         used.append(index.sources[best])
         covered += shares[best]

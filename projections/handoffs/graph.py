@@ -146,7 +146,7 @@ def _counted_levels(depends_on: Graph) -> dict[str, int]:
 
 def critical_path(depends_on: Graph, end: str | None = None) -> list[str]:
     """Return the longest chain, or the longest that ends at ``end``, in the order of work."""
-    # Of equally long chains, the smaller id wins, from the end backwards.
+    # Among equally long chains, the smaller id wins, from the end backwards.
     level_of = {name: level for name, level in levels(depends_on).items() if level <= len(depends_on)}
     if end is None:
         end = min(level_of, key=lambda name: (-level_of[name], name), default=None)
@@ -298,7 +298,7 @@ def _drawn(context: QueryContext, args: HandoffGraph, root: str | None) -> tuple
     links = _links(context, "", "TRUE" if args.is_all else _OPEN_SQL) if root is None else _linked(context, _DOWN, root)
     if root is not None or args.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
-    # Of finished dependencies, draw only those that block for ever: cancelled, rejected, missing.
+    # Draw only those finished dependencies that block for ever: cancelled, rejected, missing.
     elsewhere = sorted(set(chain.from_iterable(link.depends_on for link in links.values())) - links.keys())
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in context.rows(sql, (json_list(elsewhere),))}

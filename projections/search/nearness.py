@@ -10,8 +10,8 @@ far the event's cosine lies above those of the next twenty. ``near`` is the word
 
 Measured (goals of 12 real sessions; 24 new tasks and 20 paraphrases among 84 sessions of the tests; the right session
 is among the first five): BM25 over whole words 11, 22 and 2; this 11, 24 and 8; with ``semantic`` 11, 24 and 10, by
-meaning alone 10, 22 and 8. Of unrelated pairs .3 % are "related". Refused: joining ``hash-v1`` always (a millisecond a
-text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it).
+meaning alone 10, 22 and 8. Among unrelated pairs .3 % are "related". Refused: joining ``hash-v1`` always (a millisecond
+a text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from psycopg.types import numeric, string
 
 from deedbook.projections.stores.postgres_schema import ESCAPE, ESCAPED
 
-statements_kept: Final = 500
+statements_prepared_max: Final = 500
 _UNESCAPED: Final = {ESCAPED["\0"]: "\0", ESCAPED[ESCAPE]: ESCAPE}
 _ESCAPES: Final = str.maketrans(dict(ESCAPED))
 _ESCAPED_PAIR: Final = re.compile(f"{ESCAPE}.")
@@ -31,11 +31,11 @@ _Bound: TypeAlias = tuple[Sequence[Buffer | None], tuple[int, ...], Sequence[For
 
 
 class SqlStatement(NamedTuple):
-    """SQL with its bound values; ``is_kept``: prepare it for reuse, unless it contains the words of a user's query."""
+    """SQL with its bound values; ``is_prepared``: prepare it for reuse, unless it contains words of a user's query."""
 
     sql: str
     values: Sequence[Any] = ()
-    is_kept: bool = True
+    is_prepared: bool = True
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -73,20 +73,20 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         bound = [(*statement, *self._bound(statement.values)) for statement in statements]
         self._new, self._are_answers = {}, []
         self.pgconn.enter_pipeline_mode()
-        for sql, _, is_kept, values, types, formats in bound:
+        for sql, _, is_prepared, values, types, formats in bound:
             key = (sql, types)
             if name := self._names.pop(key, None):
                 self._names[key] = name  # the last to be deallocated
             elif not (name := self._new.get(key)):
-                name = b"deedbook_%d" % next(self._numbers) if is_kept else b""
+                name = b"deedbook_%d" % next(self._numbers) if is_prepared else b""
                 self.pgconn.send_prepare(name, sql.encode(), types)
                 self._are_answers.append(False)
-                if is_kept:
+                if is_prepared:
                     self._new[key] = name
             self.pgconn.send_query_prepared(name, values, formats)
             self._are_answers.append(True)
         # Last: a statement before a BEGIN would begin a transaction of its own.
-        while len(self._names) > statements_kept:
+        while len(self._names) > statements_prepared_max:
             self.pgconn.send_query_params(b"DEALLOCATE " + self._names.pop(next(iter(self._names))), None)
             self._are_answers.append(False)
         self.pgconn.pipeline_sync()

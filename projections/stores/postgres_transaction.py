@@ -100,7 +100,7 @@ class PostgresTransaction:
     def _translated(self, sql: str, values: Sequence[Value]) -> SqlStatement:
         if values and isinstance(expression := values[0], Expression):  # it becomes part of the SQL text
             return SqlStatement(
-                for_postgres(_with_words(restated(sql), expression), self._schema), values[1:], is_kept=False
+                for_postgres(_with_words(restated(sql), expression), self._schema), values[1:], is_prepared=False
             )
         return SqlStatement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 

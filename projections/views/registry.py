@@ -186,7 +186,7 @@ class _Queries(Mapping[str, Query]):
 
 VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
 # The views that every query brings up to date.
-KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
+EAGER_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
 QUERIES: Final[Mapping[str, Query]] = _Queries()
 
 

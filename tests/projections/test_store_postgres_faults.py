@@ -351,7 +351,7 @@ def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prep
 def test_statements_that_nobody_asked_for_lately_are_forgotten_and_prepared_again(ledger, shared, monkeypatch):
     live_a_little(ledger, 1)
     shared.catch_up()
-    monkeypatch.setattr(postgres_connection, "statements_kept", 5)
+    monkeypatch.setattr(postgres_connection, "statements_prepared_max", 5)
     for _ in range(2):
         for number in range(30):
             with shared.store.reading() as reading:
