@@ -16,11 +16,10 @@ chain_links_max: Final = 32
 
 
 def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[str, Any]:
-    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``; ``known`` has its
-    dependencies.
+    """Return ``{"id", "status", "version", "is_ready", "sentence", "reasons", "left"}``.
 
-    A reason is ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and ``chain``: the ids from that
-    dependency to the first one that only its own parties can move on.
+    ``known`` has the dependencies. A reason is ``{"code", "text"}`` and, for a dependency, also ``on``, ``status`` and
+    ``chain``: the ids from that dependency to the first one that only its own parties can move on.
     """
     reasons = _own_reasons(handoff)
     if handoff.status in ("pending", "approved") or not reasons:  # work whose lease expired waits again, too

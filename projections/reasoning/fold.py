@@ -44,7 +44,7 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """A reasoning at its latest version; from ``source`` on, the columns of ``ImportOrigin``, NULL if not imported."""
+    """A reasoning at its latest version; from ``source`` on, the origin of an imported one, NULL if not imported."""
 
     id: str
     task: str

@@ -92,11 +92,10 @@ class SessionsWithReport(query.Arguments, frozen=True):
 
 
 def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
-    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, and all
-    versions.
+    """Return ``{"report", "versions", "grounds"}``: a version with its ``markdown`` and ``compressed_json``.
 
-    Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
-    session without a report), or ``REF_AMBIGUOUS`` with the candidates.
+    ``versions`` lists all. Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused:
+    ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
     session, named = _find(context, args)
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
