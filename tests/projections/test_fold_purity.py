@@ -32,7 +32,7 @@ PURE += ["marks.py", "words.py"]
 _DIGESTS = """
 import json, sys
 from pathlib import Path
-from deedbook.ledger.home.settings import Config, Settings
+from deedbook.ledger.home.config import Config, Settings
 from deedbook.ledger.client.local import LocalClient
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.views.registry import VIEWS

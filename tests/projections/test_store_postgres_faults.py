@@ -33,8 +33,9 @@ WORKER = """
 import sys
 from pathlib import Path
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.home.settings import Settings
-from deedbook.projections import Reader, postgres_connection, runner
+from deedbook.ledger.home.config import Settings
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views import runner
 runner.batch_events_max = 3
 with LocalClient(Settings(home=Path(sys.argv[1]))) as client:
     with Reader(client, Settings(home=Path(sys.argv[1])), store=sys.argv[2]) as reader:
