@@ -1,4 +1,4 @@
-"""``proto/SQL.md``, written out of the tables of the views: what people find there with tools of their own."""
+"""``proto/SQL.md``, generated from the tables of the views, for people who query them with their own tools."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from deedbook.projections.views.registry import VIEWS
 
 _HEAD: Final = """# The views as SQL tables
 
-Generated: `make contract`. For Grafana, psql, DuckDB, a notebook. Everything here follows from the log and can be made
-again from it (`deed project --rebuild`), so read, and change nothing.
+Generated: `make contract`. For Grafana, psql, DuckDB, a notebook. All data here is derived from the log and can be
+rebuilt from it (`deed project --rebuild`). Read the tables, and change nothing.
 
-- **SQLite**: `.deedbook/views.db`. A reader that only looks: `sqlite3 "file:.deedbook/views.db?mode=ro"`.
+- **SQLite**: `.deedbook/views.db`. Open it read-only: `sqlite3 "file:.deedbook/views.db?mode=ro"`.
 - **PostgreSQL** (16 or newer): with `[views] store = "postgresql://views@db.example/deedbook"` in `config.toml` (`deed
-  trust`), or `deed project --follow --store URL`, in a schema of the ledger's own. `SELECT * FROM deedbook` names
+  trust`), or with `deed project --follow --store URL`. Each ledger has its own schema. `SELECT * FROM deedbook` names
   its ledger; `\\\\dn deedbook_*` lists the schemas.
 
 Tables and columns listed here are stable within a view's version (`deedbook_views`): a column may be added, and a
-change of meaning raises the version. Names that begin with `deedbook_` are books: of them `deedbook_views` (how far
-each view is; `is_live` is 0 while it is built) is for reading. In PostgreSQL `INTEGER` is `bigint`, `REAL` is `double
-precision`, `TEXT` is `text COLLATE "C"`.
+change of meaning raises the version. Tables whose names begin with `deedbook_` are bookkeeping. Only `deedbook_views`
+is for reading: it has the position of each view, and `is_live` is 0 while a view is built. In PostgreSQL `INTEGER` is
+`bigint`, `REAL` is `double precision`, `TEXT` is `text COLLATE "C"`.
 
-A role that reads, made by whoever owns the schema (SCHEMA is its name):
+To create a read-only role, run this as the owner of the schema (SCHEMA is its name):
 
 ```sql
 CREATE ROLE grafana LOGIN;
@@ -36,52 +36,52 @@ GRANT SELECT ON ALL TABLES IN SCHEMA SCHEMA TO grafana;
 ALTER DEFAULT PRIVILEGES IN SCHEMA SCHEMA GRANT SELECT ON TABLES TO grafana;
 ```
 
-How many handoffs wait in which status, and how long ago the last event came:
+Count handoffs by status, and get the time of the last event:
 
 ```sql
 SELECT status, count(*) AS handoffs FROM handoffs GROUP BY status ORDER BY status;
 SELECT to_timestamp(max(accepted_ms) / 1000.0) AS last_event FROM events;
 ```
 
-A question of several statements is of one moment in `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`. U+0000, which
-PostgreSQL's text cannot hold, stands there as U+E000 and `0`, and U+E000 as U+E000 and `e`.
+To run several statements on one snapshot, use `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`. PostgreSQL's text
+cannot hold U+0000: there it is U+E000 and `0`, and U+E000 itself is U+E000 and `e`.
 
-What columns mean by their names: `…_index` is the number of an entry in the log, `…_ms` Unix milliseconds by the
-ledger's clock, `is_…` and other truths are 1 or 0, `…_by` and `author` are agents, `…_ref` and `ref` are digests
-(`sha256:`, `blake3:`), `position` counts from 0; other columns are the fields of the same name in the events
-(`schemas/`). NULL: it is not known, or not yet so.
+Column names have fixed meanings: `…_index` is the index of an entry in the log, `…_ms` Unix milliseconds by the
+ledger's clock, `is_…` and other booleans are 1 or 0, `…_by` and `author` are agents, `…_ref` and `ref` are digests (`sha256:`,
+`blake3:`), `position` counts from 0. Other columns are the fields of the same name in the events (`schemas/`). NULL
+means unknown, or not yet.
 """
 _MEANINGS: Final = {
     "event_index": "the entry in the log: `events.event_index`",
-    "accepted_ms": "when the ledger took it in",
-    "happened_ms": "when it happened: of an imported record as it claims, where that can be true",
+    "accepted_ms": "when the ledger accepted it",
+    "happened_ms": "when it happened; for an imported record the claimed time, if possible",
     "session_id": "`sessions.id`",
     "handoff_id": "`handoffs.id`",
     "reasoning_id": "`reasonings.id`",
     "task_id": "`tot_tasks.id`",
     "event_id": "`events.id`",
     "stream": "the stream: FAMILY/ID",
-    "stream_version": "which event of its stream it is, from 1",
+    "stream_version": "its number in its stream, from 1",
     "kind": "the kind of the event (`schemas/`)",
-    "key": "the public key that signed, or that it is, in hex",
-    "corr": "what its author ties events together by",
-    "body_ref": "SHA-256 of the body as it was signed",
+    "key": "the public key (of the signature, or itself), in hex",
+    "corr": "the correlation id that its author chose",
+    "body_ref": "SHA-256 of the signed body",
     "ai_id": "the agent's own name for itself",
-    "imported": "JSON: where an imported record comes from; NULL: it was recorded here",
-    "importer": "who brought it in; NULL: it was written here",
+    "imported": "JSON: the origin of an imported record; NULL: recorded here",
+    "importer": "the agent that imported it; NULL: written here",
     "updated_index": "its last event",
     "started_index": "its first event",
     "ended_index": "the event that ended it",
     "created_index": "its first event",
     "is_announced": "whether it was announced as ready",
-    "depends_on": "`handoffs.id` of what it waits for",
-    "version": "how often it changed, or the digest of what it says now",
-    "via": "how it is named",
+    "depends_on": "`handoffs.id` of the dependency",
+    "version": "the number of changes, or the digest of the present content",
+    "via": "how the reference is made",
     "size": "bytes",
     "data": "JSON: the event's data",
-    "delta": "JSON: what changed since `base`",
-    "words": "indexed words; SQLite keeps no text of them",
-    "text": "as people read it",
+    "delta": "JSON: the changes since `base`",
+    "words": "indexed words; SQLite stores no text of them",
+    "text": "as it was written",
 }
 _ENDINGS: Final = (("_index", "an entry in the log"), ("_ms", "Unix milliseconds"), ("_ref", "a digest"))
 

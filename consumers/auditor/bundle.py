@@ -122,7 +122,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         checkpoint_keys=part.state.checkpoint_keys(),
         lost_from=min(part.refused, default=None),
         verified=part.kinds.total(),
-        suspects=sorted(part.suspects),
+        compromised_signatures=sorted(part.compromised_signatures),
     )
     checkpoint = _check_members(bundle, replay, findings)
     return anchor.report("bundle", replay, checkpoint=checkpoint, stream=manifest.stream, missing=part.missing)

@@ -29,7 +29,7 @@ from deedbook.ledger.events.body import decode_body
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
-from deedbook.ledger.lifecycle.authority import CheckpointKeys, suspect_at
+from deedbook.ledger.lifecycle.authority import CheckpointKeys, compromised_at
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.record_codec import decode_record
@@ -67,7 +67,7 @@ class Replay:
         self.authority: list[tuple[int, str, EventData]] = []
         self.roots: dict[int, bytes] = {}
         self.lost_from: int | None = None
-        self.suspects: list[int] = []
+        self.compromised_signatures: list[int] = []
         self._signed_by: dict[bytes, array[int]] = {}
         self._findings = findings
         self._verified_before = 0
@@ -95,7 +95,7 @@ class Replay:
             checkpoint_keys=self.checkpoint_keys,
             lost_from=self.lost_from,
             verified=self.verified,
-            suspects=self.suspects,
+            compromised_signatures=self.compromised_signatures,
         )
 
     @property
@@ -184,17 +184,17 @@ class Replay:
         self._batches.end()
         self._clock.end()
         self._signatures.close()
-        self.suspects = sorted(self._suspects())
+        self.compromised_signatures = sorted(self._compromised_signatures())
         if self.lost_from is not None:
             message = f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem"
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)
 
-    def _suspects(self) -> Iterator[int]:
+    def _compromised_signatures(self) -> Iterator[int]:
         state = Layer(self.state)
         for key, indexes in self._signed_by.items():
             # A key in doubt is in doubt from some index on, so the last one tells whether to look at the others.
-            if suspect_at(state.key, key.hex(), indexes[-1]) is not None:
-                yield from (index for index in indexes if suspect_at(state.key, key.hex(), index) is not None)
+            if compromised_at(state.key, key.hex(), indexes[-1]) is not None:
+                yield from (index for index in indexes if compromised_at(state.key, key.hex(), index) is not None)
 
     def stop(self) -> None:
         """Stop the workers after an error."""
@@ -259,7 +259,7 @@ class Replay:
             self.state.packed[keys.skipped_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since
-            message = f"a key of {body.stream} is compromised: what it signed since entry {since} is suspect"
+            message = f"a key of {body.stream} is compromised: its signatures since entry {since} cannot be trusted"
             self._findings.note(index, "KEY_REVOKED", message)
         if judged.event is not None:
             self._signed_by.setdefault(entry.key, array("Q")).append(index)

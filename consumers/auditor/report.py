@@ -53,9 +53,9 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ``tree_head`` is the Merkle root (hex) of the entries, of a bundle of one stream that which its proofs lead to, None
     when an entry could not be read; ``signatures``
     the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
-    order of indexes, of ``problems_total``. ``suspects`` are the first entries, of ``suspects_total``, by a key
-    that was called compromised since. Entries before ``resumed_at`` were verified by an earlier audit, and hashed again
-    by this one: they are the same. Of a bundle of one ``stream``, ``missing`` is what it lacks.
+    order of indexes, of ``problems_total``. ``compromised_signatures`` are the first entries, of
+    ``compromised_signatures_total``, by a key that was later reported compromised. Entries before ``resumed_at`` were
+    verified by an earlier audit; this one hashed them again, and they are the same. Of a bundle of one ``stream``, ``missing`` is what it lacks.
     """
 
     source: str
@@ -73,8 +73,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Problem] = []
     notes_total: int = 0
     anchored: bool = False
-    suspects: list[int] = []
-    suspects_total: int = 0
+    compromised_signatures: list[int] = []
+    compromised_signatures_total: int = 0
     resumed_at: int = 0
     stream: str | None = None
     missing: list[Missing] = []
@@ -86,11 +86,11 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             return "INVALID"
         if self.missing:
             return "PARTIAL"
-        return "SUSPECT_KEY" if self.suspects_total else "VALID"
+        return "SUSPECT_KEY" if self.compromised_signatures_total else "VALID"
 
     @property
     def ok(self) -> bool:
-        """Whether all that was looked at is right, and all is there; a suspect key does not change that."""
+        """Whether all that was looked at is right, and all is there; compromised signatures do not change that."""
         return self.outcome in ("VALID", "SUSPECT_KEY")
 
     @property
@@ -113,7 +113,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 if len(self.missing) > missing_named_max:
                     why += f" and {len(self.missing) - missing_named_max} more"
             case "SUSPECT_KEY":
-                why = f" at index {self.suspects[0]}: {self.suspects_total} entries by a key called compromised"
+                first, total = self.compromised_signatures[0], self.compromised_signatures_total
+                why = f" at index {first}: {total} entries with compromised signatures"
             case "VALID":
                 why = ""
             case _:
@@ -187,7 +188,7 @@ class Replayed(NamedTuple):
     checkpoint_keys: CheckpointKeys
     lost_from: int | None
     verified: int
-    suspects: list[int]
+    compromised_signatures: list[int]
 
 
 class Anchor:
@@ -237,8 +238,8 @@ class Anchor:
             notes=findings.notes,
             notes_total=findings.notes_total,
             anchored=is_root_right or is_checkpoint_right,
-            suspects=replay.suspects[:problems_listed_max],
-            suspects_total=len(replay.suspects),
+            compromised_signatures=replay.compromised_signatures[:problems_listed_max],
+            compromised_signatures_total=len(replay.compromised_signatures),
             resumed_at=resumed_at,
             stream=stream,
             missing=list(missing),

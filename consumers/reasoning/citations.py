@@ -107,6 +107,6 @@ def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
     """Return the last of what humans answered for one task: it holds for no other, and nobody says here what his is."""
     asked = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
-    answers = (one for one in reversed(asked) if one["task"] and "suspect" not in one)
+    answers = (one for one in reversed(asked) if one["task"] and "compromised" not in one)
     said = "{answered_by}, a human, {verdict} it for the task {task!r} (`snapshot receive --task` names it)"
     return [said.format_map(one | {"task": cut(one_line(one["task"]), 80)}) for one in answers][:1]

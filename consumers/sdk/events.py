@@ -24,27 +24,27 @@ def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
     entry, event = decode_entry(raw), read_event(index, raw)
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
     batch = {"index": entry.batch_index, "size": entry.batch_size}
-    shown = describe(event) | Suspects(ask).mark(event) | versions
+    shown = describe(event) | CompromisedKeys(ask).mark(event) | versions
     return shown | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
 
 
-class Suspects:
-    """The compromised keys and since when, for readers of live entries."""
+class CompromisedKeys:
+    """The compromised keys and the entries since which they are, for readers that follow the log."""
 
     def __init__(self, ask: Ask, *, is_filtered: bool = False) -> None:
-        """Read them now, and again when one is declared; where that may not be seen, with each event."""
+        """Read the keys now and at each ``key.compromised``; with a filter, which may hide those, at each event."""
         self._ask = ask
         self._is_filtered = is_filtered
         self._read()
 
     def _read(self) -> None:
         self._keys: dict[str, list[dict[str, int]]] = {}
-        for one in self._ask("agents.suspects", {})["keys"]:
+        for one in self._ask("agents.compromised", {})["keys"]:
             self._keys.setdefault(one["key"], []).append(one)
 
     def mark(self, event: Event) -> dict[str, int]:
-        """Return the mark of an event, ``{"suspect": N}``, or nothing."""
+        """Return the mark of an event, ``{"compromised": N}``, or nothing."""
         if event.kind == "key.compromised" or self._is_filtered:
             self._read()
-        found = [one["suspect"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]
-        return {"suspect": found[0]} if found else {}
+        found = [one["compromised"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]
+        return {"compromised": found[0]} if found else {}

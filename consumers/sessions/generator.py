@@ -18,7 +18,7 @@ from deedbook.consumers.sessions.open_sessions import SWEPT
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.session import Deltas, FilledGap, ReportGenerated, Vectors
 from deedbook.ledger.format.codec import converted
-from deedbook.projections.reports.calibration import decimals, ends_of
+from deedbook.projections.reports.calibration import assessment_pair, decimals
 from deedbook.projections.reports.report import DEAD_END, DERIVED, FIND_OUT, OPEN
 
 know_gain_min: Final = 0.15
@@ -88,7 +88,7 @@ def derived(
     )
     artifacts = _stripped(inputs.artifacts_created or [])
     done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
-    ends = ends_of(session["assessments"])
+    ends = assessment_pair(session["assessments"])
     before, after = (None if end is None else end["vectors"] for end in (ends.preflight, ends.postflight))
     assessed = [assessment["vectors"] for assessment in session["assessments"] if assessment["vectors"]]
     vectors = (assessed[-1] if assessed else {}) if after is None else after

@@ -34,7 +34,7 @@ from deedbook.ledger.format.codec import converted, encode_canonical, encode_utf
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.limits import data_size_max_bytes
 from deedbook.projections.briefs.tokens import count_tokens, greatest, tokenizer
-from deedbook.projections.reports.calibration import ends_of
+from deedbook.projections.reports.calibration import assessment_pair
 from deedbook.projections.reports.compressed import compressed_of, shorten
 from deedbook.projections.reports.markdown import markdown_of
 from deedbook.projections.reports.report import report_of
@@ -100,7 +100,7 @@ def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: Repor
     latest = None if index is None else read_event(index, author.client.entry(index))
     if latest is not None and latest.data == data:
         return latest, True
-    ends = ends_of(session["assessments"])
+    ends = assessment_pair(session["assessments"])
     causes = [
         read_event(assessment["event_index"], author.client.entry(assessment["event_index"])).id
         for assessment in (ends.preflight, ends.postflight)

@@ -310,11 +310,11 @@ def _key_compromised(event: Event, state: Layer, _: Life) -> None:
     if data.since > event.index:
         message = f"entry {data.since} does not exist yet: name the first entry that may not be its agent's"
         raise Refused("INVALID_FIELD", message, path="$.data.since")
-    if record.suspect_since is not None and data.since >= record.suspect_since:
-        message = f"the key is suspect since entry {record.suspect_since} already: only an earlier one changes that"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, since=record.suspect_since, index=record.suspect_index)
+    if record.compromised_since is not None and data.since >= record.compromised_since:
+        message = f"the key is compromised since entry {record.compromised_since} already: name an earlier entry"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, since=record.compromised_since, index=record.compromised_index)
     ended = record.ended(event.index, "compromised")
-    state.put(key_key(data.key), replace(ended, suspect_since=data.since, suspect_index=event.index))
+    state.put(key_key(data.key), replace(ended, compromised_since=data.since, compromised_index=event.index))
 
 
 def _known_key(event: Event, state: Layer, key: str) -> life.KeyRecord:

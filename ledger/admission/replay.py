@@ -27,7 +27,7 @@ from deedbook.ledger.events.body import Body, Event, decode_body
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
 from deedbook.ledger.format.signatures import is_signed
-from deedbook.ledger.lifecycle.authority import suspect_at
+from deedbook.ledger.lifecycle.authority import compromised_at
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.records import StreamRecord
@@ -100,7 +100,7 @@ class Part:
 
     ``events`` are those that count, and ``state`` where they lead. Of each index ``refused`` says why it must not stand
     in a log like this; ``doubtful`` what a rule refuses after something that is missing, which may be the reason;
-    ``suspects`` which entry calls its key compromised. ``missing`` is known after ``finish``.
+    ``compromised_signatures`` which entry calls its key compromised. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Part:
         self.doubtful: dict[int, Refused] = {}
         self.notes: dict[int, Refused] = {}
         self.missing: list[Missing] = []
-        self.suspects: dict[int, int] = {}
+        self.compromised_signatures: dict[int, int] = {}
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._clock = Clock(self._refuse, self._note)
 
@@ -170,9 +170,9 @@ class Part:
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
         for event in self.events:
-            suspect = suspect_at(self.state.key, event.key, event.index)
-            if suspect is not None:
-                self.suspects[event.index] = suspect
+            reported_by = compromised_at(self.state.key, event.key, event.index)
+            if reported_by is not None:
+                self.compromised_signatures[event.index] = reported_by
 
     def _refuse(self, index: int, code: str, message: str) -> None:
         self.refused.setdefault(index, Refused(code, message))

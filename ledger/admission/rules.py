@@ -19,7 +19,7 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import Correction
 from deedbook.ledger.lifecycle import handoff as handoff_life
 from deedbook.ledger.lifecycle import reasoning, review, session, snapshot, tot
-from deedbook.ledger.lifecycle.authority import AgentRecord, suspect_at
+from deedbook.ledger.lifecycle.authority import AgentRecord, compromised_at
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked
 from deedbook.ledger.log.keys import stream_key
@@ -89,24 +89,24 @@ def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
     return after
 
 
-def _suspect_approval(life: HandoffState, state: Layer) -> int | None:
-    """Return the entry that makes the approval of a handoff suspect, which then does not count for a later claim."""
+def _compromised_approval(life: HandoffState, state: Layer) -> int | None:
+    """Return the entry that reports the key of a handoff's approval as compromised; no claim may rest on it then."""
     if life.approval_index is None:
         return None
-    return suspect_at(state.key, life.approval_key, life.approval_index)
+    return compromised_at(state.key, life.approval_key, life.approval_index)
 
 
 def _require_approval_that_counts(life: HandoffState, event: Event, state: Layer) -> None:
-    suspect = _suspect_approval(life, state)
-    if suspect is not None:
+    reported_by = _compromised_approval(life, state)
+    if reported_by is not None:
         message = f"the approval of {event.name} (entry {life.approval_index}) was signed with a key that entry \
-{suspect} calls compromised: {life.reviewer} approves it again (`deed handoff approve {quote(event.name)}`)"
-        raise Refused("NOT_APPROVED", message, status=life.status, suspect=suspect)
+{reported_by} calls compromised: {life.reviewer} approves it again (`deed handoff approve {quote(event.name)}`)"
+        raise Refused("NOT_APPROVED", message, status=life.status, compromised=reported_by)
 
 
 def _require_approval_missing(before: HandoffState | None, event: Event, state: Layer) -> None:
     """Refuse to approve again what is approved, unless that approval does not count."""
-    if before is not None and before.status != "pending" and _suspect_approval(before, state) is None:
+    if before is not None and before.status != "pending" and _compromised_approval(before, state) is None:
         message = f"{event.kind} cannot follow: handoff {event.name} is approved already, and waits for its receiver"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status="approved")
 

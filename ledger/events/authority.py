@@ -165,7 +165,7 @@ class CheckpointKeyRotated(EventData, frozen=True):
 class KeyCompromised(EventData, frozen=True):
     """Says that somebody else may have signed with a key from the entry ``since`` on, and ends it.
 
-    Deletes nothing and makes nothing invalid: from there on what it signed is shown as suspect.
+    Deletes nothing and makes nothing invalid: signatures of the key from there on are shown as compromised.
     """
 
     key: PublicKey

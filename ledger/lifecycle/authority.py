@@ -4,9 +4,9 @@ A key is valid for an event when its beginning (registration, rotation, delegati
 replaced, compromised, or its agent removed). A session key ends with the identity key that delegated it. The functions
 here are pure: ``admission.authority`` looks the records up and stores what they return.
 
-*Suspect* is what a key signed at or after the index since which it is said to be compromised, and what a session key
-signed that it delegated there. An agent's later key is never suspect because an earlier one is: owner or thief may have
-rotated it, and who knows which says so of that key, too.
+A signature is *compromised* if its key made it at or after the index since which that key is reported compromised. So
+are the signatures of session keys that the key delegated there. An agent's later key is not compromised because an
+earlier one is: the owner or the thief may have rotated it. Report the later key too, if it was the thief.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     """A signing key: whose it is, since when and within which scope; where and how it ended.
 
-    ``delegated_by`` is the identity key (hex) of a session key, which holds for its ``span``. From ``suspect_since``
-    on, as the entry ``suspect_index`` says, what it signed is suspect.
+    ``delegated_by`` is the identity key (hex) of a session key, which holds for its ``span``. Its signatures from
+    ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
@@ -103,8 +103,8 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
     ended_index: int | None = None
     ended_as: KeyEnd | None = None
     delegated_by: str = ""
-    suspect_since: int | None = None
-    suspect_index: int | None = None
+    compromised_since: int | None = None
+    compromised_index: int | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -161,7 +161,7 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
     def _is_backed(self, agents: Agents) -> bool:
         inviter = agents.agent(self.inviter)
         key = None if inviter is None or "admin" not in inviter.roles else agents.key(inviter.key)
-        return key is not None and key.is_valid and suspect_at(agents.key, self.inviter_key, self.index) is None
+        return key is not None and key.is_valid and compromised_at(agents.key, self.inviter_key, self.index) is None
 
     def check(self, now_ms: int, agents: Agents) -> None:
         """Raises Refused: ``NOT_INVITED`` when it does not hold (any more), with what became of it."""
@@ -287,7 +287,7 @@ def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
         case "revoked":
             words = f"the key of {author} was revoked at entry {index}: {renew}"
         case "compromised":
-            words = f"the key of {author} was called compromised at entry {index}: {renew}"
+            words = f"the key of {author} was reported compromised at entry {index}: {renew}"
         case "removed":
             words = f"{author} was removed at entry {index}: register another agent, under another name"
         case _:
@@ -295,15 +295,15 @@ def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
     return Refused("KEY_REVOKED", words, author=author, index=index, how=how)
 
 
-def suspect_at(key_of: Callable[[str], KeyRecord | None], public_key: str, index: int) -> int | None:
-    """Return the entry that makes what ``public_key`` signed at ``index`` suspect; None when it is not."""
+def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, index: int) -> int | None:
+    """Return the entry that reports the signature of ``public_key`` at ``index`` as compromised, or None."""
     record = key_of(public_key)
     if record is None:
         return None
-    if record.suspect_since is not None and index >= record.suspect_since:
-        return record.suspect_index
+    if record.compromised_since is not None and index >= record.compromised_since:
+        return record.compromised_index
     # What a thief delegated is the thief's; what was delegated before the theft is not.
-    return suspect_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
+    return compromised_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
 
 
 def is_delegable(kind: str, data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The fold of agents: one state an agent, with its roles (sorted: sets have no order) and every key it ever had."""
+"""The fold of agents: a state for each agent, with its sorted roles (a set has no order) and every key it ever had."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class AgentRow(Row, frozen=True):
-    """An agent; ``roles`` is JSON. One that was removed stays, without roles."""
+    """An agent; ``roles`` is JSON. A removed agent keeps its row, without roles."""
 
     name: str
     roles: str
@@ -28,11 +28,11 @@ class AgentRow(Row, frozen=True):
 
 
 class KeyRow(Row, frozen=True):
-    """A key of an agent, or (``sort`` is ``checkpoint``) of a node's checkpoints; its scope is JSON.
+    """A key of an agent or, if ``sort`` is ``checkpoint``, of a node's checkpoints; its scope is JSON.
 
-    ``sort`` is ``identity``, or ``session`` for one that is delegated. ``ended_as`` is ``revoked``, ``replaced``,
-    ``compromised`` or ``removed``, at ``ended_index`` by ``ended_by``. What it signed since ``suspect_since`` is
-    suspect, as the entry ``suspect_index`` says.
+    ``sort`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
+    ``compromised`` or ``removed``; ``ended_by`` ended it at ``ended_index``. Signatures from ``compromised_since`` on
+    are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
@@ -49,8 +49,8 @@ class KeyRow(Row, frozen=True):
     ended_as: KeyEnd | None = None
     ended_by: str | None = None
     ended_because: str | None = None
-    suspect_since: int | None = None
-    suspect_index: int | None = None
+    compromised_since: int | None = None
+    compromised_index: int | None = None
 
 
 class InvitationRow(Row, frozen=True):
@@ -70,7 +70,7 @@ class InvitationRow(Row, frozen=True):
 
 AGENTS: Final = Table("agents", AgentRow, primary_key=("name",), owner="name")
 KEYS: Final = Table(
-    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("suspect_since",))
+    "agent_keys", KeyRow, primary_key=("agent", "key"), owner="agent", indexes=(("key",), ("compromised_since",))
 )
 
 
@@ -78,7 +78,7 @@ INVITATIONS: Final = Table("invitations", InvitationRow, primary_key=("name",), 
 
 
 class AgentState(msgspec.Struct, frozen=True, array_like=True):
-    """An agent as its events left it, with all its keys; the name ``CHECKPOINT`` is no agent's, but has keys."""
+    """An agent after its events, with all its keys. The name ``CHECKPOINT`` is not an agent, but has keys."""
 
     name: str
     agent: AgentRow | None = None
@@ -87,7 +87,7 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the agents an event is about: the ledger's creation registers two, and names the checkpoint key."""
+    """Return the agents an event is about. ``ledger.created`` registers two and names the checkpoint key."""
     if event.kind == "ledger.created":
         return (ROOT, NODE, CHECKPOINT)
     return (event.name or CHECKPOINT,)
@@ -120,10 +120,10 @@ def fold(state: AgentState, event: Event) -> AgentState:
                 delegated_by=event.key,
             )
         case kinds.AgentRemoved() as data:
-            for key in [one.key for one in state.keys if one.sort != "session"]:
+            for key in [row.key for row in state.keys if row.sort != "session"]:
                 state = _ended(state, event, key, "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
-        case _:  # what else is handled changes keys, or invites
+        case _:  # the other handled kinds change keys or invitations
             return _with_changed_keys(state, event)
 
 
@@ -145,8 +145,8 @@ def _with_changed_keys(state: AgentState, event: Event) -> AgentState:
             return _with_key(state, event, data.key, "checkpoint")
         case kinds.KeyCompromised() as data:
             state = _ended(state, event, data.key, "compromised", data.reason)
-            return _changed(state, data.key, suspect_since=data.since, suspect_index=event.index)
-        case _:  # event data is an open set: what is handled is listed below
+            return _changed(state, data.key, compromised_since=data.since, compromised_index=event.index)
+        case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 
 
@@ -156,7 +156,7 @@ def _roles(state: AgentState) -> list[str]:
 
 def _key(state: AgentState) -> str:
     sort = CHECKPOINT if state.name == CHECKPOINT else "identity"
-    return next((one.key for one in reversed(state.keys) if one.sort == sort), "")
+    return next((row.key for row in reversed(state.keys) if row.sort == sort), "")
 
 
 def _with(state: AgentState, **fields: Any) -> AgentState:
@@ -170,15 +170,15 @@ def _with_key(state: AgentState, event: Event, key: str, sort: str, **scope: Any
 
 
 def _ended(state: AgentState, event: Event, key: str, how: KeyEnd, because: str) -> AgentState:
-    """Return the agent after a key ended; what ended already stays as it is."""
-    if any(one.key == key and one.ended_index is not None for one in state.keys):
+    """Return the agent after a key ended; a key that ended before stays as it is."""
+    if any(row.key == key and row.ended_index is not None for row in state.keys):
         return state
     end = {"ended_index": event.index, "ended_as": how, "ended_by": event.author, "ended_because": because}
     return _changed(state, key, **end)
 
 
 def _changed(state: AgentState, key: str, **fields: Any) -> AgentState:
-    changed = (msgspec.structs.replace(one, **fields) if one.key == key else one for one in state.keys)
+    changed = (msgspec.structs.replace(row, **fields) if row.key == key else row for row in state.keys)
     return msgspec.structs.replace(state, keys=tuple(changed))
 
 

@@ -1,4 +1,4 @@
-"""Questions about agents and their keys."""
+"""Queries about agents and their keys."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class KeyFilter(Arguments, frozen=True):
 
 
 class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
-    """``all``: those that were removed as well."""
+    """``all`` includes removed agents."""
 
     is_all: bool = False
 
 
 def list_agents(context: QueryContext, args: AgentFilter) -> Answer:
-    """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
-    named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
+    """Return ``{"agents", "invitations", "total"}`` by name, with the invitations that are neither used nor revoked."""
+    named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
     agents, invited = context.together((named, ()), (unused, ()))
     invitations = [_invitation(row, context.now_ms) for row in invited]
@@ -67,7 +67,7 @@ def _invitation(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
 def agents_at_work(context: QueryContext, args: AgentFilter) -> Answer:
     """Return ``{"agents"}`` by name: each with its ``keys``, ``last`` event, ``open_sessions``, and ``handoffs``.
 
-    Those are the 20 newest of what it claimed and did not finish.
+    ``handoffs`` are the 20 newest that the agent claimed and has not completed.
     """
     agents = list_agents(context, args)["agents"]
     keys = list_keys(context, KeyFilter())["keys"]
@@ -86,7 +86,7 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Answer:
 def list_keys(context: QueryContext, args: KeyFilter) -> Answer:
     """Return ``{"keys", "total"}``; ``state`` of a key is ``valid``, ``expired``, or how it ended.
 
-    A session key ends with the identity key that delegated it, and then says when and how that did.
+    A session key ends with the identity key that delegated it, and then has that key's end.
     """
     sql = (
         "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "

@@ -1,8 +1,8 @@
-"""Which moment of the past is meant: an index (the state after that entry), or a time, by the ledger's own clock.
+"""Resolve a point in the past: an index (the state after that entry), or a time by the ledger's own clock.
 
-A time means the last entry, in the order of the log, that was accepted at or before it. Where the root set the clock
-back (``ledger.clock_set``), a time that both sides know lies behind the setting, because the root said there that the
-times before it were wrong. What ran out is judged at the time that was asked for; a time ahead of now means now.
+A time means the last entry, in log order, that was accepted at or before it. If root set the clock back
+(``ledger.clock_set``), one time can occur on both sides of the setting; it means the later side, because root declared
+the earlier times wrong. Leases are evaluated at the requested time. A time in the future means now.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text, ledger_now
 from deedbook.projections.answers.query import Answer, Arguments, QueryContext
-from deedbook.projections.stores.store import Reading
+from deedbook.projections.stores.store import ReadTransaction
 
 as_of_max_chars: Final = 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INDEX: Final = re.compile(r"[0-9]{1,15}")
 _AT: Final = "SELECT accepted_ms FROM events WHERE event_index = ?"
-# How many entries had been accepted by ?3, of which those from ?1 up to ?2 came in the order of their times.
+# The number of entries accepted by ?3, by bisection from ?1 to ?2, where times ascend.
 _BISECTED: Final = (
     "WITH RECURSIVE part (low, high) AS (SELECT CAST(?1 AS BIGINT), CAST(?2 AS BIGINT) UNION ALL "
     "SELECT CASE WHEN e.accepted_ms <= ?3 THEN e.event_index + 1 ELSE low END, "
@@ -33,13 +33,13 @@ _SETTINGS: Final = "SELECT event_index FROM events WHERE kind = 'ledger.clock_se
 
 
 class InstantArguments(Arguments, frozen=True):
-    """An index, or a time in ISO 8601 (without an offset UTC)."""
+    """An index, or a time in ISO 8601 (UTC if it has no offset)."""
 
     at: int | str
 
 
 class Instant(NamedTuple):
-    """How many entries the log had at a moment of the past, and the ledger's clock (Unix ms) then."""
+    """The number of entries that the log had then, and the ledger's clock (Unix ms) then."""
 
     size: int
     now_ms: int
@@ -56,19 +56,19 @@ def show_instant(context: QueryContext, args: InstantArguments) -> Answer:
     return {"event_index": size - 1, **last, "at": at, "now_ms": now_ms, "size": size_now}
 
 
-def instant_of(reading: Reading, at: int | str) -> Instant:
-    """Return the moment that an index or a time means in the views of now.
+def instant_of(reading: ReadTransaction, at: int | str) -> Instant:
+    """Return the instant that an index or a time means in the present views.
 
-    Raises Refused: ``INVALID_FIELD`` for what is neither; ``NOT_FOUND`` beyond the log's end, or before its beginning.
+    Raises Refused: ``INVALID_FIELD`` if it is neither; ``NOT_FOUND`` beyond the log's end, or before its beginning.
     """
     size = _size(reading)
-    args = asked_of(at)
-    if isinstance(args, int):
-        if args >= size:
-            message = f"the log has no entry {args}: it has {size}, the last is {size - 1}"
-            raise Refused("NOT_FOUND", message, args=args, size=size)
-        return Instant(args + 1, accepted_ms(reading, args))
-    at_ms = to_ms(args)
+    target = index_or_time(at)
+    if isinstance(target, int):
+        if target >= size:
+            message = f"the log has no entry {target}: it has {size}, the last is {size - 1}"
+            raise Refused("NOT_FOUND", message, at=target, size=size)
+        return Instant(target + 1, accepted_ms(reading, target))
+    at_ms = to_ms(target)
     starts = [0, *(row["event_index"] for row in reading.rows(_SETTINGS)), size]
     for start, end in reversed(list(pairwise(starts))):
         if accepted_ms(reading, start) <= at_ms:
@@ -77,41 +77,45 @@ def instant_of(reading: Reading, at: int | str) -> Instant:
             return Instant(size, max(accepted_ms(reading, size - 1), min(at_ms, present_ms)))
     first = clock_text(accepted_ms(reading, 0))
     message = f"nothing was accepted by {clock_text(at_ms)}: the ledger begins at {first}"
-    raise Refused("NOT_FOUND", message, args=clock_text(at_ms), first=first, size=size)
+    raise Refused("NOT_FOUND", message, at=clock_text(at_ms), first=first, size=size)
 
 
-def asked_of(at: int | str) -> int | datetime:
+def index_or_time(at: int | str) -> int | datetime:
     """Return the index or the time that is meant; digits alone are an index. Raises Refused: as ``instant_of``."""
     if isinstance(at, str) and _INDEX.fullmatch(at):
         at = int(at)
     if isinstance(at, int) and not isinstance(at, bool) and at >= 0:
         return at
     text = str(at)
-    moment = iso_time(text) if len(text) <= as_of_max_chars else None
-    if moment is None:
-        message = f"{text[:as_of_max_chars]!r} is no entry's index and no time: write 120, or 2026-02-12T10:00:00Z"
+    parsed = iso_time(text) if len(text) <= as_of_max_chars else None
+    if parsed is None:
+        message = (
+            f"{text[:as_of_max_chars]!r} is neither an entry's index nor a time: write 120, or 2026-02-12T10:00:00Z"
+        )
         raise Refused("INVALID_FIELD", message, field="as_of")
-    return moment
+    return parsed
 
 
-def to_ms(moment: datetime) -> int:
+def to_ms(instant: datetime) -> int:
     """Return the Unix milliseconds of a time, exactly."""
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso_time(text: str) -> datetime | None:
-    """Return the time in UTC that a text in ISO 8601 stands for, without an offset UTC; None for any other text."""
+    """Return the time of a text in ISO 8601, in UTC (also without an offset); None for any other text."""
     try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        parsed = datetime.fromisoformat(text)
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
-        return None  # an offset can carry the first day of the calendar out of it
+        return None  # an offset can move the first day of the calendar out of it
 
 
-def _size(reading: Reading) -> int:
-    return next(slot.position for slot in reading.slots() if slot.is_live and slot.view == "catalog")
+def _size(reading: ReadTransaction) -> int:
+    return next(
+        version.position for version in reading.view_versions() if version.is_live and version.view == "catalog"
+    )
 
 
-def accepted_ms(reading: Reading, index: int) -> int:
+def accepted_ms(reading: ReadTransaction, index: int) -> int:
     """Return when an entry was accepted (Unix ms), by the ledger's own clock."""
     return int(reading.rows(_AT, (index,))[0]["accepted_ms"])

@@ -1,16 +1,17 @@
-"""The views as they were after an earlier entry: out of the present ones, and a fold of less than 1,024 entries.
+"""The views as of an earlier entry: made of the present views and a fold of less than 1,024 entries.
 
-- Rows of events are never changed: those of the first N events are the rows with ``event_index < N``, by a view of
-  SQL's that bears the table's name for one connection alone, so that every index of the table serves as ever.
-- Rows of states are replaced. Of what was under way at a boundary of the log the state is kept (``store.kept_table``);
-  what has not changed since stands as it was. The view's own fold takes the kept ones on to the entry, and temporary
-  tables with all their indexes hold those rows and a copy of the others, from the first question that names one. (To
-  join both in a view would cost every later question its plan: SQLite flattens no UNION under an aggregate.)
-- The full-text index is the present one: an event of later is no hit and counts for no score, but which of two hits
-  stands first is BM25's, which weighs words by all that was ever written.
+- Rows of events never change. Those of the first N events are the rows with ``event_index < N``: an SQL view with the
+  table's name, visible to one connection only, so every index of the table still works.
+- Rows of states are replaced. The store keeps each state that was in progress at a boundary of the log
+  (``store.boundary_states_table``); states that have not changed since then are still the present rows. The view's own
+  fold continues the stored states up to the entry. Temporary tables with all their indexes hold those rows and a copy
+  of the others, made by the first query that names such a table. (Joining both in an SQL view would make every later
+  query slower to plan: SQLite flattens no UNION under an aggregate.)
+- The full-text index is the present one. Later events are no hits and do not count in scores, but BM25 ranks two hits
+  by word frequencies of the whole log.
 
-What an approval was worth, and so who waited for whom, is as it was believed then; marks of suspicion are of now
-(``agents.suspects``).
+Approvals count as they counted then, and so do queues; compromised signatures are marked by today's knowledge
+(``agents.compromised``).
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.stores.store import (
-    Local,
-    Shadowing,
-    Slot,
+    LocalStore,
+    ShadowTransaction,
     Value,
+    ViewVersion,
     boundary_before,
-    kept_table,
+    boundary_states_table,
     states_table,
     tables_of,
 )
@@ -43,64 +44,64 @@ from deedbook.projections.views.runner import Work, read_logged
 T = TypeVar("T")
 
 pasts_open_max: Final = 4
-counts_kept_max: Final = 1_024
+counts_cached_max: Final = 1_024
 _COUNTING: Final = "SELECT count(*) FROM "
 
 
-class Stale(Exception):
-    """The views do not reach as far, or are not those of the log that this past was made from."""
+class StalePast(Exception):
+    """The views do not reach that far, or are not those of the log that this past was made from."""
 
 
 class Pasts:
-    """The moments that were asked for last; threads may share them."""
+    """The points in the past that were queried last; threads may share them."""
 
     def __init__(self, client: LogReads) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
 
-    def ask(self, store: Local, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
-        """Return what a question finds in the views of a store, as of a moment.
+    def ask(self, store: LocalStore, at: Instant | int, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
+        """Return the result of ``question`` on the views of a store, as of an instant.
 
-        Of an index alone it is answered where nothing was written since its moment was asked for: whoever names that
-        has folded the views up to the log's end. Raises Stale: fold, and ask for the moment; and as the question.
+        With an index alone, it answers only if nothing was written since that index was resolved, because resolving
+        folds the views up to the log's end. Raises StalePast: fold, and resolve the index; and as ``question``.
         """
         while True:
             past = self._at(store, at)
             with past.lock:
-                if not past.is_closed:  # else another thread was asked for so many others meanwhile
+                if not past.is_closed:  # else other threads queried so many pasts that this one was closed
                     return past.ask(question, at, on_demand=on_demand)
 
     def close(self) -> None:
-        """Close them, each when nobody reads it any more."""
+        """Close them, each when its last reader is done."""
         with self._lock:
             pasts, self._open = list(self._open.values()), {}
         for past in pasts:
             past.close()
 
-    def _at(self, store: Local, at: Instant | int) -> _Past:
+    def _at(self, store: LocalStore, at: Instant | int) -> _Past:
         size = at + 1 if isinstance(at, int) else at.size
         with self._lock:
             past = self._open.pop((store.name, size), None)
             if past is None or past.is_closed:
                 if isinstance(at, int):
-                    raise Stale
+                    raise StalePast
                 past = _Past(store, self._client, size)
             self._open[store.name, size] = past
-            oldest = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
-        for one in oldest:
-            one.close()
+            evicted = [self._open.pop(key) for key in [*self._open][:-pasts_open_max]]
+        for expired in evicted:
+            expired.close()
         return past
 
 
 class _Past:
-    """The views of one moment, on a connection of their own."""
+    """The views as of one instant, on a connection of their own."""
 
-    def __init__(self, store: Local, client: LogReads, size: int) -> None:
+    def __init__(self, store: LocalStore, client: LogReads, size: int) -> None:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
-        self._seen: tuple[HeadView, list[Slot]] | None = None
+        self._seen: tuple[HeadView, list[ViewVersion]] | None = None
         self._accepted_ms = 0
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
@@ -113,19 +114,21 @@ class _Past:
         self._is_again = isinstance(at, int)
         try:
             with self._store.reading() as transaction:
-                reading = _Reading(transaction, self)
+                reading = _PastTransaction(transaction, self)
                 if isinstance(at, int):
                     at = Instant(self.size, self._accepted_ms or accepted_ms(reading, at))
                     self._accepted_ms = at.now_ms
                 return question(QueryContext(reading, at.now_ms))
-        except Stale:
+        except StalePast:
             if not self._is_again:
                 self.close()
             raise
         except Unavailable as error:
             if error.code != "STORE_FULL":
                 raise
-            message = "the folder of temporary files has no room for the views as they were: make room, or set TMPDIR"
+            message = (
+                "the folder for temporary files is too full for the views of the past: free some space, or set TMPDIR"
+            )
             raise Unavailable(error.code, message, **error.details) from error
 
     def close(self) -> None:
@@ -134,17 +137,17 @@ class _Past:
                 self.is_closed = True
                 self._store.close()
 
-    def is_of(self, slots: list[Slot]) -> bool:
-        """Whether the views reach so far, and the log begins as it did: asked when the transaction has begun."""
+    def is_of(self, versions: list[ViewVersion]) -> bool:
+        """Whether the views reach that far and the log still begins the same; called once the transaction began."""
         head = self._client.head()
-        reached = {slot.view: slot.position for slot in slots if slot.is_live}
-        wanted = [reached.get(name, -1) for name in self._wanted]
+        reached = {version.view: version.position for version in versions if version.is_live}
+        positions = [reached.get(name, -1) for name in self._wanted]
         if self._is_again:
-            return self._seen == (head, slots) and min(wanted) == head.size
+            return self._seen == (head, versions) and min(positions) == head.size
         if head != self._head and self._present_root() == self._root:
-            self._head = head  # to compute the root of a past takes three times as long as a short answer (measured)
-        self._seen = (head, slots)
-        return head == self._head and min(wanted) >= self.size
+            self._head = head  # computing that root takes three times as long as a short answer (measured)
+        self._seen = (head, versions)
+        return head == self._head and min(positions) >= self.size
 
     def _present_root(self) -> str:
         return self._client.consistency(0, self.size).root
@@ -160,20 +163,20 @@ class _Past:
         return events
 
 
-class _Reading:
-    """One question to a past; what it makes for it stays, if the question is answered."""
+class _PastTransaction:
+    """One query on a past; the tables that it makes stay if the query is answered."""
 
-    def __init__(self, transaction: Shadowing, past: _Past) -> None:
-        slots = transaction.slots()
-        if not past.is_of(slots):
-            raise Stale
+    def __init__(self, transaction: ShadowTransaction, past: _Past) -> None:
+        versions = transaction.view_versions()
+        if not past.is_of(versions):
+            raise StalePast
         self._present = transaction
         self._past = past
         self._owned = past.owned
-        # Where the store was replaced, a view made anew, or the question before refused, not all of this is there yet.
+        # Not all of this exists yet if the store was replaced, a view rebuilt, or the last query refused.
         self._shown = transaction.shown()
-        made = {slot.view for slot in slots if slot.is_live}  # one that waits until it is asked may not be there
-        for table in (table for view in VIEWS if view.name in made for table in tables_of(view)):
+        built = {version.view for version in versions if version.is_live}  # a view made on demand may not exist
+        for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):
             is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
             if is_of_events and table.name not in self._shown:
                 transaction.cut(table, past.size)
@@ -184,30 +187,30 @@ class _Reading:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
-        # Of a whole table SQLite knows how many rows it has, of one that was cut it counts them; they stay so many.
-        counts, args = self._past.counts, (sql, tuple(values))
-        if args not in counts and len(counts) < counts_kept_max:
-            counts[args] = self._present.rows(sql, values)
-        return counts.get(args) or self._present.rows(sql, values)
+        # SQLite knows the row count of a whole table but must count a cut one; the count never changes, so cache it.
+        counts, key = self._past.counts, (sql, tuple(values))
+        if key not in counts and len(counts) < counts_cached_max:
+            counts[key] = self._present.rows(sql, values)
+        return counts.get(key) or self._present.rows(sql, values)
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in args]
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*query) for query in queries]
 
-    def slots(self) -> list[Slot]:
+    def view_versions(self) -> list[ViewVersion]:
         size = self._past.size
-        return [replace(slot, position=min(slot.position, size)) for slot in self._present.slots()]
+        return [replace(version, position=min(version.position, size)) for version in self._present.view_versions()]
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return self._present.table_digests(view)
 
     def _make(self, view: Projection[Any]) -> None:
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
-        kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
+        sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
+        stored: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
-        changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})
+        changes = work.fold(self._past.events, lambda keys: {key: stored.pop(key) for key in keys if key in stored})
         rows = {form: list(some) for form, some in changes.rows.items()}
-        for row in (row for data in kept.values() for row in work.rows_of(data)):
+        for row in (row for data in stored.values() for row in work.rows_of(data)):
             rows.setdefault(type(row), []).append(row)
         for table in (table for table in view.tables if table.owner is not None):
             self._present.shadow(table, rows.get(table.row, ()), states, boundary)

@@ -1,7 +1,7 @@
-"""What a query of a view is: typed arguments in, plain JSON values out, all from one moment of the store.
+"""The types of queries: typed arguments in, plain JSON values out, all read from one snapshot of the store.
 
-``total`` counts all that match, a page holds at most ``limit`` of them, and ``next`` is the cursor of the page after it
-(None at the end).
+``total`` counts all matches, a page holds at most ``limit`` of them, and ``next`` is the cursor of the next page (None
+at the end).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.stores.dialect import stated
-from deedbook.projections.stores.store import Reading, Value
+from deedbook.projections.stores.store import ReadTransaction, Value
 
 page_rows_max: Final = 500
 candidates_max: Final = 10
 near_names_max: Final = 2_000
-"""Among how many, the newest ones, a name is looked for that is written much alike: a tenth of a second."""
+"""Similar names are searched among so many, the newest: that takes a tenth of a second."""
 prefix_digits_min: Final = 12
 ref_digits: Final = 64
 _LISTS: Final = {
@@ -51,7 +51,7 @@ Answer: TypeAlias = dict[str, Any]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of every query's arguments: complete, without unknown ones."""
+    """The base of every query's arguments; unknown fields are refused."""
 
 
 class ById(Arguments, frozen=True):
@@ -67,40 +67,40 @@ class ByIds(Arguments, frozen=True):
 
 
 class ByRef(Arguments, frozen=True):
-    """A thing by its ref; what else it may be asked for by, its query says."""
+    """A thing by its ref; the query says what else it accepts here."""
 
     ref: str
 
 
 class Page(Arguments, frozen=True):
-    """The base of a list's filters; ``after`` is the ``next`` of the page before."""
+    """The base of a list's filters; ``after`` is the ``next`` of the previous page."""
 
     after: int | None = None
     limit: Limit = 50
 
 
 class QueryContext:
-    """What a query sees: the views of one moment, and the time by which leases have run out or not.
+    """The input of a query: one snapshot of the views, and the time at which leases are evaluated.
 
-    ``lasting_ms`` is for how long the answer stays as it is while the log does: not at all once ``now_ms`` was read.
+    ``lasting_ms`` is how long the answer stays the same while the log does not grow; 0 once ``now_ms`` was read.
     """
 
     def __init__(
         self,
-        reading: Reading,
+        reading: ReadTransaction,
         now_ms: int | Callable[[QueryContext], int],
-        kept: dict[str, list[dict[str, Any]]] | None = None,
+        cached: dict[str, list[dict[str, Any]]] | None = None,
     ) -> None:
-        """See ``reading``; ``now_ms`` may be found out when it is args for, and ``kept`` is of the same positions."""
+        """Read through ``reading``; ``now_ms`` may be computed on demand; ``cached`` has the same positions."""
         self.reading = reading
         self.lasting_ms = json_integer_max
         self._now = now_ms
-        self._kept = {} if kept is None else kept
+        self._cached = {} if cached is None else cached
         self._until: str | None = None
 
     @property
     def now_ms(self) -> int:
-        """The time, by the ledger's clock."""
+        """The ledger's clock (Unix ms)."""
         self.lasting_ms = 0
         return self._now_ms
 
@@ -108,16 +108,16 @@ class QueryContext:
     def _now_ms(self) -> int:
         return self._now(self) if callable(self._now) else self._now
 
-    def kept(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of a small query that many questions ask: they are read once while nothing is folded."""
-        if sql not in self._kept:
-            self._kept[sql] = self.rows(sql)
-        return self._kept[sql]
+    def cached(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a small query that many queries need; they are read once until the views change."""
+        if sql not in self._cached:
+            self._cached[sql] = self.rows(sql)
+        return self._cached[sql]
 
     def now_until(self, sql: str) -> int:
-        """Return the time for an answer that changes with it only when the statement says (one value; ?1: the time).
+        """Return the time, for an answer that changes only at the time that a statement returns (one value; ?1 is now).
 
-        The statement travels with what is asked ``together`` next.
+        The statement is sent with the next call of ``together``.
         """
         self._until = sql
         return self._now_ms
@@ -126,25 +126,25 @@ class QueryContext:
         """Return the rows of a query as dicts."""
         return self.reading.rows(sql, values)
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        """Return the rows of each of several queries that do not rest on each other: a server is asked all at once."""
-        if self._until is None or not args:
-            return self.reading.together(*args) if args else []
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of several independent queries; a server receives all of them at once."""
+        if self._until is None or not queries:
+            return self.reading.together(*queries) if queries else []
         until, self._until = self._until, None
-        ((changing,), *found) = self.reading.together((until, (self._now_ms,)), *args)
+        ((changing,), *results) = self.reading.together((until, (self._now_ms,)), *queries)
         (change_ms,) = changing.values()
         self.lasting_ms = min(self.lasting_ms, json_integer_max if change_ms is None else change_ms - self._now_ms)
-        return found
+        return results
 
     def count(self, sql: str, values: Sequence[Value] = ()) -> int:
-        """Return the one number that a query counts."""
+        """Return the single number of a counting query."""
         (row,) = self.reading.rows(sql, values)
         (number,) = row.values()
         return int(number)
 
 
 def age_of(at_ms: int, now_ms: int) -> str:
-    """Return how long ago something was, in the largest whole unit.
+    """Return how long ago something happened, in the largest whole unit.
 
     >>> age_of(0, 150_000), age_of(0, 59_000)
     ('2 min ago', 'just now')
@@ -154,11 +154,11 @@ def age_of(at_ms: int, now_ms: int) -> str:
 
 
 def allowed(error: msgspec.ValidationError, arguments: type[Arguments]) -> str:
-    """Return what is wrong with an argument, and which values it may have where they are few."""
+    """Return what is wrong with an argument, with the accepted values if they are few."""
     named = re.search(r"`\$\.(\w+)", text := str(error))
     for field in msgspec.structs.fields(arguments):
         if named is not None and field.encode_name == named[1] and "Invalid enum value" in text:
-            values = [value for one in (field.type, *get_args(field.type)) for value in get_args(one)]
+            values = [value for annotation in (field.type, *get_args(field.type)) for value in get_args(annotation)]
             text += f": one of {', '.join(str(value) for value in values if isinstance(value, str))}"
     return text
 
@@ -171,7 +171,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Where:
-    """Conditions of a query, joined by AND; each is a fixed text with the values it binds."""
+    """SQL conditions joined by AND; each is a fixed text with bound values."""
 
     def __init__(self, args: Arguments | None = None, *columns: str) -> None:
         self._texts: list[str] = []
@@ -185,7 +185,7 @@ class Where:
         self.values.extend(values)
 
     def given(self, text: str, value: Value) -> None:
-        """Add a condition on a value unless that is None."""
+        """Add a condition on a value unless the value is None."""
         if value is not None:
             self.add(text, value)
 
@@ -200,15 +200,15 @@ class Where:
 
     @property
     def more(self) -> str:
-        """The same behind a WHERE that has a condition."""
+        """The same conditions, to append to a WHERE that already has one."""
         return "".join(f" AND {text}" for text in self._texts)
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """How a list is read: its SELECT, the table (with alias) it counts in, and the column its pages go by.
+    """How a list is read: its SELECT, the table (with alias) to count in, and the column that pages are ordered by.
 
-    With ``time`` it is read newest first by that column, and by ``by`` within one millisecond; ``cursors`` is the table
-    in which the time of a cursor is found, even when the row it came from has changed since.
+    With ``time`` it is read newest first by that column, and by ``by`` within one millisecond. ``cursors`` is the table
+    that has the time of a cursor, even when the row that the cursor came from has changed since.
     """
 
     select: str
@@ -224,7 +224,7 @@ class Listing(msgspec.Struct, frozen=True):
         return ", ".join(f"{column} {direction}" for column in (self.time, self.by) if column)
 
     def beyond(self) -> str:
-        """Return the condition of the rows behind a cursor, which it binds."""
+        """Return the condition for the rows after a cursor, which it binds."""
         sign = "<" if self.newest_first else ">"
         if not self.time:
             return f"{self.by} {sign} ?"
@@ -235,9 +235,9 @@ class Listing(msgspec.Struct, frozen=True):
 def page_of(
     context: QueryContext, listing: Listing, where: Where, after: Value, limit: int, *values: Value
 ) -> tuple[list[dict[str, Any]], int, Any]:
-    """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
-    # The texts of a listing are fixed in the code; what is asked for is bound.
-    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)  # noqa: S608
+    """Return the rows of a page, the number of all matches, and the ``next`` cursor; ``values`` are bound to SELECT."""
+    # The SQL of a listing is fixed in the code; arguments are bound.
+    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)
     if after is not None:
         where.add(listing.beyond(), after)
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
@@ -255,41 +255,41 @@ def list_of(
     of: str,
     read: Callable[[Answer], Answer] = dict,
 ) -> Answer:
-    """Return ``{of, "total", "next"}``: the page that ``args`` wants, each row as ``read`` returns it."""
+    """Return ``{of, "total", "next"}``: the page that ``args`` selects, each row as ``read`` returns it."""
     page, total, following = page_of(context, listing, where, args.after, args.limit)
     return {of: [read(row) for row in page], "total": total, "next": following}
 
 
 def with_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
-    """Return a row with the values of those columns that hold JSON; NULL stays None."""
+    """Return a row with its JSON columns decoded; NULL stays None."""
     return row | {name: msgspec.json.decode(row[name]) for name in columns if row[name] is not None}
 
 
 def json_list(values: Iterable[Any]) -> str:
-    """Return values as ``json_each`` reads them: one value to bind, however many they are."""
+    """Return values as one value to bind, which ``json_each`` reads."""
     return msgspec.json.encode(list(values)).decode()
 
 
-def row_of_id(context: QueryContext, table: str, args: str, what: str, prefix: str = "") -> dict[str, Any]:
+def row_of_id(context: QueryContext, table: str, reference: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    name, sql = args.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
-    found = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, args, what),))
-    return found[0]
+    name, sql = reference.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
+    rows = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, reference, what),))
+    return rows[0]
 
 
-def by_beginning(context: QueryContext, table: str, name: str, args: str, what: str) -> str:
-    """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
-    # The table is fixed in the code; what is asked for is bound.
-    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
+def by_beginning(context: QueryContext, table: str, name: str, reference: str, what: str) -> str:
+    """Return the id that is ``name``, or the only one that begins with it. Raises Refused: as ``only_match``."""
+    # The table is fixed in the code; arguments are bound.
+    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
     rows = context.rows(sql, (len(name), name, candidates_max + 1)) if name else []
-    return only_match([row["id"] for row in rows], args, what, lambda: names_in(context, table))
+    return only_match([row["id"] for row in rows], reference, what, lambda: names_in(context, table))
 
 
 def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]:
-    """Return the names in a table that one may have been mistaken for, the newest of many."""
-    # Of a past, a table of events is a view of SQLite's, which has no rowid.
+    """Return the names in a table for a did-you-mean hint; of many, the newest."""
+    # In a past, a table of events is an SQLite view, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
     order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
     sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
@@ -297,44 +297,47 @@ def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]
 
 
 def only_match(
-    matches: Sequence[str], args: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
+    matches: Sequence[str], reference: str, what: str, names: Callable[[], Iterable[str]] = tuple[str, ...]
 ) -> str:
-    """Return the only name that fits what was asked for; of ``names`` one may have been meant that was not args for.
+    """Return the only match of a reference; ``names`` supplies candidates for the did-you-mean hint.
 
-    Raises Refused: ``NOT_FOUND`` with up to three names that are ``near``, or ``REF_AMBIGUOUS`` with up to ten
+    Raises Refused: ``NOT_FOUND`` with up to three similar names (``near``), or ``REF_AMBIGUOUS`` with up to ten
     ``candidates``.
     """
     if not matches:
-        alike = near(args, names())
+        alike = near(reference, names())
         advice = f": `deed {_LISTS[what]}` lists what there is" if what in _LISTS and not alike else ""
-        raise Refused("NOT_FOUND", f"there is no {what} {args}{did_you_mean(alike)}{advice}", args=args, near=alike)
+        raise Refused(
+            "NOT_FOUND", f"there is no {what} {reference}{did_you_mean(alike)}{advice}", reference=reference, near=alike
+        )
     if len(matches) > 1:
         candidates = list(matches[:candidates_max])
-        message = f"{args} fits more than one {what}: {', '.join(candidates)}"
-        raise Refused("REF_AMBIGUOUS", message, args=args, candidates=candidates)
+        message = f"{reference} fits more than one {what}: {', '.join(candidates)}"
+        raise Refused("REF_AMBIGUOUS", message, reference=reference, candidates=candidates)
     return matches[0]
 
 
-def is_whole_ref(args: str) -> bool:
-    """Tell whether a text is a whole ref: nobody's id then, or who calls his own so would be read in its place."""
-    match = re.fullmatch(_REF, args.lower())
+def is_whole_ref(text: str) -> bool:
+    """Return whether a text is a whole ref; it is never read as an id, or somebody could name a stream so."""
+    match = re.fullmatch(_REF, text.lower())
     return match is not None and len(match[2]) == ref_digits
 
 
-def prefix_range(args: str, algorithm: str) -> tuple[str, str] | None:
-    """Return (first, after last) of the whole refs that ``args`` may begin, with or without its algorithm.
+def prefix_range(text: str, algorithm: str) -> tuple[str, str] | None:
+    """Return (first, after last) of the whole refs that ``text`` may abbreviate, with or without its algorithm.
 
-    None when it begins none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex digit.
+    None if it abbreviates none: it takes 12 or more hex digits. Refs are compared as text: ``g`` follows every hex
+    digit.
     """
-    match = re.fullmatch(_REF, args.lower())
+    match = re.fullmatch(_REF, text.lower())
     if match is None or match[1] not in (None, algorithm):
         return None
     first = f"{algorithm}:{match[2]}"
     return first, first + "g"
 
 
-def by_ref(context: QueryContext, select: str, column: str, algorithm: str, args: str) -> list[Answer]:
-    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` is or begins as what is args for."""
-    bounds = prefix_range(args, algorithm)
+def by_ref(context: QueryContext, select: str, column: str, algorithm: str, reference: str) -> list[Answer]:
+    """Return the rows of a SELECT, at most eleven, whose ref in ``column`` begins with the reference."""
+    bounds = prefix_range(reference, algorithm)
     sql = f"{select} WHERE {column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
     return [] if bounds is None else context.rows(sql, (*bounds, candidates_max + 1))

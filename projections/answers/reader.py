@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.home.config import Settings
-from deedbook.projections.answers.instants import Instant, asked_of, instant_of
-from deedbook.projections.answers.past import Pasts, Stale
+from deedbook.projections.answers.instants import Instant, index_or_time, instant_of
+from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.views.projection import Projection
-from deedbook.projections.views.registry import KEPT_VIEWS, VIEWS
+from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
 from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:  # loaded where they are used: with all folds
@@ -47,13 +47,13 @@ class Reader(ViewReader):
 
     @cached_property
     def runner(self) -> Runner:
-        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also for views of a newer Deedbook."""
+        """The runner of all views. Raises Unavailable: ``STORE_UNAVAILABLE``, also if a newer Deedbook made them."""
         return self._runner_of(VIEWS)
 
     @cached_property
-    def _keeper(self) -> Runner:
-        """The runner of the views that every question brings up to date."""
-        return self._runner_of(KEPT_VIEWS)
+    def _eager_runner(self) -> Runner:
+        """The runner of the views that every query brings up to date."""
+        return self._runner_of(EAGER_VIEWS)
 
     def _runner_of(self, views: Sequence[Projection[Any]]) -> Runner:
         return Runner(self.client, self.store, views)
@@ -63,11 +63,11 @@ class Reader(ViewReader):
         # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
         # are answered between its batches.
         with self._folding_all if on_demand else self._lock:
-            (self.runner if on_demand else self._keeper).catch_up()
+            (self.runner if on_demand else self._eager_runner).catch_up()
 
     def reopened(self) -> None:
         """Make the runners anew, for another store."""
-        for made in ("runner", "_keeper"):
+        for made in ("runner", "_eager_runner"):
             vars(self).pop(made, None)
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
@@ -76,7 +76,7 @@ class Reader(ViewReader):
             return self.on_whole_views(lambda: self.runner.catch_up(progress=progress))
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
-        """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND`` for what is no view."""
+        """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND``: there is no such view."""
         with self._folding_all:
             return self.on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
 
@@ -90,12 +90,12 @@ class Reader(ViewReader):
         def ask(at: Instant | int) -> T:
             return self.on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
-        if isinstance(index := asked_of(as_of), int):
-            with suppress(Stale):
+        if isinstance(index := index_or_time(as_of), int):
+            with suppress(StalePast):
                 return ask(index)
         while True:
             at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(Stale):  # another process is making the views anew
+            with suppress(StalePast):  # another process is making the views anew
                 return ask(at)
 
     def close(self) -> None:

@@ -23,11 +23,11 @@ from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
-from deedbook.projections.agents.suspects import marked
+from deedbook.projections.agents.compromised import marked
 from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
-from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, Slot
+from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
 from deedbook.projections.views.registry import ON_DEMAND, QUERIES, VIEW_VERSIONS
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class ViewReader(Resource):
         self._outside = ExitStack()  # a folder for views where the ledger's own cannot be written
         self._is_outside = False
         self.is_closed = False
-        self._kept: tuple[list[Slot], dict[str, list[dict[str, Any]]]] = ([], {})
+        self._kept: tuple[list[ViewVersion], dict[str, list[dict[str, Any]]]] = ([], {})
         url = store or self._named_store()
         self.store = self._open_shared(url) if url else self._open_file(settings.home / VIEWS_FILE)
 
@@ -83,7 +83,7 @@ class ViewReader(Resource):
         except Refused:
             return None  # a folder that is not trusted is read, out of its own file
 
-    def _open_shared(self, url: str) -> Local:
+    def _open_shared(self, url: str) -> LocalStore:
         try:
             from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - few use it
         except ModuleNotFoundError as error:
@@ -91,12 +91,12 @@ class ViewReader(Resource):
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
         return PostgresStore(url, ledger=self.client.ledger)
 
-    def _open_file(self, path: Path) -> Local:
+    def _open_file(self, path: Path) -> LocalStore:
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
             path = self._folder_outside() / VIEWS_FILE
         try:
             return SqliteStore(path, ledger=self.client.ledger)
-        except Damaged as error:
+        except DamagedStore as error:
             self._say_set_aside(error, str(set_aside(path)))
             return SqliteStore(path, ledger=self.client.ledger)
 
@@ -168,10 +168,10 @@ class ViewReader(Resource):
     def _ask_now(self, question: Callable[[QueryContext], T], *, on_demand: bool) -> T:
         expected, kept = self._kept
         if expected and are_current(self.client, expected, on_demand=on_demand):  # as it is most often: one way less
-            with suppress(Moved), self.store.reading(expected) as reading:
+            with suppress(MovedViews), self.store.reading(expected) as reading:
                 return question(QueryContext(reading, self._now_ms, kept))
         with self.store.reading() as reading:
-            if are_current(self.client, reading.slots(), on_demand=on_demand):
+            if are_current(self.client, reading.view_versions(), on_demand=on_demand):
                 return question(self._moment(reading))
         self.fold(on_demand=on_demand)
         with self.store.reading() as reading:
@@ -184,21 +184,21 @@ class ViewReader(Resource):
     def reopened(self) -> None:
         """Forget what was made for the store that was open before."""
 
-    def _moment(self, reading: Reading) -> QueryContext:
-        slots = reading.slots()
-        if self._kept[0] != slots:
-            self._kept = slots, {}
+    def _moment(self, reading: ReadTransaction) -> QueryContext:
+        versions = reading.view_versions()
+        if self._kept[0] != versions:
+            self._kept = versions, {}
         return QueryContext(reading, self._now_ms, self._kept[1])
 
     def on_whole_views(self, work: Callable[[], T]) -> T:
         """Return what ``work`` gives; where the views turn out to be damaged, on others made in their place."""
         try:
             return work()
-        except Damaged as error:
+        except DamagedStore as error:
             self._say_set_aside(error, self.store.set_aside())
             return work()
 
-    def _say_set_aside(self, error: Damaged, aside: str) -> None:
+    def _say_set_aside(self, error: DamagedStore, aside: str) -> None:
         cause = error.details.get("cause", "no database")
         self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
 
@@ -208,11 +208,11 @@ class ViewReader(Resource):
 
 def last_ms(context: QueryContext) -> int:
     """Return the last entry's time: not the latest one, because the root may have set the clock back."""
-    rows = context.kept("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
+    rows = context.cached("SELECT accepted_ms FROM events ORDER BY event_index DESC LIMIT 1")
     return int(rows[0]["accepted_ms"]) if rows else 0
 
 
-def are_current(client: LogReads, held: Sequence[Slot], *, on_demand: bool) -> bool:
+def are_current(client: LogReads, held: Sequence[ViewVersion], *, on_demand: bool) -> bool:
     """Return whether every view is there in its present version, and folded up to the end of the log.
 
     Those that are folded ``on_demand`` count only when they are what is args. What is compared is what the runner
@@ -220,11 +220,11 @@ def are_current(client: LogReads, held: Sequence[Slot], *, on_demand: bool) -> b
     not taken for the one that was folded.
     """
     wanted = {name: version for name, version in VIEW_VERSIONS.items() if on_demand or name not in ON_DEMAND}
-    slots = [slot for slot in held if slot.view in wanted]
-    live = {slot.view: slot for slot in slots if slot.is_live}
-    if len(live) != len(slots) or {name: slot.version for name, slot in live.items()} != wanted:
+    versions = [version for version in held if version.view in wanted]
+    live = {version.view: version for version in versions if version.is_live}
+    if len(live) != len(versions) or {name: version.version for name, version in live.items()} != wanted:
         return False
-    ends = {(slot.position, slot.last_id) for slot in live.values()}
+    ends = {(version.position, version.last_id) for version in live.values()}
     if len(ends) != 1:
         return False
     position, last_id = ends.pop()

@@ -1,4 +1,4 @@
-"""Briefs: what travels in place of a reasoning graph, and how much of it is kept.
+"""Briefs: short texts that are sent in place of a reasoning graph, and how much of the graph they keep.
 
     >>> from deedbook.projections.briefs.fidelity import measure
     >>> from deedbook.projections.reasoning.memory import memory_from_dict
@@ -10,7 +10,7 @@
     >>> measure(memory, "The disk is 97 % full. Delete the old exports.").band
     'high'
 
-The words used here: a *fact* is a step as the receiver gets it, verbatim; a *unit* is a critical text of the graph
-(``critical``); a *part* is one of the three figures of a fidelity (recall R, anchors A, edges E); a *veto* caps a
-fidelity because the text says what the graph does not; a *lead* is the 3 to 6 sentences that a brief begins with.
+Terms: a *fact* is a step, sent verbatim; a *unit* is a critical text of the graph (``critical``); a *part* is one of
+the three figures of a fidelity (recall R, anchors A, edges E); a *veto* caps a fidelity because the text contradicts
+the graph; a *lead* is the 3 to 6 sentences that a brief begins with.
 """

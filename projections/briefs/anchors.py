@@ -1,7 +1,7 @@
-"""The anchors of a text: what must survive letter by letter.
+"""The anchors of a text: strings that must survive letter by letter.
 
-Four kinds: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased; ``30``,
-``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings, numbers
+There are four kinds: numbers, paths (with a line if there is one), identifiers and hashes. A word can be paraphrased;
+``30``, ``api/auth.py:23``, ``JWT_SECRET`` and a hash cannot. Anchors are compared as a set of exact spellings, numbers
 without thousands separators and trailing zeros.
 """
 
@@ -27,7 +27,7 @@ _EVIDENCE: Final = re.compile(r"(?P<place>[^:\s][^:\n]*:[0-9]+)(?::|$)")
 
 
 def anchors(text: str) -> frozenset[str]:
-    """Return the numbers, paths, identifiers and hashes of a text, each as compared."""
+    """Return the numbers, paths, identifiers and hashes of a text, each in the form to compare."""
     spellings: set[str] = set()
     for match in _CHUNK.finditer(text):
         chunk = match[0]
@@ -42,7 +42,7 @@ def anchors(text: str) -> frozenset[str]:
 
 
 def number_value(spelling: str) -> str:
-    """Return a number as it is compared: no thousands separators, no trailing zeros of a fraction."""
+    """Return a number in the form to compare: no thousands separators, no trailing zeros of a fraction."""
     plain = spelling.replace(",", "")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 

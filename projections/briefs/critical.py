@@ -1,12 +1,12 @@
-"""What a brief must keep of a graph, its critical set: of four kinds of key facts, each a ``Unit``.
+"""The critical set of a graph, which a brief must keep: four kinds of key facts, each a ``Unit``.
 
-- the steps that the conclusion rests on, and the conclusion itself;
-- assumptions nobody validated: steps, and the ``assumptions`` that a critical step states;
-- known limitations; one that only repeats an assumption ("Assumption unvalidated: …") is not a second fact;
-- refuted alternatives: what a critical step considered and did not take.
+- The steps that the conclusion rests on, and the conclusion itself.
+- Unvalidated assumptions: steps, and the ``assumptions`` that a critical step states.
+- Known limitations, except one that only repeats an assumption ("Assumption unvalidated: …").
+- Refuted alternatives: those that a critical step considered and did not choose.
 
-A graph that names no dependencies gives no ground to call any step dispensable, so there every step is critical; where
-only the conclusion names none, every step that infers, and what it rests on, is.
+If a graph has no dependencies, no step can be called dispensable, so every step is critical. If only the conclusion has
+none, every step that infers is critical, and so are the steps that it rests on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _weak_confidence: Final = 0.5
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One key fact: its kind, the step it belongs to (if any), its text, and what it weighs in recall."""
+    """One key fact: its kind, its step (if any), its text, and its weight in recall."""
 
     kind: str
     step: int | None
@@ -42,18 +42,18 @@ def fact_text(step: ReasoningStep) -> str:
 
 
 def own_conclusion(step: ReasoningStep) -> str:
-    """Return what a step itself concludes, trimmed, or nothing if it says no more than its content."""
+    """Return a step's own conclusion, trimmed, or nothing if it says no more than its content."""
     conclusion = step.conclusion.strip() if isinstance(step.conclusion, str) else ""
     return "" if conclusion == fact_text(step) else conclusion
 
 
 def is_open_assumption(step: ReasoningStep) -> bool:
-    """Tell whether a step is an assumption that still needs validation (an assumption does unless it says not)."""
+    """Return whether a step is an assumption that still needs validation (the default of an assumption)."""
     return step.needs_validation is True or (step.type == "assumption" and step.needs_validation is not False)
 
 
 def is_refuted(step: ReasoningStep) -> bool:
-    """Tell whether a step is an alternative that was considered and not believed."""
+    """Return whether a step is an alternative that was considered and rejected."""
     return step.type == "hypothesis" and step.confidence < _weak_confidence
 
 
@@ -67,7 +67,7 @@ def concluding_steps(memory: ReasoningMemory) -> list[ReasoningStep]:
     used = {number for rests_on in memory.dependencies.values() for number in rests_on}
     ends = memory.dependencies.keys() - used
     sinks = [step for step in memory.steps if step.step_number in ends]
-    # An assumption is mostly recorded last, and is no conclusion.
+    # An assumption is often recorded last, and is no conclusion.
     return sinks or [step for step in memory.steps if step.type != "assumption"][-1:] or memory.steps[-1:]
 
 
@@ -112,7 +112,7 @@ def critical_edges(memory: ReasoningMemory, critical: set[int]) -> list[tuple[in
 
 
 def ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) -> set[int]:
-    """Return the steps that can be reached going back from ``starts``, those included; a circle ends the walk."""
+    """Return the steps that can be reached going back from ``starts``, those included; a cycle ends the walk."""
     reached = set(starts)
     waiting = list(reached)
     while waiting:
@@ -124,8 +124,8 @@ def ancestors(dependencies: Mapping[int, Iterable[int]], starts: Iterable[int]) 
 
 
 def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
-    """Drop a unit that says word for word what an earlier one says, and remarks that repeat an assumption."""
-    kept: list[Unit] = []
+    """Drop a unit with the same words as an earlier one, and remarks that repeat an assumption."""
+    distinct: list[Unit] = []
     seen: set[tuple[str, ...]] = set()
     assumed: list[frozenset[str]] = []
     for unit in units:
@@ -134,11 +134,11 @@ def _without_repeats(units: Iterable[Unit]) -> list[Unit]:
         remark = unit.kind in {"limitation", "assumption_stated"}
         if spelled in seen or (remark and any(_repeats(meaning, other) for other in assumed)):
             continue
-        kept.append(unit)
+        distinct.append(unit)
         seen.add(spelled)
         if unit.kind in {"assumption", "assumption_stated"}:
             assumed.append(meaning)
-    return kept
+    return distinct
 
 
 def _plain(text: str) -> str:

@@ -1,19 +1,21 @@
 """A fingerprint of a text, for cheap comparisons without fetching a graph.
 
 The default embedder ``hash-v1`` needs no model: words, their character 3- and 4-grams, and pairs of Chinese, Japanese
-and Korean characters are hashed with BLAKE2b into 384 signed places; the vector has length 1. It knows spellings, not
-meanings. Views use it alone, so that they are the same everywhere: only sums, products and square roots, which IEEE 754
-rounds exactly, in the order of the text. Changing anything here needs another version.
+and Korean characters are hashed with BLAKE2b into 384 signed dimensions; the vector has length 1. It knows spellings,
+not meanings. Views use it alone, so that they are the same everywhere: it uses only sums, products and square roots,
+which IEEE 754 rounds exactly, in the order of the text. Any change here needs another version.
 
-The extra ``semantic`` brings ``wordllama`` for briefs: MIT, 256 places, Chinese too, its weights in the wheel, so that
-nothing is downloaded. Refused: model2vec (better kept) and fastembed bring none, sentence-transformers brings PyTorch.
+The extra ``semantic`` adds ``wordllama`` for briefs: MIT, 256 dimensions, Chinese too, with its weights in the wheel,
+so nothing is downloaded. Refused: model2vec (better maintained) and fastembed contain no weights, sentence-transformers
+needs PyTorch.
 
-A published vector is packed: one signed byte a place and one scale for all, 512 characters of base64. Unpacked, a place
-is off by at most half the scale (itself at most 1/127); of 60,000 cosines measured none moved by .003.
+A published vector is packed: one signed byte a dimension and one scale for all, 512 characters of base64. Unpacked, a
+value is off by at most half the scale (itself at most 1/127); of 60,000 measured cosines none moved by .003.
 
-**The threshold** of each is the lowest value, in twentieths, that at most one in a hundred unrelated pairs passes: a
-false alarm costs a fetch. Of briefs against the tasks of *other* cases (245 development cases, 59,780 pairs) .4 % pass
-by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the rest are found by their text (``gates``).
+**The threshold** of each embedder is the lowest value, in twentieths, that at most one in a hundred unrelated pairs
+passes: a false alarm costs a fetch. Among briefs against the tasks of *other* cases (245 development cases, 59,780
+pairs) .4 % pass by ``hash-v1``, .9 % by ``wordllama``; of a case's own task 84 % and 91 %; the others are found by
+their text (``gates``).
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ STOP_WORDS: Final = frozenset(
 
 
 class Embedder(NamedTuple):
-    """Who makes vectors, and above which similarity two texts count as about the same."""
+    """The maker of vectors, and the similarity above which two texts count as about the same."""
 
     name: str
     version: str
@@ -63,11 +65,11 @@ class Embedder(NamedTuple):
     threshold: float
 
     def is_same(self, other: Embedder) -> bool:
-        """Return whether vectors of both may be compared: the threshold is not part of who made them."""
+        """Return whether vectors of both may be compared; the threshold does not matter for that."""
         return self[:3] == other[:3]
 
     def __str__(self) -> str:
-        return f"{self.name} (version {self.version}, {self.dim} places)"
+        return f"{self.name} (version {self.version}, {self.dim} dimensions)"
 
 
 HASH_V1: Final = Embedder("hash-v1", "1", 384, 0.30)
@@ -80,77 +82,77 @@ class Embedding(tuple[float, ...]):  # noqa: SLOT001 - a tuple's subclass can ha
 
     def __new__(cls, values: Iterable[float], embedder: Embedder) -> Self:
         """Take the values of one vector."""
-        made = super().__new__(cls, values)
-        made.embedder = embedder
-        return made
+        vector = super().__new__(cls, values)
+        vector.embedder = embedder
+        return vector
 
 
 @cache
 def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | None:
-    """Return the embedder of the extra ``semantic`` and what embeds with it; None where it is not installed."""
+    """Return the embedder of the extra ``semantic`` and its function; None if it is not installed."""
     try:
         wordllama = import_module("wordllama")
     except ImportError:
         return None
     from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
 
-    # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
+    # Without this folder it searches its tokenizer in the user's cache, and offers to download it.
     model = wordllama.WordLlama.load(cache_dir=Path(str(wordllama.__file__)).parent, disable_download=True)
     embedder = Embedder("wordllama", version("wordllama"), 256, 0.40)
     return embedder, lambda texts: model.embed(texts, norm=True).tolist()
 
 
 def similarities(text: str, others: Sequence[str]) -> list[float]:
-    """Return the cosine of a text to each of others, by the best embedder here."""
-    found = _semantic()
-    if found is None:
-        wanted = embed_text(text)
-        return [cosine_similarity(wanted, embed_text(other)) for other in others]
-    first, *rest = found[1]([text, *others])
+    """Return the cosine of a text with each of the others, by the best embedder here."""
+    semantic = _semantic()
+    if semantic is None:
+        own = embed_text(text)
+        return [cosine_similarity(own, embed_text(other)) for other in others]
+    first, *rest = semantic[1]([text, *others])
     return [math.fsum(map(float.__mul__, first, vector)) for vector in rest]
 
 
 def best_embedder() -> Embedder:
-    """Return the embedder of briefs here: that of the extra ``semantic`` where it is installed, else ``hash-v1``."""
+    """Return the embedder for briefs here: that of the extra ``semantic`` if installed, else ``hash-v1``."""
     return (_semantic() or (HASH_V1,))[0]
 
 
 def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     """Return the vector of a text, of length 1 or all zeros. Raises Refused: ``EMBEDDER_MISMATCH``: it is not here."""
     if not embedder.is_same(HASH_V1):
-        found = _semantic()
-        if found is None or not embedder.is_same(found[0]):
-            message = f"there is no {embedder} here to compare with: `pip install deedbook[semantic]` brings one"
+        semantic = _semantic()
+        if semantic is None or not embedder.is_same(semantic[0]):
+            message = f"the embedder {embedder} is not installed here: run `pip install deedbook[semantic]`"
             raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(embedder), str(best_embedder())])
-        return Embedding(found[1]([text])[0] if text.strip() else [0.0] * embedder.dim, found[0])
+        return Embedding(semantic[1]([text])[0] if text.strip() else [0.0] * embedder.dim, semantic[0])
     weights: dict[str, float] = {}
     for feature, weight in _features(text):
         weights[feature] = weights.get(feature, 0.0) + weight
-    places = [0.0] * HASH_V1.dim
+    values = [0.0] * HASH_V1.dim
     for feature, weight in weights.items():
-        place, sign = _place_of(feature)
-        places[place] += sign * math.sqrt(weight)  # said twice is not twice as much
-    length = math.sqrt(math.fsum(place * place for place in places))
-    return Embedding((place / length for place in places) if length else places, HASH_V1)
+        position, sign = _place_of(feature)
+        values[position] += sign * math.sqrt(weight)  # a repeated feature does not weigh twice
+    length = math.sqrt(math.fsum(position * position for position in values))
+    return Embedding((position / length for position in values) if length else values, HASH_V1)
 
 
-def cosine_similarity(one: Embedding, other: Embedding) -> float:
-    """Return how near two vectors are, from -1 to 1; 0.0 when one of them is of a text without words.
+def cosine_similarity(vector_a: Embedding, vector_b: Embedding) -> float:
+    """Return the cosine of two vectors, from -1 to 1; 0.0 if one of them is of a text without words.
 
-    Raises Refused: ``EMBEDDER_MISMATCH`` when different embedders made them, or a plain list does not say who made it.
+    Raises Refused: ``EMBEDDER_MISMATCH`` if different embedders made them, or a plain list does not name its embedder.
     """
-    for vector in (one, other):
+    for vector in (vector_a, vector_b):
         if not isinstance(vector, Embedding):
-            raise Refused("EMBEDDER_MISMATCH", "a vector that does not say which embedder made it is not compared")
-    if not one.embedder.is_same(other.embedder) or len(one) != len(other):
-        message = f"a vector by {one.embedder} is not compared with one by {other.embedder}"
-        raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(one.embedder), str(other.embedder)])
-    lengths = math.sqrt(math.fsum(x * x for x in one)) * math.sqrt(math.fsum(x * x for x in other))
-    return max(-1.0, min(1.0, math.fsum(map(float.__mul__, one, other)) / lengths)) if lengths else 0.0
+            raise Refused("EMBEDDER_MISMATCH", "a vector that names no embedder cannot be compared")
+    if not vector_a.embedder.is_same(vector_b.embedder) or len(vector_a) != len(vector_b):
+        message = f"a vector by {vector_a.embedder} cannot be compared with one by {vector_b.embedder}"
+        raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(vector_a.embedder), str(vector_b.embedder)])
+    lengths = math.sqrt(math.fsum(x * x for x in vector_a)) * math.sqrt(math.fsum(x * x for x in vector_b))
+    return max(-1.0, min(1.0, math.fsum(map(float.__mul__, vector_a, vector_b)) / lengths)) if lengths else 0.0
 
 
 def pack(vector: Embedding) -> PackedEmbedding:
-    """Return a vector as it is published: one signed byte a place and the scale that they are multiplied by."""
+    """Return a vector in its published form: one signed byte a dimension and a scale to multiply by."""
     scale = round(max(map(abs, vector), default=0.0) / _byte_max, _scale_digits)
     units = [round(value / scale) if scale else 0 for value in vector]
     values = bytes(max(-_byte_max, min(_byte_max, unit)) & 0xFF for unit in units)
@@ -158,29 +160,31 @@ def pack(vector: Embedding) -> PackedEmbedding:
 
 
 def unpack(packed: PackedEmbedding) -> Embedding:
-    """Return a published vector as floats. Raises Refused: ``INVALID_FIELD``: it has not the places that it says."""
+    """Return a published vector as floats. Raises Refused: ``INVALID_FIELD``: it has another number of dimensions."""
     try:
         values = base64.b64decode(packed.values, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Refused("INVALID_FIELD", f"the vector is not base64: {error}", field="values") from error
     if len(values) != packed.dim:
-        raise Refused("INVALID_FIELD", f"the vector has {len(values)} places, not {packed.dim}", field="values")
+        raise Refused("INVALID_FIELD", f"the vector has {len(values)} dimensions, not {packed.dim}", field="values")
     embedder = Embedder(packed.embedder, packed.version, packed.dim, packed.threshold)
     return Embedding(((value - 256 if value > _byte_max else value) * packed.scale for value in values), embedder)
 
 
 def is_embedding_of(packed: PackedEmbedding, text: str) -> bool:
-    """Tell whether a published vector is that of a text, as far as can be told: only of an embedder that is here."""
+    """Return whether a published vector is that of a text, as far as an embedder here can tell."""
     named = Embedder(packed.embedder, packed.version, packed.dim, packed.threshold)
     if named.is_same(HASH_V1):
         return packed == pack(embed_text(text))
-    with suppress(Refused):  # it is not here, or the vector is none; another processor may add in another order
+    with suppress(
+        Refused
+    ):  # the embedder is missing, or the vector is invalid; another processor may sum in another order
         return cosine_similarity(unpack(packed), embed_text(text, named)) > _same_text_min
     return not named.is_same(best_embedder())
 
 
 def _features(text: str) -> Iterator[tuple[str, float]]:
-    """Yield what a text is made of, in its order, with weights: the more grams a word has, the less weighs each."""
+    """Yield the features of a text in order, with weights: the more grams a word has, the less each weighs."""
     for token in _TOKEN.findall(unicodedata.normalize("NFKC", text).lower()):
         if _FIRST_CJK.match(token):
             for start in range(max(1, len(token) - 1)):

@@ -1,18 +1,18 @@
 """How much of a graph's reasoning a text keeps: measured, never asserted.
 
-``measure(memory, text)`` takes the graph and what the receiver reads, and needs nothing else, so a receiver who fetched
-the ref can repeat the sender's figure. Value:
+``measure(memory, text)`` takes the graph and the text that the receiver reads, and nothing else. So a receiver who
+fetched the ref can repeat the sender's figure. Value:
 
     min(cap, .75 R + .15 A + .10 E), renormalised over the parts that the graph has
 
-R is the recall of key facts, A of anchors, E of dependencies with both ends kept; the cap comes from the vetoes. 1.0
-is said only where the text holds the whole graph (a JSON form whose ref is the graph's); a perfect brief that is not
-the graph itself stops at .99. For a paraphrase the value is a lower bound: the comparison is lexical.
+R is the recall of key facts, A of anchors, E of dependencies with both ends kept; the cap comes from the vetoes. Only a
+text that contains the whole graph (a JSON form whose ref is the graph's) has 1.0; a perfect brief that is not the graph
+itself stops at .99. For a paraphrase the value is a lower bound: the comparison is lexical.
 
-A fact's content words are looked for within a window of 1.2 × their number + 2 content words of the text: a bag of all
-the right words must not count as the facts. Words weigh by how rare they are in the graph, half of the weight is worth
+A fact's content words are searched within a window of 1.2 × their number + 2 content words of the text: a bag of all
+the right words must not count as the facts. Words weigh by their rarity in the graph. Half of the weight is worth
 nothing and all of it everything (the ramp), and words out of order cost up to a fifth. A run of exactly the fact's
-words is 1 whatever surrounds it.
+words is 1, in any context.
 
 The weights were fitted on human proof trees with distractors (Spearman .96 with the share of gold steps kept). Refused:
 matching over whole sentences (a bag of words got .94) and a plain hit threshold (biased by +.2 on partial facts).
@@ -63,7 +63,7 @@ def band_of(value: float) -> Band:
 
 
 def combine(parts: dict[str, float | None], cap: float = NO_CAP) -> float:
-    """Return the weighted value of the parts that exist, at most the cap."""
+    """Return the weighted value of the existing parts, at most the cap."""
     existing = {name: part for name, part in parts.items() if part is not None}
     total = sum(WEIGHTS[name] for name in existing)
     value = sum(WEIGHTS[name] * part for name, part in existing.items()) / total if total else 0.0
@@ -76,7 +76,7 @@ def measure(memory: ReasoningMemory, text: str) -> Fidelity:
 
 
 def measure_indexed(index: GraphIndex, text: str) -> Fidelity:
-    """Return the fidelity of a text against a graph that is indexed already."""
+    """Return the fidelity of a text against an indexed graph."""
     if holds_whole_graph(text, index.memory):
         anchors_kept, edges_kept = 1.0 if index.critical_anchors else None, 1.0 if index.edges else None
         return Fidelity(LOSSLESS, band_of(LOSSLESS), 1.0, anchors_kept, edges_kept, NO_CAP, [], dict(WEIGHTS))
@@ -89,7 +89,7 @@ def measure_indexed(index: GraphIndex, text: str) -> Fidelity:
 
 
 def holds_whole_graph(text: str, memory: ReasoningMemory) -> bool:
-    """Tell whether a line of the text is the graph's JSON, by its ref."""
+    """Return whether a line of the text is the graph's JSON, by its ref."""
     for line in text.split("\n"):
         opening = line.find("{")
         if opening < 0 or not line.rstrip().endswith("}"):
@@ -109,18 +109,18 @@ def _parts(index: GraphIndex, readable: str) -> dict[str, float | None]:
     hits = {fact.spelled: _recall_of(fact, text, index) for fact in index.key_facts}
     weight = sum(fact.unit.weight for fact in index.key_facts)
     recalled = sum(fact.unit.weight * hits[fact.spelled] for fact in index.key_facts)
-    kept = index.critical_anchors & anchors(readable)
+    kept_anchors = index.critical_anchors & anchors(readable)
     ends = {number: hits.get(run, 0.0) >= EDGE_HIT for number, run in index.step_spelled.items()}
     edges = [ends.get(premise, False) and ends.get(number, False) for premise, number in index.edges]
     return {
         "R": recalled / weight if weight else None,
-        "A": len(kept) / len(index.critical_anchors) if index.critical_anchors else None,
+        "A": len(kept_anchors) / len(index.critical_anchors) if index.critical_anchors else None,
         "E": sum(edges) / len(edges) if edges else None,
     }
 
 
 class _ReadText(msgspec.Struct, frozen=True):
-    """A text to be measured: its run of words, its content words, and where each of them stands."""
+    """A text to measure: its run of words, its content words, and the positions of each."""
 
     spelled: str
     content: list[str]
@@ -138,55 +138,55 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
     """Return how much of a key fact the text keeps, 0 to 1."""
     if fact.spelled in text.spelled:
         return 1.0
-    places = sorted({place for word in set(fact.content) for place in text.positions.get(word, ())})
-    if not places:
+    positions = sorted({position for word in set(fact.content) for position in text.positions.get(word, ())})
+    if not positions:
         return 0.0
-    wanted = Counter(fact.content)
+    needed = Counter(fact.content)
     width = math.floor(WINDOW_FACTOR * len(fact.content)) + WINDOW_SLACK_WORDS
-    weights = {word: index.weight_of(word) for word in wanted}
-    total = sum(weights[word] * count for word, count in wanted.items())
-    within_reach = sum(weights[word] * min(count, len(text.positions.get(word, ()))) for word, count in wanted.items())
+    weights = {word: index.weight_of(word) for word in needed}
+    total = sum(weights[word] * count for word, count in needed.items())
+    within_reach = sum(weights[word] * min(count, len(text.positions.get(word, ()))) for word, count in needed.items())
     if within_reach <= RAMP_START * total:
-        return 0.0  # No window can hold more of the fact than the whole text does.
+        return 0.0  # No window can contain more of the fact than the whole text.
     best = RAMP_START * total
     scored: set[tuple[str, ...]] = set()
     in_fact = _positions(fact.content)
-    there = [text.content[place] for place in places]
-    # The window that begins at each place, what is still wanted beside it, and its weight.
-    left, weight, end = dict(wanted), 0.0, 0
-    for start, first in enumerate(places):
-        while end < len(places) and places[end] < first + width:
-            word = there[end]
+    found_words = [text.content[position] for position in positions]
+    # The window that begins at each position, the words that it still lacks, and its weight.
+    left, weight, end = dict(needed), 0.0, 0
+    for start, first in enumerate(positions):
+        while end < len(positions) and positions[end] < first + width:
+            word = found_words[end]
             if left[word] > 0:
                 weight += weights[word]
             left[word] -= 1
             end += 1
-        if weight > best:  # Disorder only ever takes away from it.
-            window = tuple(there[start:end])
-            if window not in scored:  # A text of like sentences has the same window again and again.
+        if weight > best:  # Disorder only lowers it.
+            window = tuple(found_words[start:end])
+            if window not in scored:  # A text of similar sentences repeats the same window.
                 scored.add(window)
                 best = max(best, _window_score(window, in_fact, weights))
-        word = there[start]
+        word = found_words[start]
         left[word] += 1
         if left[word] > 0:
             weight -= weights[word]
     return max(0.0, min(1.0, (best / total - RAMP_START) / (1 - RAMP_START)))
 
 
-def _window_score(window: tuple[str, ...], places: dict[str, list[int]], weights: dict[str, float]) -> float:
-    """Return the weight of a fact's words in one window of the text, less what disorder costs.
+def _window_score(window: tuple[str, ...], positions: dict[str, list[int]], weights: dict[str, float]) -> float:
+    """Return the weight of a fact's words in one window of the text, minus the cost of disorder.
 
     Order is the share of neighbours that are neighbours in the fact, too (one word between them may be missing). Moving
-    a whole phrase breaks two neighbourhoods, scrambling breaks nearly all: a longest rising run, the other candidate,
-    punished the honest phrase as much as the scrambled one. ``places`` is where each word stands in the fact.
+    a whole phrase breaks two neighbourhoods, scrambling breaks nearly all. The other candidate, a longest rising run,
+    punished the honest phrase as much as the scrambled one. ``positions`` are those of each word in the fact.
     """
-    used = dict.fromkeys(places, 0)
-    weight, kept, near, before = 0.0, 0, 0, 0
+    used = dict.fromkeys(positions, 0)
+    weight, matched, near, before = 0.0, 0, 0, 0
     for word in window:
-        if (count := used[word]) < len(places[word]):
-            used[word], place = count + 1, places[word][count]
+        if (count := used[word]) < len(positions[word]):
+            used[word], position = count + 1, positions[word][count]
             weight += weights[word]
-            near += kept > 0 and 1 <= place - before <= NEIGHBOUR_MAX_STEPS
-            kept, before = kept + 1, place
-    order = near / (kept - 1) if kept > 1 else 1.0
+            near += matched > 0 and 1 <= position - before <= NEIGHBOUR_MAX_STEPS
+            matched, before = matched + 1, position
+    order = near / (matched - 1) if matched > 1 else 1.0
     return weight * (1 - ORDER_FACTOR * (1 - order))

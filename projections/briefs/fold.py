@@ -1,4 +1,4 @@
-"""The fold of briefs: one row a ``reasoning.briefed``, never changed; ``data`` is the event's data as JSON."""
+"""The fold of briefs: a row for each ``reasoning.briefed``; ``data`` is the event's data as JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When the brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
+"""When a brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
 
-What nobody said disarms nothing: where no domain is named, the words of the reasoning give it, and a snapshot where
-nobody assessed the uncertainty or the impact asks for the full graph. Not a number is never below or above anything:
-the comparisons are turned such that it fires.
+Missing information never disarms a rule. If no domain is named, the words of the reasoning imply it. A snapshot without
+an assessed uncertainty or impact asks for the full graph. NaN is neither below nor above any limit, so the comparisons
+are written such that NaN makes a rule fire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOW_FIDELITY: Final = "low_fidelity"
 HIGH_RISK_DOMAINS: Final = frozenset({"medical", "legal", "security"})
 verdict_age_max_s: Final = 30 * 86_400
 CRITICAL_EVIDENCE_WORDS: Final = ("secret", "credential")
-_TELLING: Final = {
+_DOMAIN_TERMS: Final = {
     "security": "secret credential password vulnerability exploit encryption jwt csrf xss malware cve tls 密钥 密码"
     " 漏洞 加密 凭证 攻击",
     "medical": "patient medication dosage clinical surgery tumor 患者 病人 药物 剂量 手术 诊断",
@@ -40,7 +40,7 @@ _TELLING: Final = {
 
 
 class FetchRule(msgspec.Struct, frozen=True):
-    """The rule that asks for the full graph, and what it saw."""
+    """The rule that asks for the full graph, and its observation."""
 
     name: str
     reason: str
@@ -49,7 +49,8 @@ class FetchRule(msgspec.Struct, frozen=True):
 class FetchAnswer(msgspec.Struct, frozen=True):
     """Whether to fetch: the rule that fired (or None), all that would, and the vectors nobody assessed.
 
-    True when a rule fired. ``similarity`` to the receiver's task is None without one, or as ``not_compared`` says.
+    True if a rule fired. ``similarity`` to the receiver's task is None without a task, or for the reason in
+    ``not_compared``.
     """
 
     rule: FetchRule | None
@@ -90,12 +91,12 @@ def should_fetch_full_reasoning(
     is_imported: bool = False,
     verdict: LatestVerdict | None = None,
 ) -> FetchAnswer:
-    """Return which of the rules asks for the full graph; vector names and domains ignore case.
+    """Return the rules that ask for the full graph; vector names and domains ignore case.
 
-    Give a ``snapshot``, or what the rules read of one; what is given beside a snapshot replaces what it says. ``text``
-    is what the reasoning says, read where no domain is named; ``task`` what the receiver is about to do, in words,
-    ``own_task`` what the reasoning was for; ``is_imported`` says that only importers have it, and ``verdict`` what its
-    validators say.
+    Pass a ``snapshot``, or the values that the rules read from one; values beside a snapshot replace those in it.
+    ``text`` is the text of the reasoning, read if no domain is named. ``task`` is the receiver's task in words,
+    ``own_task`` that of the reasoning. ``is_imported`` says that only importers have it; ``verdict`` is that of its
+    validators.
     """
     if snapshot is not None:
         fidelity = snapshot.reasoning_fidelity if fidelity is None else fidelity
@@ -109,9 +110,9 @@ def should_fetch_full_reasoning(
     not_assessed = [name for name in THRESHOLDS_TO_FETCH if name not in assessed]
     fired = [FetchRule("found_wrong", wrong)] if (wrong := _wrong(verdict)) else []
     fired += _rules(domain, assessed, fidelity, evidence_refs, similarity, is_imported=is_imported)
-    if not (domain or "").strip() and (told := domain_told(text)):
-        fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words are of {told}."))
-    # One made on the spot of a reasoning is nobody's word on how sure he is: only who takes a snapshot assesses.
+    if not (domain or "").strip() and (implied := domain_implied(text)):
+        fired.append(FetchRule("high_risk_domain", f"No domain is named, and its words imply {implied}."))
+    # A snapshot made on the spot has no assessment by design: only the author of a taken snapshot assesses.
     if not_assessed and snapshot is not None and snapshot.snapshot_id and snapshot.reasoning_ref is not None:
         fired.append(FetchRule("not_assessed", f"Nobody assessed {' or '.join(not_assessed)}."))
     return FetchAnswer(
@@ -123,23 +124,25 @@ def should_fetch_full_reasoning(
     )
 
 
-def domain_told(text: str) -> str:
-    """Return the high-risk domain that a word of a text tells of; empty for none."""
-    said = set(content_words(text))
-    return next((domain for domain, telling in _TELLING.items() if not said.isdisjoint(map(stem, telling.split()))), "")
+def domain_implied(text: str) -> str:
+    """Return the high-risk domain that a word of a text implies; empty for none."""
+    stems = set(content_words(text))
+    return next(
+        (domain for domain, terms in _DOMAIN_TERMS.items() if not stems.isdisjoint(map(stem, terms.split()))), ""
+    )
 
 
 def is_critical_evidence(ref: str) -> bool:
-    """Tell whether a reference names a secret or credential, in any case."""
+    """Return whether a reference names a secret or credential, in any case."""
     return any(word in ref.lower() for word in CRITICAL_EVIDENCE_WORDS)
 
 
 def check_level(
     level: TransferLevel, fidelities: Mapping[TransferLevel, float], verdict: LatestVerdict | None = None
 ) -> GateAnswer:
-    """Return whether a level asked by name passes its gate, and the lowest level that does.
+    """Return whether a level passes its gate, and the lowest level that does.
 
-    No level of a reasoning that was found wrong passes, however faithful to it: a brief of it says what does not stand.
+    No level of a reasoning that was found wrong passes, however faithful: its brief repeats the error.
     """
     if wrong := _wrong(verdict):
         return GateAnswer("failed", level.value, "", wrong)
@@ -157,15 +160,15 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
 
 
 def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | None, list[str]]:
-    """Return whose passing report a graph may be acted on by at a time, or in sentences why it may not be.
+    """Return the passing report on which a graph may be acted on, or the reasons against it, in sentences.
 
-    The sentences name entries and no ages: equal citations are one request for a human, whenever it is made.
+    The sentences name entries and no ages, so equal citations give one request to a human at any time.
     """
     if verdict is None or verdict.latest is None:
         return None, ["No validation by another than its author has passed."]
     against = [
-        f"{one.by} found it wrong (entry {one.event_index}): {'; '.join(one.problems)}"
-        for one in verdict.voices("failed")
+        f"{voice.by} found it wrong (entry {voice.event_index}): {'; '.join(voice.problems)}"
+        for voice in verdict.voices("failed")
     ]
     passing = next(iter(verdict.voices("passed")), None)
     if passing is None:
@@ -177,8 +180,8 @@ def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | N
 
 
 def _wrong(verdict: LatestVerdict | None) -> str:
-    found = [] if verdict is None else verdict.voices("failed")
-    return "".join(f"{one.by} found it wrong (entry {one.event_index}): {one.counted}." for one in found[:1])
+    failed = [] if verdict is None else verdict.voices("failed")
+    return "".join(f"{voice.by} found it wrong (entry {voice.event_index}): {voice.counted}." for voice in failed[:1])
 
 
 def _rules(
@@ -210,9 +213,9 @@ def _rules(
 def _similarity(
     embedding: Embedding | None, task: str | None, own_task: str
 ) -> tuple[tuple[float, Embedder] | None, str]:
-    """Return how near the reasoning's brief or own task is to the task, or why that is not known.
+    """Return the nearness of the reasoning's brief or own task to the task, or why it is unknown.
 
-    The threshold is that of the embedder here: whoever signed a vector may write any beside it.
+    The threshold is that of the embedder here: the signer of a vector may write any threshold beside it.
     """
     if task is None or not task.strip():
         return None, ""
@@ -220,11 +223,11 @@ def _similarity(
     near, missing = [], ""
     for vector in [*vectors, *([] if embedding is None else [embedding])]:
         try:
-            args = embed_text(task, vector.embedder)
-            near.append((cosine_similarity(vector, args), args.embedder))
+            task_vector = embed_text(task, vector.embedder)
+            near.append((cosine_similarity(vector, task_vector), task_vector.embedder))
         except Refused as refusal:
             missing = refusal.message
-    return max(near, key=lambda one: one[0] - one[1].threshold, default=None), missing
+    return max(near, key=lambda candidate: candidate[0] - candidate[1].threshold, default=None), missing
 
 
 def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float]) -> str:
@@ -237,7 +240,7 @@ def _gate_problem(level: TransferLevel, fidelities: Mapping[TransferLevel, float
     if not own >= minimum:
         return f"The fidelity is {own:.2f}, below {minimum} for {level.value}."
     above = TransferLevel.STANDARD if level is TransferLevel.MINIMAL else TransferLevel.FULL
-    # Only what was measured is compared: FULL costs nothing over STANDARD unless it carries the graph inline.
+    # Only measured levels are compared: FULL adds nothing to STANDARD unless it has the graph inline.
     loss = fidelities.get(above, own) - own
     if round(loss, value_digits) > MAX_INFORMATION_LOSS_TOLERANCE:
         return f"{level.value} loses {loss:.2f} against {above.value}, more than {MAX_INFORMATION_LOSS_TOLERANCE}."

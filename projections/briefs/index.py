@@ -1,4 +1,4 @@
-"""A graph prepared for measuring briefs against it: every text tokenised once; work is linear in the graph's size."""
+"""A graph prepared for measuring briefs: every text tokenised once; the work is linear in the graph's size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class KeyFact(msgspec.Struct, frozen=True):
-    """A critical unit, tokenised: ``spelled`` is the run of words that makes a text verbatim."""
+    """A critical unit, tokenised; ``spelled`` is the run of words that makes a text verbatim."""
 
     unit: Unit
     spelled: str
@@ -29,7 +29,7 @@ class KeyFact(msgspec.Struct, frozen=True):
 
 
 class GraphIndex(msgspec.Struct, frozen=True):
-    """What the metric needs to know of one graph."""
+    """The data of one graph that the metric needs."""
 
     memory: ReasoningMemory
     key_facts: list[KeyFact]
@@ -44,12 +44,12 @@ class GraphIndex(msgspec.Struct, frozen=True):
     step_spelled: dict[int, str]
 
     def weight_of(self, word: str) -> float:
-        """Return the inverse document frequency of a content word; a word the graph lacks weighs most."""
+        """Return the inverse document frequency of a content word; a word that the graph lacks weighs most."""
         return self.idf.get(word, self.unseen_idf)
 
 
 def spelled(tokens: list[str]) -> str:
-    """Return words as one searchable string that matches at word boundaries only."""
+    """Return words as one string to search, which matches only at word boundaries."""
     return f" {' '.join(tokens)} "
 
 
@@ -85,8 +85,8 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
 def _rarity(count: int, total: int) -> float:
     """Return the weight of a word: 2 in one document of many, towards 1 for a word of all documents.
 
-    Bounded on purpose: with a plain logarithm the few rarest words of a fact outweighed all the others, and a text
-    of those alone passed as half of the reasoning.
+    It is bounded on purpose: with a plain logarithm, the few rarest words of a fact outweighed all the others, and a
+    text of those alone passed as half of the reasoning.
     """
     return 1 + math.log(1 + total / count) / math.log(1 + total)
 
@@ -102,7 +102,7 @@ def _all_texts(memory: ReasoningMemory) -> list[str]:
 
 
 def _sources(texts: list[str]) -> tuple[list[Source], dict[str, list[int]], set[str]]:
-    """Return the clauses of the texts, which of them hold a word, and every run of words that is verbatim."""
+    """Return the clauses of the texts, the clauses that contain a word, and every verbatim run of words."""
     sources: list[Source] = []
     postings: dict[str, list[int]] = defaultdict(list)
     verbatim: set[str] = set()

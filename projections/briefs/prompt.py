@@ -1,15 +1,15 @@
 """A brief as the text that the next agent reads, within a token budget.
 
-A prompt never exceeds its budget, and comes in one of two forms:
+A prompt never exceeds its budget, and has one of two forms:
 
-- *roomy*, where everything fits: all sections by their names, in sentences;
-- *tight*, where it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and
-  FIDELITY, which stand in the envelope. What does not fit even so is left out statement by statement, the least needed
-  first. ``expanded`` is the same written out: what people read, and what the metric measures.
+- *roomy*, if everything fits: all sections by their names, in sentences;
+- *tight*, if it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and FIDELITY,
+  which are in the envelope. Statements that still do not fit are left out one by one, the least needed first.
+  ``expanded`` is the same written out: people read it, and the metric measures it.
 
-Facts stand under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
+Facts are under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
 (measured: .65 against .92 at 200 tokens). CONTEXT takes what the other sections leave, up to a quarter of the budget
-and at least a line: the sender's summary must not cost facts (at 200 tokens a full quarter cost three of them).
+and at least a line: the sender's summary must not displace facts (at 200 tokens a full quarter cost three of them).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _margin_tokens: Final = 2
 
 
 class TransferLevel(Enum):
-    """How much travels with a snapshot."""
+    """How much of the reasoning a snapshot sends."""
 
     MINIMAL = "minimal"
     STANDARD = "standard"
@@ -68,7 +68,7 @@ LEVEL_TOKENS: Final[dict[TransferLevel, tuple[int, int]]] = {
     TransferLevel.STANDARD: (200, 700),
     TransferLevel.FULL: (200, 760),
 }
-"""FULL is STANDARD and the pointer's own lines, unless the graph is asked for inline."""
+"""FULL is STANDARD plus the lines of the pointer, unless the graph is inline."""
 
 inline_budget_tokens: Final = 3_000
 
@@ -80,7 +80,7 @@ HEAD_OF: Final[dict[RemarkSort, str]] = {
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A rendered prompt: its text, the same written out, its tokens (and whether exactly counted), what had no room."""
+    """A rendered prompt: its text, also written out, its tokens (and whether exactly counted), and what did not fit."""
 
     prompt: str
     expanded: str
@@ -103,8 +103,8 @@ def to_context_prompt(
 ) -> Prompt:
     """Return the prompt of a brief, by default at the level and budget it was made for.
 
-    ``inline`` is the graph's JSON, shown at FULL in place of the pointer when it fits. CONTEXT takes at most
-    ``context_share`` of the budget; a share above the usual quarter is kept free for it.
+    ``inline`` is the graph's JSON, shown at FULL in place of the pointer if it fits. CONTEXT takes at most
+    ``context_share`` of the budget; a share above the usual quarter is reserved for it.
     """
     level = level or TransferLevel(brief.level)
     if budget is None:
@@ -119,12 +119,14 @@ def to_context_prompt(
         if count_tokens(_joined(sections)) > budget:
             sections.pop(heading, None)
     if count_tokens(_joined(sections)) <= budget:
-        text, shown = _joined(sections), {name for name, lines in sections.items() if any(lines)}
+        text, shown_headings = _joined(sections), {name for name, lines in sections.items() if any(lines)}
     else:
         sections = _frame(brief, level, inline)
         shortened = _shorten(sections, budget, context_share if is_kept else 0.0, keep=True)
-        text, shown = _tight(brief, sections, budget)
-    dropped: list[str] = [heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown]
+        text, shown_headings = _tight(brief, sections, budget)
+    dropped: list[str] = [
+        heading for heading in HEADINGS if heading in _wanted(brief, level) and heading not in shown_headings
+    ]
     return Prompt(
         prompt=text,
         expanded=expand(text),
@@ -139,19 +141,19 @@ def to_context_prompt(
 
 
 def unfitted_tokens(brief: Brief, budget: int) -> int:
-    """Return what a brief's roomy form costs at its level, only CONTEXT (to its least) and CONCLUSION cut."""
+    """Return the tokens of a brief's roomy form at its level, with only CONTEXT (to its least) and CONCLUSION cut."""
     sections = _sections(brief, TransferLevel(brief.level), None)
     _shorten(sections, budget, 0.0, keep=True)
     return count_tokens(_joined(sections))
 
 
 def shown_conclusion(brief: Brief) -> str:
-    """Return as much of the conclusion as a brief's own prompt shows."""
+    """Return the part of the conclusion that a brief's own prompt shows."""
     return _cut_line(CONCLUSION, one_line(brief.conclusion), int(brief.budget * conclusion_share_max))
 
 
 def tight_text(brief: Brief) -> str:
-    """Return a brief's own prompt in its tight form, with all that the brief holds."""
+    """Return a brief's own prompt in its tight form, with everything in the brief."""
     sections = _frame(brief, TransferLevel(brief.level), None)
     _shorten(sections, brief.budget, 0.0, keep=True)
     return _around(sections, statements_of(brief))
@@ -162,20 +164,20 @@ def short_ref(ref: str) -> str:
     return ref.partition(":")[2][:REF_HEX_DIGITS]
 
 
-@lru_cache(maxsize=64)  # While a brief is fitted, the same context is cut again and again.
+@lru_cache(maxsize=64)  # Fitting a brief cuts the same context repeatedly.
 def cut_to_tokens(text: str, limit: int) -> str:
-    """Return as much of a text as a number of tokens allows, ended at a word and marked; nothing if none fits."""
+    """Return as much of a text as fits into a number of tokens, cut at a word and marked; nothing if none fits."""
     if count_tokens(text) <= limit:
         return text
     end = greatest(0, len(text), lambda chars: count_tokens(f"{text[:chars].rstrip()} {CUT}") <= limit)
-    kept = text[:end]
-    if end < len(text) and kept and _joins(kept[-1], text[end]):
-        kept = kept.removesuffix(kept.rsplit(maxsplit=1)[-1])
-    return f"{kept.rstrip()} {CUT}" if kept.strip() else ""
+    beginning = text[:end]
+    if end < len(text) and beginning and _joins(beginning[-1], text[end]):
+        beginning = beginning.removesuffix(beginning.rsplit(maxsplit=1)[-1])
+    return f"{beginning.rstrip()} {CUT}" if beginning.strip() else ""
 
 
 def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
-    """Return the lines of each section that a level has, in their order, empty sections left out."""
+    """Return the lines of each section of a level, in order, without empty sections."""
     layout = brief.layout
     concluded = [fact.step for fact in brief.facts if is_concluded(fact, brief.conclusion)]
     hidden = {*layout.lead, *layout.others, *concluded}
@@ -202,7 +204,7 @@ def section_lines(brief: Brief, level: TransferLevel) -> dict[str, list[str]]:
     if level is not TransferLevel.MINIMAL:
         evidence = "; ".join(one_line(ref) for ref in brief.top_evidence_refs)
         lines[EVIDENCE] = [evidence] if layout.top_evidence else []
-        rounded_down = math.floor(brief.fidelity.value * 100 + 1e-9) / 100  # .899 must not read as having reached .90
+        rounded_down = math.floor(brief.fidelity.value * 100 + 1e-9) / 100  # .899 must not read as .90
         lines[FIDELITY] = [f"{rounded_down:.2f} ({brief.fidelity.band})"]
     return {heading: content for heading, content in lines.items() if any(content)}
 
@@ -213,7 +215,7 @@ def _sections(brief: Brief, level: TransferLevel, inline: str | None) -> dict[st
 
 
 def _frame(brief: Brief, level: TransferLevel, inline: str | None) -> dict[str, list[str]]:
-    """Return the sections that every form has: what stands before the statements, and behind them."""
+    """Return the sections of both forms: those before the statements, and those after them."""
     lines = {CONTEXT: one_line(brief.context), CONCLUSION: _conclusion_line(brief)}
     sections = {heading: [line] for heading, line in lines.items() if line}
     whole = inline if inline is not None and level is TransferLevel.FULL else brief.whole_graph
@@ -229,7 +231,7 @@ def _joined(sections: dict[str, list[str]]) -> str:
 
 
 def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, *, keep: bool) -> list[str]:
-    """Cut CONCLUSION to half of the budget, and CONTEXT to its share, or if that is not kept for it to what is left."""
+    """Cut CONCLUSION to half of the budget, and CONTEXT to its share or, if no share is reserved, to the rest."""
     cut = {CONCLUSION: _cut_section(sections, CONCLUSION, int(budget * conclusion_share_max))}
     room = int(budget * context_share)
     if not keep and CONTEXT in sections:
@@ -264,12 +266,12 @@ def statements_of(brief: Brief) -> shorthand.Statements:
     for remark in brief.remarks:
         statements[HEAD_OF[remark.sort]].append(own_line(one_line(remark.text)))
     if not brief.facts and brief.reasoning_brief:
-        statements[shorthand.BRIEF].append(brief.reasoning_brief)  # A snapshot that was given sentences and no facts.
+        statements[shorthand.BRIEF].append(brief.reasoning_brief)  # A snapshot with sentences and no facts.
     return statements
 
 
 def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[str, set[str]]:
-    """Return the tight form with as much of a brief as fits, and the headings of which nothing was cut."""
+    """Return the tight form with as much of a brief as fits, and the headings that are complete."""
     if brief.whole_graph:
         sections.pop(FULL_REASONING, None)
     for heading in (FULL_REASONING, CONTEXT, CONCLUSION):
@@ -280,13 +282,15 @@ def _tight(brief: Brief, sections: dict[str, list[str]], budget: int) -> tuple[s
 
     @cache
     def text(count: int) -> str:
-        kept = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
-        return _around(sections, kept)
+        fitting = {head: [item for own, item in listed[:count] if own == head] for head in shorthand.HEADS}
+        return _around(sections, fitting)
 
     count = greatest(0, len(listed), lambda count: count_tokens(text(count)) <= budget)
     headings = {head: expand(f"{head}: x").partition(":")[0] for head in shorthand.HEADS}
-    shown = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
-    return text(count), shown | {name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))}
+    shown_headings = {headings[head] for head, _ in listed[:count]} - {headings[head] for head, _ in listed[count:]}
+    return text(count), shown_headings | {
+        name for name in (CONTEXT, CONCLUSION, FULL_REASONING) if any(sections.get(name, ()))
+    }
 
 
 def _around(sections: dict[str, list[str]], statements: shorthand.Statements) -> str:
@@ -296,24 +300,26 @@ def _around(sections: dict[str, list[str]], statements: shorthand.Statements) ->
 
 
 def _wanted(brief: Brief, level: TransferLevel) -> set[str]:
-    """Return the headings that a brief has something for, whether or not its prompt has room for it."""
-    stands = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
-    stands[REASONING_BRIEF] = bool(brief.reasoning_brief)
-    # A graph that is there whole says these itself.
-    stands[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph
-    stands[EVIDENCE] = bool(brief.top_evidence_refs) and level is not TransferLevel.MINIMAL and not brief.whole_graph
-    stands[FIDELITY] = level is not TransferLevel.MINIMAL
-    stands[FULL_REASONING] = level is TransferLevel.FULL or bool(brief.whole_graph)
-    return {heading for heading, is_there in stands.items() if is_there}
+    """Return the headings for which a brief has content, whether or not its prompt has space for it."""
+    has_content = {CONTEXT: bool(brief.context), CONCLUSION: bool(brief.conclusion), TAGS: bool(brief.tags)}
+    has_content[REASONING_BRIEF] = bool(brief.reasoning_brief)
+    # A whole graph contains these.
+    has_content[TOP_ASSUMPTIONS] = bool(brief.top_assumptions) and not brief.whole_graph
+    has_content[EVIDENCE] = (
+        bool(brief.top_evidence_refs) and level is not TransferLevel.MINIMAL and not brief.whole_graph
+    )
+    has_content[FIDELITY] = level is not TransferLevel.MINIMAL
+    has_content[FULL_REASONING] = level is TransferLevel.FULL or bool(brief.whole_graph)
+    return {heading for heading, is_there in has_content.items() if is_there}
 
 
 def _conclusion_line(brief: Brief) -> str:
-    """Return the conclusion with the evidence of the steps that say it word for word."""
+    """Return the conclusion with the evidence of the steps that have the same words."""
     cited = [fact for fact in brief.facts if fact.step in brief.layout.evidence]
     evidence = (evidence_detail(fact) for fact in cited if is_concluded(fact, brief.conclusion))
     return one_line(brief.conclusion) + "".join(evidence)
 
 
 def _joins(before: str, after: str) -> bool:
-    """Tell whether a cut between two characters would split a word (Chinese may be cut anywhere)."""
+    """Return whether a cut between two characters would split a word (Chinese may be cut anywhere)."""
     return not (before.isspace() or after.isspace() or before in CJK_MARKS or is_between_signs(before, after))

@@ -1,4 +1,4 @@
-"""Questions about published briefs: which one serves a ref, a level and a budget best."""
+"""Queries about published briefs: the best one for a ref, a level and a budget."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from deedbook.projections.reasoning.queries import find_version
 Level = Literal["minimal", "standard", "full"]
 
 
-class BriefWanted(Arguments, frozen=True):
-    """A brief of one version at one level; with a ``budget``, none with more tokens than that."""
+class BriefFilter(Arguments, frozen=True):
+    """A brief of one version at one level; with a ``budget``, at most that many tokens."""
 
     ref: str
     level: Level
     budget: int | None = None
 
 
-def best_brief(context: QueryContext, args: BriefWanted) -> Answer:
+def best_brief(context: QueryContext, args: BriefFilter) -> Answer:
     """Return the brief of the highest fidelity that fits; among equals the shortest, then the newest.
 
-    Raises Refused: ``NOT_FOUND`` when no such brief was published (one can be made on the spot).
+    Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
     """
     ref = find_version(context, args.ref).ref
     sql = (

@@ -1,4 +1,4 @@
-"""Why a published brief may not be relied on."""
+"""Why a published brief cannot be relied on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
-    """Where a brief says something else than its graph; the compressor's ``check_certificate`` finds it."""
+    """A contradiction between a brief and its graph, found by the compressor's ``check_certificate``."""
 
     field: str
     step: int | None
     message: str
 
 
-class Rejected(msgspec.Struct, frozen=True):
-    """A signed brief or snapshot that says something else than its graph, and so was not handed on."""
+class RejectedBrief(msgspec.Struct, frozen=True):
+    """A signed brief or snapshot that contradicts its graph, and so was not sent on."""
 
     event_id: str
     author: str

@@ -1,11 +1,11 @@
-"""The lines of a prompt: how facts and remarks become sentences, and which words are the graph's.
+"""The lines of a prompt: facts and remarks as sentences, and how a reader tells Deedbook's words from the graph's.
 
-Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step can
-forge a section.
+Text of the graph is put on one line, and a line that would read as a heading becomes a list item: no step can forge a
+section.
 
-``expand`` writes a prompt out that came in shorthand, and ``readable_text`` returns of it only what conveys the graph:
-so anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
-routing labels, FIDELITY and FULL REASONING speak about the brief: none of them counts as kept reasoning.
+``expand`` writes a prompt in shorthand out, and ``readable_text`` returns only the parts that convey the graph. So
+anybody can measure a prompt's fidelity from the prompt and the ref. CONTEXT is the sender's own summary, TAGS are
+routing labels, FIDELITY and FULL REASONING are about the brief: none of them counts as kept reasoning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WRITTEN_OUT: Final = {
     shorthand.BRIEF: (REASONING_BRIEF, ""),
     shorthand.OTHERS: (REASONING_BRIEF, ""),
 }
-"""The heading and the label that a head of the shorthand is short for."""
+"""The heading and the label that each head of the shorthand abbreviates."""
 
 _UNCOUNTED: Final = frozenset({CONTEXT, TAGS, FIDELITY, FULL_REASONING})
 _HEADING: Final = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]?", re.MULTILINE)
@@ -60,21 +60,21 @@ ENDS: Final = (".", "!", "?", "。", "！", "？", "…")
 
 
 def fact_sentence(fact: Fact, layout: Layout) -> str:
-    """Return a fact as one sentence with the particulars that the layout shows."""
+    """Return a fact as one sentence with the details that the layout shows."""
     text = fact_statement(fact)
-    # The stop stands behind the details, so that a fact with them is still one sentence.
+    # The stop follows the details, so that a fact with details is still one sentence.
     stop = "" if text.endswith(ENDS) else "。" if "\u3400" <= text[-1:] <= "\u9fff" else "."
     return fact_line(fact, layout) + stop
 
 
 def fact_line(fact: Fact, layout: Layout) -> str:
-    """Return a fact with the particulars that the layout shows, on a line of its own, which ends it as a stop would."""
+    """Return a fact with the details that the layout shows, as a line, whose end replaces the full stop."""
     evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
     return fact_statement(fact) + evidence + (check_detail(fact) if fact.step in layout.checks else "")
 
 
 def fact_statement(fact: Fact) -> str:
-    """Return what a fact says, without a full stop at its end."""
+    """Return the text of a fact without a full stop at its end."""
     text = one_line(fact.text)
     if fact.conclusion:
         text += f" → {one_line(fact.conclusion)}"
@@ -82,35 +82,35 @@ def fact_statement(fact: Fact) -> str:
 
 
 def is_concluded(fact: Fact, conclusion: str) -> bool:
-    """Tell whether a fact says what the conclusion says, word for word."""
+    """Return whether a fact has the words of the conclusion."""
     line = one_line(conclusion)
     return fact_statement(fact) == ((line[:-1] if line.endswith((".", "。")) else line) or line)
 
 
 def evidence_detail(fact: Fact) -> str:
-    """Return what showing its evidence adds to a fact."""
-    places = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
-    return f" [{', '.join(places)}]" if places else ""
+    """Return the text that showing its evidence adds to a fact."""
+    references = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
+    return f" [{', '.join(references)}]" if references else ""
 
 
 def check_detail(fact: Fact) -> str:
-    """Return what showing how to check it adds to an assumption."""
+    """Return the text that showing its check adds to an assumption."""
     return f" ({CHECK}{one_line(fact.check)})" if fact.check else ""
 
 
 def remark_line(remark: Remark) -> str:
-    """Return a remark with the label that says what it is; a stated assumption stands under its heading."""
+    """Return a remark with the label of its sort; a stated assumption has only its heading."""
     label = {"limitation": LIMITATION, "alternative": ALTERNATIVE}.get(remark.sort, "")
     return label + one_line(remark.text)
 
 
 def own_line(line: str) -> str:
-    """Return a line of graph text so that it cannot be read as a heading or label."""
+    """Return a line of graph text in a form that cannot be read as a heading or label."""
     return f"- {line}" if looks_like_heading(line) else line
 
 
 def choose_lead(facts: Iterable[Fact]) -> list[int]:
-    """Return the steps whose facts make up the brief's 3 to 6 sentences: the first that fit, in reading order."""
+    """Return the steps whose facts form the brief's 3 to 6 sentences: the first that fit, in reading order."""
     chosen: list[int] = []
     room = lead_sentences_max
     for fact in facts:
@@ -128,7 +128,7 @@ def lead_sentences(facts: Iterable[Fact], layout: Layout) -> list[str]:
 
 
 def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
-    """Return the sentences that fill a brief up to three when the graph has too few facts."""
+    """Return the sentences that fill a brief up to three if the graph has too few facts."""
     return [
         f"The graph has {steps} step{'' if steps == 1 else 's'}.",
         f"Of these, {critical} {'is' if critical == 1 else 'are'} critical.",
@@ -137,7 +137,7 @@ def counting_sentences(steps: int, critical: int, left_out: int) -> list[str]:
 
 
 def expand(prompt: str) -> str:
-    """Return a prompt with its shorthand, if any, written out under the headings that it is short for."""
+    """Return a prompt with its shorthand, if any, written out under the full headings."""
     lines: list[str] = []
     opened = ""
     for head, items in shorthand.read_statements(prompt.split("\n")):
@@ -154,10 +154,10 @@ def readable_text(prompt: str) -> str:
     """Return the lines of a prompt that convey the graph, without headings and labels; plain text stays as it is."""
     before, *parts = _HEADING.split(expand(prompt))
     sections = zip(parts[::2], parts[1::2], strict=True)
-    kept = [before, *(text for heading, text in sections if heading not in _UNCOUNTED)]
-    return _LABELS.sub("\n", "\n".join(kept))
+    conveying = [before, *(text for heading, text in sections if heading not in _UNCOUNTED)]
+    return _LABELS.sub("\n", "\n".join(conveying))
 
 
 def looks_like_heading(line: str) -> bool:
-    """Tell whether a line of the graph's own text would read as one of the headings or labels."""
+    """Return whether a line of the graph's own text would read as a heading or label."""
     return bool(_HEADING.match(line)) or bool(_LABELS.match(line)) or shorthand.is_head(line)

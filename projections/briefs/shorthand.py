@@ -1,17 +1,17 @@
-"""A brief's statements in as few tokens as may be, and back again: what a model reads where a budget is full.
+"""A brief's statements in as few tokens as possible, and back: the form for a model if the budget is full.
 
     SHORT: x{a|b}y=xay, xby; α=the logs of the gateway
     BRIEF: α are kept 30 days [conf/log.yaml:4]; {Retries|Timeouts} fill α
     Limits: Staging was not looked at
 
-Every head stands for a section of the plain form, with its statements behind it; where one of them holds a semicolon,
-each on a line of its own. SHORT is there only where it is used and says how to read the rest: a Greek letter is its
-phrase, braces are what they are to a shell. So whoever has a prompt can write it out again and need ask nobody
-(``read_statements``), and ``shorten`` does so itself: what does not come back byte for byte is sent as it is.
+Every head is a section of the plain form, followed by its statements; if one of them has a semicolon, each is on a line
+of its own. SHORT is present only if it is used, and says how to read the rest: a Greek letter is its phrase, and braces
+work as in a shell. So anybody with a prompt can write it out (``read_statements``). ``shorten`` does so itself: a text
+that does not come back byte for byte is sent as it is.
 
-Six phrases are enough (22 saved as little), and a phrase never holds another. Refused: articles left out (an eighth
-fewer tokens, but "vitamin a" is not "vitamin"); labels on statements and phrases within phrases, which no reader needs;
-phrases looked for in what is joined already (of 96 briefs one was shorter for it, by one token).
+Six phrases are enough (22 saved as little), and a phrase never contains another. Refused: leaving out articles (an
+eighth fewer tokens, but "vitamin a" is not "vitamin"); labels on statements and phrases within phrases, which no reader
+needs; searching phrases in joined statements (of 96 briefs one was shorter for it, by one token).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALTERNATIVES: Final = "Alternatives"
 BRIEF: Final = "BRIEF"
 OTHERS: Final = "Other"
 HEADS: Final = (ASSUMED, LIMITS, ALTERNATIVES, BRIEF, OTHERS)
-"""In their order, which is also how long a smaller budget keeps them: facts can be guessed, what is first cannot."""
+"""In order of priority: a smaller budget drops the last first. Facts can be guessed, the first heads cannot."""
 SYMBOLS: Final = "αβγδεζηθκλμξπστφχψω"
 """Each is one token, with and without a space before it."""
 BRACES: Final = "x{a|b}y=xay, xby"
@@ -47,7 +47,7 @@ _merge_saving_min_tokens: Final = 3
 _shared_pieces_min: Final = 2
 _entry_tokens: Final = 3
 _PIECE: Final = re.compile(r"\s*(?:\w[\w'’]*|[^\w\s])")
-_BEHIND: Final = "FULL REASONING: "  # The only section that may stand behind the statements.
+_BEHIND: Final = "FULL REASONING: "  # The only section that may follow the statements.
 _STARTS: Final = re.compile(rf"({'|'.join((SHORT, *HEADS))}):(?: |$)")
 
 Statements = Mapping[str, list[str]]
@@ -55,7 +55,7 @@ Statements = Mapping[str, list[str]]
 
 
 def shorten(statements: Statements, beside: str = "") -> str:
-    """Return the shortest lines that say the same; ``beside`` is what else the reader sees, and so no symbol may be."""
+    """Return the shortest lines with the same statements; ``beside`` is the other text, which may contain no symbol."""
     everything = "\n".join([beside, *(item for items in statements.values() for item in items)])
     symbols = [symbol for symbol in SYMBOLS if symbol not in everything]
     plain, (short, entries) = _written(statements), _abbreviated(statements, symbols)
@@ -63,7 +63,7 @@ def shorten(statements: Statements, beside: str = "") -> str:
     if not any(mark in everything for mark in "{|}"):
         merged = {head: _merge(items) for head, items in short.items()}
         texts.append(_written(merged, [BRACES] * (merged != short) + entries))
-    shortest = min(texts, key=count_tokens)  # The first of equals: what saves nothing is not used.
+    shortest = min(texts, key=count_tokens)  # The first of equals: a form that saves nothing is not used.
     wanted = {head: Counter(items) for head, items in statements.items() if items}
     back = {head: Counter(items) for head, items in read_statements(shortest.split("\n"))}
     return shortest if back == wanted else plain
@@ -72,7 +72,7 @@ def shorten(statements: Statements, beside: str = "") -> str:
 def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the heads of shortened lines with their statements written out; a line under no head has the head "".
 
-    Text that would grow beyond ``expanded_max_chars`` is nothing that ``shorten`` wrote, and stays as it is.
+    Text that would grow beyond ``expanded_max_chars`` is not from ``shorten``, and stays as it is.
     """
     phrases: dict[int, str] = {}
     room, has_braces = expanded_max_chars, False
@@ -88,12 +88,12 @@ def read_statements(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
             before, _, rest = text.partition("{") if has_braces else (text, "", "")
             among, closed, after = rest.partition("}")
             room -= len(before + after) * among.count("|")
-            written += [before + one + after for one in among.split("|")] if closed and room >= 0 else [text]
+            written += [before + part + after for part in among.split("|")] if closed and room >= 0 else [text]
         yield head, written if head and room >= 0 else items
 
 
 def is_head(line: str) -> bool:
-    """Tell whether a line begins as one of the heads does."""
+    """Return whether a line begins with a head."""
     return bool(_STARTS.match(line))
 
 
@@ -127,9 +127,9 @@ def _written(statements: Statements, entries: Iterable[str] = ()) -> str:
 
 
 def _abbreviated(statements: Statements, symbols: Iterable[str]) -> tuple[Statements, list[str]]:
-    """Return statements with a symbol for each phrase that comes back often, and the entries for SHORT.
+    """Return statements with a symbol for each frequent phrase, and the entries for SHORT.
 
-    Both as they were where that is not worth reading a SHORT.
+    Both are unchanged if that does not save enough.
     """
     phrases = _phrases("\n".join(item for items in statements.values() for item in items))
     short, entries = dict(statements), list[str]()
@@ -141,7 +141,7 @@ def _abbreviated(statements: Statements, symbols: Iterable[str]) -> tuple[Statem
 
 
 def with_symbol(text: str, phrase: str, symbol: str) -> str:
-    """Return a text with a symbol wherever a phrase stands there in whole words."""
+    """Return a text with a symbol for each occurrence of a phrase in whole words."""
     return _whole_words(phrase).sub(symbol, text) if phrase in text else text
 
 
@@ -156,17 +156,17 @@ def _phrases(text: str) -> list[str]:
     )
     queue = [(-_saving(hits, phrase), phrase) for phrase, hits in longest]
     heapq.heapify(queue)
-    kept: list[str] = []
-    while queue and queue[0][0] < 0 and len(kept) < phrases_max:
+    chosen: list[str] = []
+    while queue and queue[0][0] < 0 and len(chosen) < phrases_max:
         _, phrase = heapq.heappop(queue)
-        # Another phrase may have taken some of its places.
+        # Another phrase may have replaced some of its occurrences.
         saving = _saving(len(_whole_words(phrase).findall(text)), phrase)
         if queue and -saving > queue[0][0]:
             heapq.heappush(queue, (-saving, phrase))
         elif saving > 0:
-            kept.append(phrase)
+            chosen.append(phrase)
             text = with_symbol(text, phrase, "\0")
-    return kept
+    return chosen
 
 
 def _saving(hits: int, phrase: str) -> int:
@@ -175,15 +175,15 @@ def _saving(hits: int, phrase: str) -> int:
 
 
 def _repeated(text: str) -> dict[str, int]:
-    """Return every phrase of two pieces or more, from a word's start to a word's end, that stands there twice."""
+    """Return every phrase of two pieces or more, from a word's start to a word's end, that occurs twice."""
     counts: Counter[str] = Counter()
     lines = [_pieces(line) for line in text.split("\n")]
-    seen = Counter(piece.lstrip() for line in lines for piece in line)
-    # What is there once is part of no phrase, and a semicolon ends an entry of SHORT.
-    kinds = {word: _is_word(word) for word, count in seen.items() if count > 1 and word != ";"}
+    piece_counts = Counter(piece.lstrip() for line in lines for piece in line)
+    # A piece that occurs once is in no phrase, and a semicolon ends an entry of SHORT.
+    kinds = {word: _is_word(word) for word, count in piece_counts.items() if count > 1 and word != ";"}
     for line in lines:
-        for place, phrase in enumerate(map(str.lstrip, line)):
-            for piece in line[place + 1 : place + phrase_pieces_max] if kinds.get(phrase) else ():
+        for start, phrase in enumerate(map(str.lstrip, line)):
+            for piece in line[start + 1 : start + phrase_pieces_max] if kinds.get(phrase) else ():
                 is_word = kinds.get(piece.lstrip())
                 if is_word is None:
                     break
@@ -208,44 +208,44 @@ def _is_word(piece: str) -> bool:
 def _merge(items: list[str]) -> list[str]:
     pieces = [_pieces(item) for item in items]
     groups: defaultdict[str, list[int]] = defaultdict(list)
-    for place, own in enumerate(pieces):
+    for position, own in enumerate(pieces):
         begins, last = list(accumulate(own[:phrase_pieces_max])), own[: -phrase_pieces_max - 1 : -1]
         keys = [f"^{begin}" for begin in begins]
-        if own and not _cites(items[place]):  # Among themselves these may share an end, too.
+        if own and not _cites(items[position]):  # These may share an end, too.
             keys += [*(f"^^{begin}" for begin in begins), f"{own[0]}^{own[-1]}"]
             keys += [f"{end}$" for end in accumulate(last, lambda end, piece: piece + end)]
         for key in keys:
-            groups[key].append(place)
-    alike = {tuple(places) for places in groups.values() if len(places) > 1}
-    joinable = [(*_joined(places, items, pieces), places) for places in alike]
+            groups[key].append(position)
+    alike = {tuple(positions) for positions in groups.values() if len(positions) > 1}
+    joinable = [(*_joined(positions, items, pieces), positions) for positions in alike]
     taken: dict[int, str] = {}
-    for saving, text, places in sorted(joinable, key=lambda group: (-group[0], group[2])):
-        rest = tuple(place for place in places if place not in taken)
-        if rest != places:
-            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")  # noqa: PLW2901 - of what is left
+    for saving, text, positions in sorted(joinable, key=lambda group: (-group[0], group[2])):
+        rest = tuple(position for position in positions if position not in taken)
+        if rest != positions:
+            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")
         if saving >= _merge_saving_min_tokens:
             taken |= dict.fromkeys(rest, "") | {rest[0]: text}
-    return [text for place, item in enumerate(items) if (text := taken.get(place, item))]
+    return [text for position, item in enumerate(items) if (text := taken.get(position, item))]
 
 
 def _cites(item: str) -> bool:
-    """Tell whether evidence stands behind a statement: it must not come to stand behind others."""
+    """Return whether a statement ends in evidence, which must not end up after other statements."""
     return item.endswith("]")
 
 
-def _joined(places: tuple[int, ...], items: list[str], pieces: list[list[str]]) -> tuple[int, str]:
-    """Return how many tokens it saves to write statements as one with braces, and that one."""
-    own = [pieces[place] for place in places]
+def _joined(positions: tuple[int, ...], items: list[str], pieces: list[list[str]]) -> tuple[int, str]:
+    """Return the tokens saved by joining statements with braces, and the joined statement."""
+    own = [pieces[position] for position in positions]
     begin = _shared(own)
-    end = 0 if any(_cites(items[place]) for place in places) else _shared([one[begin:][::-1] for one in own])
+    end = 0 if any(_cites(items[position]) for position in positions) else _shared([part[begin:][::-1] for part in own])
     if begin + end < _shared_pieces_min:
         return 0, ""
     before, after = "".join(own[0][:begin]), "".join(own[0][len(own[0]) - end :])
-    among = [items[place][len(before) : len(items[place]) - len(after)] for place in places]
-    if all(one.startswith(" ") for one in among):
-        before, among = f"{before} ", [one[1:] for one in among]
+    among = [items[position][len(before) : len(items[position]) - len(after)] for position in positions]
+    if all(part.startswith(" ") for part in among):
+        before, among = f"{before} ", [part[1:] for part in among]
     text = f"{before}{{{'|'.join(among)}}}{after}"
-    return sum(count_tokens(f"{items[place]};") for place in places) - count_tokens(f"{text};"), text
+    return sum(count_tokens(f"{items[position]};") for position in positions) - count_tokens(f"{text};"), text
 
 
 def _shared(rows: list[list[str]]) -> int:

@@ -1,9 +1,9 @@
 """The words of a text as the fidelity metric compares them: changing a rule here changes published values.
 
-- *Words* are all tokens in order, lower case: what "verbatim" means.
-- *Content words* carry meaning: light stems without stop words, bigrams of unspaced scripts and of Korean.
-- *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that text set side by side by a renderer
-  is never read as one statement.
+- *Words* are all tokens in order, lower case: two texts are verbatim if their words are equal.
+- *Content words* have meaning: light stems without stop words, bigrams of unspaced scripts and of Korean.
+- *Clauses* end at sentence marks, semicolons, square brackets and newlines, so that texts that a renderer puts side by
+  side are never read as one statement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 NOT: Final = "¬"
-"""The one content word that every negator becomes."""
+"""The content word that replaces every negator."""
 
 _CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _TOKEN: Final = re.compile(rf"[{_CJK}]+|\d+(?:[.,]\d+)*|[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
@@ -41,7 +41,7 @@ _BEFORE_NT: Final = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
 def words(text: str) -> list[str]:
-    """Return all tokens of a text in order; a text of signs alone counts each sign."""
+    """Return all tokens of a text in order; in a text of signs alone, each sign is one."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     tokens: list[str] = []
@@ -113,8 +113,8 @@ def _is_cjk(token: str) -> bool:
     return "\u3040" <= first <= "\u30ff" or "\u3400" <= first <= "\u9fff" or "\uac00" <= first <= "\ufaff"
 
 
-@lru_cache(maxsize=16_384)  # a text is measured for every room that is tried, sign by sign
+@lru_cache(maxsize=16_384)  # a text is measured character by character for every length that is tried
 def is_between_signs(before: str, after: str) -> bool:
-    """Return whether a word may end between two signs: beside an ideograph or hiragana, not before a mark on it."""
+    """Return whether a word may end between two characters: beside an ideograph or hiragana, not before its mark."""
     is_beside = _UNSPACED.match(before) or _UNSPACED.match(after)
     return bool(is_beside) and after not in CJK_MARKS and not unicodedata.category(after).startswith("M")

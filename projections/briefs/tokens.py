@@ -1,8 +1,8 @@
-"""How many tokens a text costs the model that reads it.
+"""The number of tokens that a text costs the model that reads it.
 
-``o200k`` where the optional package is installed, else UTF-8 bytes divided by four, rounded up, and marked as an
-estimate: every answer that carries a count says which it was. What must never cost more than is said, whoever reads it,
-is counted by the strictest of them (``most_tokens``).
+It is counted with ``o200k`` if the optional package is installed. Otherwise it is the UTF-8 bytes divided by four,
+rounded up, and marked as an estimate: every answer with a count says which it is. Limits that must hold for any reader
+are counted by the strictest tokenizer (``most_tokens``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MERGED: Final = re.compile(
 
 
 class Tokenizer(NamedTuple):
-    """What counts tokens here: its name, and whether its counts are exact or an estimate."""
+    """A token counter: its name, and whether its counts are exact or an estimate."""
 
     name: str
     exact: bool
@@ -39,7 +39,7 @@ def count_tokens(text: str) -> int:
 
 @cache
 def tokenizer() -> Tokenizer:
-    """Return the exact tokenizer if its package can be imported, which is slow, else the estimate."""
+    """Return the exact tokenizer if its package can be imported (slow), else the estimate."""
     try:
         encodings = import_module("rs_bpe.bpe").openai
     except ImportError:
@@ -48,27 +48,27 @@ def tokenizer() -> Tokenizer:
 
 
 def most_tokens(text: str) -> int:
-    """Return the greater of what ``cl100k`` and ``o200k`` count, or without them a bound below neither."""
+    """Return the greater of the counts by ``cl100k`` and ``o200k``, or without them an upper bound of both."""
     return strictest().count(_encodable(text))
 
 
 @cache
 def strictest() -> Tokenizer:
-    """Return what counts for readers of whom nobody knows which tokenizer they have."""
+    """Return the counter for readers with an unknown tokenizer."""
     try:
         encodings = import_module("rs_bpe.bpe").openai
     except ImportError:
         return Tokenizer("bound", exact=False, count=bound_tokens)
     counts = encodings.cl100k_base().count, encodings.o200k_base().count
-    return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(one(text) for one in counts))
+    return Tokenizer("cl100k_base, o200k_base", exact=True, count=lambda text: max(count(text) for count in counts))
 
 
 def bound_tokens(text: str) -> int:
-    """Return a number of tokens that neither ``cl100k`` nor ``o200k`` exceeds.
+    """Return an upper bound of the tokens by ``cl100k`` and by ``o200k``.
 
-    A token has at least one byte. In both, a space before a letter and two small letters are one token, but for the
-    pairs that ``_MERGED`` leaves out; and no two tokens side by side stay apart that are one together. So of small
-    letters no single one stands beside another: at least every other token has two.
+    A token has at least one byte. In both tokenizers, a space before a letter, and two small letters, are one token,
+    except for the pairs that ``_MERGED`` leaves out; and adjacent tokens that are one together never stay apart. So no
+    two single small letters are adjacent: at least every other token has two.
     """
     merged = _MERGED.findall(text)
     return len(_MERGED.sub("", text).encode()) + sum(-(-2 * len(letters) // 3) for letters in merged)
@@ -80,8 +80,8 @@ def estimate_tokens(text: str) -> int:
 
 
 def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
-    if high <= low or fits(high):  # What fits whole, as most does, is asked about once.
+    """Return the greatest number from ``low`` to ``high`` that fits; if one fits, every smaller one does."""
+    if high <= low or fits(high):  # Most texts fit whole: then one call is enough.
         return max(low, high)
     return low + bisect_left(range(low + 1, high), True, key=lambda number: not fits(number))  # noqa: FBT003 - a key
 

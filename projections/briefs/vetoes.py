@@ -1,17 +1,17 @@
-"""What a brief must never do: say something the graph does not.
+"""Contradictions between a brief and its graph, which cap the fidelity.
 
-Each clause of the text that is not, word for word, a clause of the graph is held against the clauses it draws on:
+Each clause of the text that is not, word for word, a clause of the graph is compared with the clauses it draws on:
 
-- a number changed in its slot (beside the same words stands another number), a negation changed in its scope, or an
-  anchor that the graph lacks: the fidelity is at most .74, so the trust gate asks for the full graph;
-- a clause whose words the graph hardly knows: at most .89.
+- If a number changed in its slot (another number beside the same words), a negation changed in its scope, or an anchor
+  is not in the graph, the fidelity is at most .74, so the trust gate asks for the full graph.
+- If the graph hardly contains the words of a clause, it is at most .89.
 
-A negator covers the next three content words. ``un-`` and ``non-`` count where the graph knows the word without the
-prefix ("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing, nor do Chinese
-negators inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other,
-each of which one scope can meet: one negation does not excuse a second.
+A negator covers the next three content words. ``un-`` and ``non-`` count if the graph has the word without the prefix
+("unencrypted" negates "encrypted", "under" negates nothing). A word of a path negates nothing, nor do Chinese negators
+inside certain words (不仅, 非常, 无论, …). Two texts agree if every scope of one meets a scope of the other, each of
+which one scope can meet: one negation does not excuse a second.
 
-These are heuristics for free text. A brief of verbatim facts is checked by ``check_certificate``, which misses none.
+These are heuristics for free text. ``check_certificate`` checks a brief of verbatim facts and misses none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _scope_chars: Final = 4
 _scope_reach_words: Final = 12
 
 _PREFIXES: Final = ("un", "non")
-# Only from where a run of signs begins: tried from each of them, a word of 10 kB would take its length squared.
+# Matched only at the start of a run: tried at each character, a word of 10 kB would take quadratic time.
 _PATH: Final = re.compile(r"(?<![\w.~-])[\w.~-]+(?:[/\\][\w.~-]+)+(?::\d+)?", re.ASCII)
 _CJK_HARMLESS: Final = re.compile(
     "不仅|不但|不同|不过|不断|不管|不论|不久|不只|不止|非常|无论|无非|无数|无疑|未来|未必|莫名|莫非|别的|别人|分别|区别|级别|类别|特别"
@@ -77,7 +77,7 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
 
 def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float]:
     """Return the graph clauses that a clause draws on, best first, and the share of its weight that they cover."""
-    # A negator is judged, not looked for: some other clause that negates anything at all would pass for its source.
+    # A negator is judged, not searched: else any clause with a negation would pass for its source.
     left = set(content) - {NOT}
     total = sum(index.weight_of(word) for word in left)
     used: list[Source] = []
@@ -89,7 +89,7 @@ def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float
                 shares[position] = shares.get(position, 0.0) + index.weight_of(word)
         if not shares:
             break
-        # Of equally good clauses the shortest: it says least beside what is looked for.
+        # Among equally good clauses the shortest: it says least beyond the searched words.
         best = max(shares, key=lambda position: (shares[position], -len(index.sources[position].content), -position))
         used.append(index.sources[best])
         covered += shares[best]
@@ -119,7 +119,7 @@ def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -
 
 
 def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bool:
-    """Tell whether some clause of the graph has this number beside one of these words (joined facts draw on many)."""
+    """Return whether a clause of the graph has this number beside one of these words (a sentence may join facts)."""
     before, value, after = slot_given
     neighbours = [word for word in (before, after) if word and not word[0].isdigit()]
     return any(
@@ -131,7 +131,7 @@ def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bo
 
 
 def _negation_changed(clause: str, content: list[str], used: list[Source], index: GraphIndex) -> bool:
-    """Tell whether a clause lost a negation of a source, or has one that none of its sources has."""
+    """Return whether a clause lost a negation of a source, or has one that none of its sources has."""
     own_words, own_scopes = set(content), negation_scopes(clause, index.postings.keys())
     source_scopes = [negation_scopes(source.text, index.postings.keys()) for source in used]
     foreign = _unmet(own_scopes, [scope for scopes in source_scopes for scope in scopes])
@@ -146,7 +146,7 @@ def _negation_changed(clause: str, content: list[str], used: list[Source], index
 
 
 def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[str]]:
-    """Return the content words that each negator of a text covers, negators that cover nothing left out."""
+    """Return the content words that each negator of a text covers, without negators that cover nothing."""
     text = _PATH.sub(" ", text)
     scopes = list(_latin_scopes(words(text), vocabulary))
     if not text.isascii():
@@ -155,7 +155,7 @@ def negation_scopes(text: str, vocabulary: Collection[str]) -> list[frozenset[st
 
 
 def _split_prefixes(content: Iterable[str], vocabulary: Collection[str]) -> list[str]:
-    """Return content words with "unencrypted" as two words, "not" and "encrypted", where the graph knows the second."""
+    """Return content words with "unencrypted" as "not" and "encrypted", if the graph has the second."""
     split: list[str] = []
     for word in content:
         root = _without_prefix(word, vocabulary) if word not in vocabulary else ""
@@ -192,12 +192,14 @@ def _mostly_in(scope: frozenset[str], present: AbstractSet[str]) -> bool:
 
 
 def _unmet(scopes: list[frozenset[str]], others: list[frozenset[str]]) -> list[frozenset[str]]:
-    """Return the scopes that meet none of the others; each of the others can be met once, by what meets it best."""
-    pairs = [(len(scope & other), place, at) for place, scope in enumerate(scopes) for at, other in enumerate(others)]
+    """Return the scopes that meet none of the others; each of the others can be met once, by its best match."""
+    pairs = [
+        (len(scope & other), position, at) for position, scope in enumerate(scopes) for at, other in enumerate(others)
+    ]
     met: set[int] = set()
     taken: set[int] = set()
-    for shared, place, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):
-        if shared and place not in met and at not in taken:
-            met.add(place)
+    for shared, position, at in sorted(pairs, key=lambda pair: (-pair[0], *pair[1:])):
+        if shared and position not in met and at not in taken:
+            met.add(position)
             taken.add(at)
-    return [scope for place, scope in enumerate(scopes) if place not in met]
+    return [scope for position, scope in enumerate(scopes) if position not in met]

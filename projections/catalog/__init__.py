@@ -1,1 +1,1 @@
-"""The catalog: one row an event, so that any id, digest, kind, stream or author leads to an index."""
+"""The catalog: a row for each event, so that any id, digest, kind, stream or author leads to an index."""

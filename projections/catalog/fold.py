@@ -1,9 +1,8 @@
-"""The catalog's fold: one row an event, one row a reference, and how far each stream has come.
+"""The catalog's fold: a row for each event, a row for each reference, and the length of each stream.
 
-A reference is what an event rests on, and ``via`` says how: one of its ``causes``; ``stream``, the step before it in
-the life of its handoff, reasoning or review; or what its data name (``_NAMED``, and ``blob``). What it leads to is
-looked up at read time: an event, the body of one, a version of a reasoning graph, a stream as it was then, a blob, or
-nothing known here.
+An event rests on its references, and ``via`` says how: ``causes``; ``stream``, the step before it in its handoff,
+reasoning or review; or a field of its data (``_NAMED``, and ``blob``). The target of a reference is resolved when it is
+read: an event, the body of one, a version of a reasoning graph, a stream as of then, a blob, or nothing known here.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ STEPS: Final = (
     *("handoff.cancelled", "handoff.superseded", "reasoning.started", "reasoning.extended", "reasoning.concluded"),
     *("review.requested", "review.answered"),
 )
-"""The kinds by which a handoff, a reasoning or a review goes on: each rests on the one before it in its stream."""
+"""The kinds that change a handoff, a reasoning or a review: each rests on the one before it in its stream."""
 _WITH_STEPS: Final = ("handoff/", "reasoning/", "review/")
 
 
 class EventRow(Row, frozen=True):
-    """An event; ``size`` is that of its entry in bytes."""
+    """An event; ``size`` is the size of its entry in bytes."""
 
     event_index: int
     id: str
@@ -48,7 +47,7 @@ class EventRow(Row, frozen=True):
 
 
 class RefRow(Row, frozen=True):
-    """A reference that an event makes, and how (``via``)."""
+    """A reference of an event, and how it is made (``via``)."""
 
     event_index: int
     position: int
@@ -57,7 +56,7 @@ class RefRow(Row, frozen=True):
 
 
 class StreamRow(Row, frozen=True):
-    """How far a stream has come."""
+    """The length and the last event of a stream."""
 
     stream: str
     name: str
@@ -79,10 +78,10 @@ STREAMS: Final = Table("streams", StreamRow, primary_key=("stream",), owner="str
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
-    """How far a stream has come: its version is the number of its events.
+    """The length of a stream: its version is the number of its events.
 
-    ``step`` is the id of the last event of ``STEPS``, ``before`` of the one before the last event; ``depends_on`` are
-    the streams of the handoffs that this one depends on.
+    ``step`` is the id of the last event of ``STEPS``, ``before`` that of the step before the last event; ``depends_on``
+    are the streams of the handoffs that this one depends on.
     """
 
     stream: str
@@ -94,7 +93,7 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the stream: the one state an event changes."""
+    """Return the stream: an event changes only the state of its stream."""
     return (event.stream,)
 
 
@@ -105,7 +104,7 @@ def fold(state: StreamState, event: Event) -> StreamState:
     step = event.id if event.kind in STEPS else state.step
     depends_on = state.depends_on
     if isinstance(event.data, HandoffContent):
-        depends_on = tuple(f"handoff/{one}" for one in event.data.depends_on)
+        depends_on = tuple(f"handoff/{handoff_id}" for handoff_id in event.data.depends_on)
     return StreamState(state.stream, state.version + 1, event.index, step, state.step, depends_on)
 
 
@@ -127,7 +126,7 @@ def _of_request(data: review.ReviewRequested) -> Iterable[tuple[str | None, str]
         yield f"snapshot/{data.snapshot_id}", "snapshot"
 
 
-# What the data of an event name beside blobs, and how; asked of every event, by its own type.
+# The references in an event's data other than blobs, by the type of the data.
 _NAMED: Final[dict[type[Any], Callable[[Any], Iterable[tuple[str | None, str]]]]] = {
     **dict.fromkeys((handoff.HandoffCreated, handoff.HandoffAmended), _of_content),
     handoff.HandoffCompleted: lambda data: ((ref, "reasoning_ref") for ref in data.reasoning_refs),
@@ -142,7 +141,7 @@ _NAMED: Final[dict[type[Any], Callable[[Any], Iterable[tuple[str | None, str]]]]
 
 
 def added(state: StreamState | None, logged: Logged) -> Rows:
-    """Return the event's row and those of the references it makes."""
+    """Return the event's row and those of its references."""
     event = logged.event
     row = EventRow(
         event_index=event.index,
@@ -163,7 +162,7 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         refs += [(ref, via) for ref, via in named(event.data) if ref is not None]
     refs += [(ref, "blob") for ref in blobs_of(event.data)]
     if state is not None and state.depends_on and isinstance(event.data, HandoffContent | HandoffClaimed):
-        refs += [(stream, "depends_on") for stream in state.depends_on]  # a claim: what they have come to by then
+        refs += [(stream, "depends_on") for stream in state.depends_on]  # for a claim: their state at that time
     if state is not None and state.before:
         refs.append((state.before, "stream"))
     if len(refs) > 1:

@@ -1,8 +1,8 @@
-"""Knowledge as a graph over all views: things by their sort, and what leads from one to another.
+"""A knowledge graph over all views: things of several sorts, and edges from one thing to a later one.
 
-A line leads from what was there to what came of it. A thing is named ``SORT/ID``; what was recorded in a session has
-the index of its event as id. Agents and evidence hang together with everything: a walk goes on through them only where
-it began there, and without a beginning it leaves them out.
+An edge leads from a thing to what came of it. A thing is named ``SORT/ID``; a thing recorded in a session has the index
+of its event as id. Agents and evidence are connected to nearly everything. A walk continues through them only if it
+started there, and a walk without a start leaves them out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINK: Final = (
     "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"to\", '{4}' AS via, {6} AS is_stale FROM {5} "
     "WHERE {7} IN (SELECT {8} FROM json_each(?)) ORDER BY 1, 2 LIMIT ?"
 )
-# What is named by its event's index.
+# Sorts whose id is the index of their event.
 _BY_INDEX: Final = frozenset({"finding", "unknown", "dead_end"})
 _INDEX: Final = re.compile("[0-9]{1,18}")
 _HUBS: Final = frozenset({"agent", "evidence"})
@@ -34,7 +34,7 @@ _CORRECTED: Final = (
 )
 _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
 _OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
-# Of each sort of thing: its id, label, state, agent and index, and the table.
+# For each sort of thing: the columns of its id, label, state, agent and index, and the table.
 _THINGS: Final = {
     "agent": (
         "name",
@@ -82,8 +82,8 @@ _REFS: Final = (
     "handoffs h JOIN json_each(h.{}) j ON TRUE JOIN reasoning_versions v ON v.ref = j.value "
     "JOIN reasonings r ON r.id = v.reasoning_id"
 )
-# How things lead to others: both sorts and their ids, the word for it, the tables, and when the line is stale.
-_WAYS: Final = (
+# The edges: both sorts and their ids, the word for the relation, the tables, and when the edge is stale.
+_RELATIONS: Final = (
     ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
     ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),
     ("session", "t.session_id", "finding", "t.event_index", "found", "findings t", "0"),
@@ -104,7 +104,7 @@ _WAYS: Final = (
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):
-    """Where to begin (``SORT/ID``, or the newest things with ``q`` in their words, of ``agent``), and how far to go."""
+    """The start (``SORT/ID``, or the newest things that contain ``q`` or belong to ``agent``), and how far to walk."""
 
     sel: str | None = None
     q: str | None = None
@@ -117,24 +117,24 @@ class KnowledgeGraph(query.Arguments, frozen=True):
 def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.Answer:
     """Return ``{"sel", "nodes", "edges", "is_complete"}``, the nearest things first.
 
-    A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (taken back, given up,
-    resolved or doubted) and its ``hops`` from where the walk began. An edge leads ``from`` what was there ``to`` what
-    came of it, ``via`` a word; it ``is_stale`` where what it rests on is another now. Raises Refused: ``NOT_FOUND``.
+    A node has ``id``, ``sort``, ``label``, ``state``, ``agent``, ``event_index``, ``is_stale`` (retracted, abandoned,
+    resolved or doubted) and ``hops`` from the start of the walk. An edge leads ``from`` a thing ``to`` what came of it,
+    with a word for it in ``via``; it ``is_stale`` if the thing has changed since. Raises Refused: ``NOT_FOUND``.
     """
     starts = _newest(context, args) if args.sel is None else [args.sel]
     is_there = bool(_things(context, starts))
-    if args.sel is not None and args.sel.startswith("evidence/"):  # which is there where somebody cites it
+    if args.sel is not None and args.sel.startswith("evidence/"):  # evidence exists if somebody cites it
         is_there = bool(_links(context, starts, msgspec.structs.replace(args, direction="both")))
     if args.sel is not None and not is_there:
-        message = f"there is no {args.sel}: a thing is named SORT/ID, of the sorts {', '.join(_THINGS)}"
-        raise Refused("NOT_FOUND", message, args=args.sel)
+        message = f"there is no {args.sel}. Name a thing as SORT/ID; the sorts are {', '.join(_THINGS)}"
+        raise Refused("NOT_FOUND", message, reference=args.sel)
     hops, level, is_complete = dict.fromkeys(starts, 0), starts, True
     edges: dict[tuple[str, ...], query.Answer] = {}
     for hop in range(1, args.depth + 1):
         walked = [name for name in level if name == args.sel or name.partition("/")[0] not in _HUBS]
         links = _links(context, walked, args)
         edges |= {(link["from"], link["to"], link["via"]): link for link in links}
-        level = list(dict.fromkeys(name for one in links for name in (one["from"], one["to"]) if name not in hops))
+        level = list(dict.fromkeys(name for link in links for name in (link["from"], link["to"]) if name not in hops))
         room = max(0, args.limit - len(hops))
         is_complete &= len(level) <= room and len(links) < query.page_rows_max
         level = level[:room]
@@ -152,9 +152,9 @@ def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     where = query.Where(args, "agent")
     where.given("instr(lower(label), lower(?)) > 0", args.q or None)
     sorts = sorted(_THINGS.keys() - _HUBS)
-    sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
-    found = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
-    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, found, strict=True) for row in of]
+    sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"
+    results = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])
+    rows = [(row["event_index"], f"{sort}/{row['id']}") for sort, of in zip(sorts, results, strict=True) for row in of]
     return [name for _, name in sorted(rows, reverse=True)[: max(1, args.limit // 4)]]
 
 
@@ -173,22 +173,22 @@ def _value(sort: str) -> str:
 
 def _things(context: query.QueryContext, names: Iterable[str]) -> list[query.Answer]:
     by_sort = _by_sort(names)
-    args = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
+    queries = [(_NAMED.format(_THING.format(*_THINGS[sort]), _value(sort)), (ids,)) for sort, ids in by_sort.items()]
     return [
         row | {"id": f"{sort}/{row['id']}", "sort": sort, "is_stale": row["state"] in _STALE}
-        for sort, rows in zip(by_sort, context.together(*args), strict=True)
+        for sort, rows in zip(by_sort, context.together(*queries), strict=True)
         for row in rows
     ]
 
 
 def _links(context: query.QueryContext, names: Iterable[str], args: KnowledgeGraph) -> list[query.Answer]:
     ids = _by_sort(names)
-    asked_for: list[tuple[str, tuple[str, int]]] = []
-    for way in _WAYS:
-        start, start_id, end, end_id, *_ = way
+    queries: list[tuple[str, tuple[str, int]]] = []
+    for relation in _RELATIONS:
+        start, start_id, end, end_id, *_ = relation
         for towards, sort, known in (("back", end, end_id), ("forward", start, start_id)):
             is_left_out = end in _HUBS if sort == start else args.sel is None and start in _HUBS
             if sort in ids and args.direction in (towards, "both") and not is_left_out:
-                asked_for.append((_LINK.format(*way, known, _value(sort)), (ids[sort], query.page_rows_max)))
-    rows = [row for rows in context.together(*asked_for) for row in rows]
+                queries.append((_LINK.format(*relation, known, _value(sort)), (ids[sort], query.page_rows_max)))
+    rows = [row for rows in context.together(*queries) for row in rows]
     return [row | {"is_stale": bool(row["is_stale"])} for row in rows if row["from"] and row["to"]]

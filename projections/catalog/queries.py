@@ -1,4 +1,4 @@
-"""Questions about events: find them, resolve a shortened ref."""
+"""Queries about events: find them, and resolve an abbreviated ref."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from deedbook.projections.answers import query
 from deedbook.projections.stores.store import skipped_table
 from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 
-INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; a leading zero makes it hex digits
+INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; with a leading zero it is hex digits
 
-_SKIPPEDS: Final = [
-    f"SELECT {place} AS place, '{view}' AS view, * FROM {skipped_table(view).name}"  # noqa: S608 - fixed names
-    for place, view in enumerate(VIEW_VERSIONS)
+_SKIPPED_SELECTS: Final = [
+    f"SELECT {rank} AS place, '{view}' AS view, * FROM {skipped_table(view).name}"
+    for rank, view in enumerate(VIEW_VERSIONS)
     if view not in ON_DEMAND
 ]
-_SKIPPEDD: Final = f"{' UNION ALL '.join(_SKIPPEDS)} ORDER BY place, event_index"
+_SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY place, event_index"
 LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 
 class EventFilter(query.Arguments, frozen=True):
-    """Filters of a list of events; ``after`` is an index, and the page begins behind it; ``newest``: newest first."""
+    """Filters of a list of events. The page begins after the index ``after``; ``newest``: newest first."""
 
     kind: str | None = None
     stream: str | None = None
@@ -34,45 +34,47 @@ class EventFilter(query.Arguments, frozen=True):
     limit: query.Limit = 50
 
 
-def matching_events(context: query.QueryContext, args: str) -> list[dict[str, Any]]:
-    """Return the events (at most eleven) that an index, an id, a body's digest or a beginning of one may mean."""
-    found: list[dict[str, Any]] = []
-    if re.fullmatch(INDEX, args) and (rows := context.rows("SELECT * FROM events WHERE event_index = ?", (int(args),))):
+def matching_events(context: query.QueryContext, reference: str) -> list[dict[str, Any]]:
+    """Return the events (at most eleven) with an index, or whose id or body's digest begins with the reference."""
+    events: list[dict[str, Any]] = []
+    if re.fullmatch(INDEX, reference) and (
+        rows := context.rows("SELECT * FROM events WHERE event_index = ?", (int(reference),))
+    ):
         return rows
     for column, algorithm in (("id", "blake3"), ("body_ref", "sha256")):
-        found += query.by_ref(context, "SELECT * FROM events", column, algorithm, args)
-    return found
+        events += query.by_ref(context, "SELECT * FROM events", column, algorithm, reference)
+    return events
 
 
 def list_skipped(context: query.QueryContext, _args: query.Arguments) -> query.Answer:
-    """Return ``{"entries": [{"index", "code", "message", "views"}]}``: what views left out, as no gate admits it."""
+    """Return ``{"entries": [{"index", "code", "message", "views"}]}``: the inadmissible entries that views skipped."""
     entries: dict[int, dict[str, Any]] = {}
-    for row in context.kept(_SKIPPEDD):
-        found = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
-        entries.setdefault(row["event_index"], found)["views"].append(row["view"])
+    for row in context.cached(_SKIPPED_SQL):
+        entry = {"index": row["event_index"], "code": row["code"], "message": row["message"], "views": []}
+        entries.setdefault(row["event_index"], entry)["views"].append(row["view"])
     return {"entries": [entries[index] for index in sorted(entries)]}
 
 
 def show_event(context: query.QueryContext, args: query.ByRef) -> query.Answer:
-    """Return the row of an event and its ``refs``; args for by index, id, body's SHA-256, or 12 digits of either."""
-    found = {row["event_index"]: row for row in matching_events(context, args.ref)}
-    names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in found.values()]
+    """Return the row of an event and its ``refs``, by index, id, body's SHA-256, or 12 digits of either."""
+    events = {row["event_index"]: row for row in matching_events(context, args.ref)}
+    names = [row["body_ref"] if args.ref.startswith("sha256:") else row["id"] for row in events.values()]
     query.only_match(names, args.ref, "event")
-    (row,) = found.values()
+    (row,) = events.values()
     return row | {"refs": refs_of(context, row["event_index"])}
 
 
 def find_events(context: query.QueryContext, args: EventFilter) -> query.Answer:
-    """Return ``{"events", "total", "next"}`` in the order of the log or against it; ``total`` counts all that match.
+    """Return ``{"events", "total", "next"}`` in the order of the log or reversed; ``total`` counts all matches.
 
-    An event that views left out is ``skipped``, by the code of why.
+    An event that views skipped has ``skipped``, the code of the reason.
     """
     listing = replace(LISTING, newest_first=args.newest)
     page = query.list_of(context, listing, query.Where(args, "kind", "stream", "author", "corr"), args, of="events")
-    left_out = {one["index"]: {"skipped": one["code"]} for one in list_skipped(context, args)["entries"]}
+    left_out = {entry["index"]: {"skipped": entry["code"]} for entry in list_skipped(context, args)["entries"]}
     return page | {"events": [row | left_out.get(row["event_index"], {}) for row in page["events"]]}
 
 
 def refs_of(context: query.QueryContext, index: int) -> list[dict[str, Any]]:
-    """Return what an event rests on, each ``{"ref", "via"}`` (``catalog.fold``)."""
+    """Return the references of an event, each ``{"ref", "via"}`` (``catalog.fold``)."""
     return context.rows("SELECT ref, via FROM event_refs WHERE event_index = ? ORDER BY position", (index,))

@@ -1,4 +1,4 @@
-"""What a ref that somebody typed stands for; and why: back to what an event rests on, forward to what rests on it."""
+"""Resolve a ref that somebody typed, and walk the references of events: back to causes and forward to effects."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from deedbook.projections.stores.dialect import stated
 
 events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max
-"""Of how many refs from event to event a walk looks at where they lead: where all name all, they are millions."""
-# What a stream was, when an event named it: a step of its life, or a snapshot, which is all of its stream.
-_MEANT: Final = (*STEPS, "snapshot.taken")
-_STEPS: Final = ", ".join(f"'{kind}'" for kind in _MEANT)
+"""The number of refs that a walk follows: if all events name all others, there are millions."""
+# The events that a reference to a stream can mean: a step, or a snapshot, which is all of its stream.
+_STEP_KINDS: Final = (*STEPS, "snapshot.taken")
+_STEPS: Final = ", ".join(f"'{kind}'" for kind in _STEP_KINDS)
 events_ahead_max: Final = 64
-"""So many events a server reads on behind those that a walk asks for."""
+"""The number of events that a server reads in advance of a walk."""
 
 
-_Reading: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
+_EventReader: TypeAlias = Callable[[Collection[int]], list[query.Answer]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
-    """What to explain (as ``resolve`` takes it, or a ref that events name), which way, and how many steps.
+    """The event to explain (as ``resolve`` takes it, or a ref that events name), the direction, and how many steps.
 
-    ``after`` is the ``next`` of the page before, which only a walk in one direction has.
+    ``after`` is the ``next`` of the previous page; only a walk in one direction has pages.
     """
 
     ref: str
@@ -45,27 +45,29 @@ class WhyEvent(query.Arguments, frozen=True):
 
 
 def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
-    """Return the event, what it follows from back to the first evidence (``causes``), and what follows (``effects``).
+    """Return the event, everything it follows from (``causes``), and everything that follows from it (``effects``).
 
     Each is an event's row with its ``refs``, its ``depth``, the neighbour ``of`` which it was found, the ``ref`` that
-    led there, and ``via`` (``catalog.fold``); ``causes_total`` and ``effects_total`` count all. ``unresolved`` lists
-    refs that lead to no event here. ``is_complete`` is false where the walk ended at ``depth``, at 2,000 events or at
-    128,000 refs. Of a ref that is no event of this ledger, but that some name, ``event`` is the ``ref`` alone.
+    led there, and ``via`` (``catalog.fold``). ``causes_total`` and ``effects_total`` count all. ``unresolved`` lists
+    refs that lead to no event here. ``is_complete`` is false if the walk ended at ``depth``, at 2,000 events or at
+    128,000 refs. If a ref is no event of this ledger, but events name it, ``event`` is the ``ref`` alone.
     """
     if args.after and args.direction == "both":
-        raise Refused("USAGE", "pages go in one direction: ask for the causes (back) or the effects (forward)")
+        raise Refused(
+            "USAGE", "only a walk in one direction has pages: set direction to back (causes) or forward (effects)"
+        )
     ahead = 0 if args.direction == "forward" else events_ahead_max
     known: dict[int, query.Answer] = {}
     effects: dict[int, list[query.Answer]] = {}
-    if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # an event and who names it are read at once
+    if re.fullmatch(INDEX, args.ref) and args.direction != "back":  # read an event and the references to it at once
         index = int(args.ref)
-        rows, effects[index] = context.together(_asked_links([index], ahead), _asked_effects(index))
+        rows, effects[index] = context.together(_links_query([index], ahead), _effects_query(index))
         known |= _links(rows)
     read = partial(_linked, context, known)
     start = _start(context, args.ref, partial(read, ahead))
     answer: query.Answer = {"event": start, "unresolved": [], "is_complete": True, "next": None}
     for name, direction, steps_from, ahead in (
-        ("causes", "back", lambda event: event["refs"], events_ahead_max),  # those of no event here lead to None
+        ("causes", "back", lambda event: event["refs"], events_ahead_max),  # refs to no event here lead to None
         ("effects", "forward", partial(_effects, context, effects), 0),
     ):
         is_asked = args.direction in {direction, "both"}
@@ -81,44 +83,46 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
 
 
 def _walk(
-    read: _Reading, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
+    read: _EventReader, start: query.Answer, depth: int, steps_from: Callable[[query.Answer], list[query.Answer]]
 ) -> tuple[list[query.Answer], list[query.Answer], bool]:
-    """Go from event to event, nearest first, each read when it is met first: some graphs name it thousands of times."""
+    """Walk from event to event, nearest first. Each is read once: some graphs name an event thousands of times."""
     unresolved: list[query.Answer] = []
     seen, waiting = {None, start["event_index"]}, [start | {"depth": 0}] if depth else []
     is_complete, left = True, steps_walked_max
-    for event in waiting:  # which grows meanwhile
+    for event in waiting:  # the list grows in the loop
         far, steps = event["depth"] + 1, steps_from(event) if left else []
         is_complete &= 0 < left >= len(steps)
         steps, left = steps[:left], max(0, left - len(steps))
         met: dict[int, query.Answer] = {}
         for step in steps:
-            index, place = step["event_index"], {"depth": far, "of": event["event_index"]}
+            index, origin = step["event_index"], {"depth": far, "of": event["event_index"]}
             if index is None and far <= depth:
-                unresolved.append({"ref": step["ref"], "via": step["via"]} | place)
+                unresolved.append({"ref": step["ref"], "via": step["via"]} | origin)
             elif index not in seen and (far > depth or len(waiting) + len(met) > events_walked_max):
                 is_complete = False
             elif index not in seen:
                 seen.add(index)
-                met[index] = step | place
+                met[index] = step | origin
         waiting += [event | met[event["event_index"]] for event in read(met)]
     return waiting[1:], unresolved, is_complete
 
 
-def _start(context: query.QueryContext, args: str, read: _Reading) -> query.Answer:
-    if re.fullmatch(INDEX, args) and (events := read([int(args)])):
+def _start(context: query.QueryContext, reference: str, read: _EventReader) -> query.Answer:
+    if re.fullmatch(INDEX, reference) and (events := read([int(reference)])):
         return events[0]
     try:
-        index = resolve(context, query.ByRef(ref=args))["event_index"]
+        index = resolve(context, query.ByRef(ref=reference))["event_index"]
     except Refused as refusal:
-        if refusal.code != "NOT_FOUND" or not context.rows("SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (args,)):
+        if refusal.code != "NOT_FOUND" or not context.rows(
+            "SELECT ref FROM event_refs WHERE ref = ? LIMIT 1", (reference,)
+        ):
             raise
-        return {"event_index": None, "ref": args, "refs": []}
+        return {"event_index": None, "ref": reference, "refs": []}
     (event,) = read([index])
     return event
 
 
-# What a whole ref of ``r`` names is a stream as it was, an event, its body, or the graph version that it made.
+# The event that a whole ref of ``r`` leads to: a stream as of then, an event, its body, or a graph version.
 _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < r.event_index
             AND s.kind IN ({_STEPS})
@@ -126,17 +130,17 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
-    ) AS named) END"""  # noqa: S608 - fixed texts
-# Behind those that are asked for, a server reads on itself: each step would be a journey there and back.
+    ) AS named) END"""
+# A server follows the refs itself: otherwise each step would be a round trip.
 _WANTED: Final = stated(
-    sqlite="e.event_index IN (SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked WHERE ?2 > 0)",
+    sqlite="e.event_index IN (SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted WHERE ?2 > 0)",
     postgres=f"""e.event_index = ANY (ARRAY(
         WITH RECURSIVE reached (place) AS (
-            SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked
+            SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted
             UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.place
         ) SELECT place FROM reached LIMIT ?2))""",  # noqa: S608 - fixed texts
 )
-# Events, each once for each of its refs.
+# Events, one row for each of their refs.
 _LINKED: Final = f"""
     SELECT e.*, r.ref, r.via, {_BEHIND} AS behind FROM events e LEFT JOIN event_refs r ON r.event_index = e.event_index
     WHERE {_WANTED} ORDER BY e.event_index, r.position"""  # noqa: S608 - fixed texts
@@ -147,14 +151,14 @@ def _linked(
 ) -> list[query.Answer]:
     """Return events' rows in this order with their ``refs``, each with the ``event_index`` it leads to, or None.
 
-    What is ``known`` is not read again; there is also put what a server reads on, which is ``ahead`` events at most.
+    Events in ``known`` are not read again. Up to ``ahead`` more events that a server reads in advance are added to it.
     """
     if unknown := [index for index in indexes if index not in known]:
-        known |= _links(context.rows(*_asked_links(unknown, ahead)))
+        known |= _links(context.rows(*_links_query(unknown, ahead)))
     return [known[index] for index in indexes if index in known]
 
 
-def _asked_links(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, int]]:
+def _links_query(indexes: Collection[int], ahead: int) -> tuple[str, tuple[str, int]]:
     return _LINKED, (query.json_list(indexes), len(indexes) + ahead)
 
 
@@ -171,14 +175,14 @@ def _links(rows: Iterable[query.Answer]) -> dict[int, query.Answer]:
 def _effects(
     context: query.QueryContext, known: Mapping[int, list[query.Answer]], event: query.Answer
 ) -> list[query.Answer]:
-    """Return which events name an event, what it made, or its stream as it was until its next step."""
+    """Return the references to an event, to what it made, or to its stream until the stream's next step."""
     if (index := event["event_index"]) is None:
         sql = "SELECT event_index, ref, via FROM event_refs WHERE ref = ? ORDER BY event_index, position LIMIT ?"
         return context.rows(sql, (event["ref"], events_walked_max + 1))
-    return known[index] if index in known else context.rows(*_asked_effects(index))
+    return known[index] if index in known else context.rows(*_effects_query(index))
 
 
-def _asked_effects(index: int) -> tuple[str, tuple[int, int]]:
+def _effects_query(index: int) -> tuple[str, tuple[int, int]]:
     return _EFFECTS, (index, events_walked_max + 1)
 
 
@@ -199,13 +203,13 @@ _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 def resolve(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     """Return ``{"sort", "ref", "stream", "event_index", …}``; ``sort`` is event, reasoning, step or stream.
 
-    Asked for is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event has
-    its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step its ``step`` too; a stream's ``event_index`` is
-    that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
+    The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name. An event
+    has its ``id``, a reasoning its ``reasoning_id`` and ``version``, a step also its ``step``. A stream's
+    ``event_index`` is that of its last event. Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
     """
-    found_step = _STEP.fullmatch(args.ref)
-    if found_step is not None:
-        return _step(context, found_step[1], int(found_step[2]))
+    step_match = _STEP.fullmatch(args.ref)
+    if step_match is not None:
+        return _step(context, step_match[1], int(step_match[2]))
     matches = {row["id"]: _event(row) for row in matching_events(context, args.ref)}
     for row in query.by_ref(context, REFS, "ref", "sha256", args.ref):
         matches[row["ref"]] = _version(find_version(context, row["ref"]))
@@ -224,24 +228,24 @@ def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {"sort": "event", "ref": row["id"]} | {name: row[name] for name in names}
 
 
-def _version(found: Version) -> dict[str, Any]:
-    stream = {"stream": f"reasoning/{found.reasoning_id}", "event_index": found.event_index}
-    own = {"reasoning_id": found.reasoning_id, "version": found.version}
-    return {"sort": "reasoning", "ref": found.ref} | stream | own
+def _version(version: Version) -> dict[str, Any]:
+    stream = {"stream": f"reasoning/{version.reasoning_id}", "event_index": version.event_index}
+    own = {"reasoning_id": version.reasoning_id, "version": version.version}
+    return {"sort": "reasoning", "ref": version.ref} | stream | own
 
 
 def _step(context: query.QueryContext, ref: str, number: int) -> dict[str, Any]:
-    found = find_version(context, ref)
+    version = find_version(context, ref)
     sql = (
         "SELECT event_index, delta FROM reasoning_versions "
         "WHERE reasoning_id = ? AND version <= ? AND kind = 'reasoning.extended' ORDER BY version"
     )
-    for row in context.rows(sql, (found.reasoning_id, found.version)):
+    for row in context.rows(sql, (version.reasoning_id, version.version)):
         if any(step.step_number == number for step in decode_change(row["delta"]).steps_added):
-            return _version(found) | {"sort": "step", "step": number, "event_index": row["event_index"]}
+            return _version(version) | {"sort": "step", "step": number, "event_index": row["event_index"]}
     raise Refused("NOT_FOUND", f"{ref} has no step {number}", ref=ref, step=number)
 
 
 def _stream(row: dict[str, Any]) -> dict[str, Any]:
-    place = {"event_index": row["last_index"], "stream_version": row["version"]}
-    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | place
+    position = {"event_index": row["last_index"], "stream_version": row["version"]}
+    return {"sort": "stream", "ref": row["stream"], "stream": row["stream"]} | position

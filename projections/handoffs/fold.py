@@ -1,7 +1,7 @@
-"""The fold of handoffs: the gate's own state machine, and around it what people want to read.
+"""The fold of handoffs: the gate's own state machine, plus the content and history that people read.
 
-Where a handoff stands is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls:
-so a view can never show a state that the gate would not accept. A line of the log is in the form of handoff files,
+The state of a handoff is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls. So
+a view never shows a state that the gate would not accept. A log line has the form of handoff files,
 ``- DATE [author] text``; the words after its verb are the author's own, so no comment, reason or summary is lost.
 """
 
@@ -33,10 +33,10 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class HandoffRow(Row, frozen=True):
-    """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (its completion's) are JSON.
+    """A handoff; ``artifacts``, ``notes``, ``reasoning_refs`` and ``result_refs`` (those of its completion) are JSON.
 
-    What an imported file claims stands from ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
-    approval; ``approval_index`` whatever made it approved, signed by ``approval_key``.
+    The claims of an imported file are in ``claimed_author`` to ``original``. ``approved_index`` is a reviewer's
+    approval; ``approval_index`` is the event that made it approved, of whatever kind, signed by ``approval_key``.
     """
 
     id: str
@@ -109,7 +109,7 @@ class CriterionRow(Row, frozen=True):
 
 
 class DependencyRow(Row, frozen=True):
-    """What a handoff depends on."""
+    """A dependency of a handoff."""
 
     handoff_id: str
     position: int
@@ -117,7 +117,7 @@ class DependencyRow(Row, frozen=True):
 
 
 class LogRow(Row, frozen=True):
-    """An event of a handoff, as a line of its log; a tick has the ``position`` of what is ticked."""
+    """An event of a handoff as a log line; a tick has the ``position`` of the ticked item."""
 
     event_index: int
     handoff_id: str
@@ -129,8 +129,8 @@ class LogRow(Row, frozen=True):
     position: int | None
 
 
-class VersionRow(Row, frozen=True):
-    """A content that an event set, whole, as JSON: the log has it, and what changed since is read without it."""
+class HandoffVersionRow(Row, frozen=True):
+    """The whole content that an event set, as JSON, so that versions are compared without the log."""
 
     event_index: int
     handoff_id: str
@@ -160,29 +160,29 @@ DEPENDENCIES: Final = Table(
 )
 LOG: Final = Table("handoff_log", LogRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),))
 VERSIONS: Final = Table(
-    "handoff_versions", VersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
+    "handoff_versions", HandoffVersionRow, primary_key=("event_index",), indexes=(("handoff_id", "event_index"),)
 )
 
 
-class Remark(msgspec.Struct, frozen=True, array_like=True):
-    """What was said last about a criterion: the evidence that it is met, or why it is (not) to be waived."""
+class CriterionRemark(msgspec.Struct, frozen=True, array_like=True):
+    """The last statement about a criterion: the evidence that it is met, or the reason for a waiver or its refusal."""
 
     evidence: str = ""
     waiver_reason: str = ""
 
 
 class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One handoff: its life by the gate's machine, its content, and the indexes of its turning points."""
+    """One handoff: its state by the gate's machine, its content, and the indexes of its main events."""
 
     id: str
-    life: HandoffState | None = None
+    lifecycle: HandoffState | None = None
     content: kinds.HandoffContent | None = None
     content_index: int = -1  # of the event that set the content
-    imported: RecordImported | None = None  # the record of it, if it is an imported file
-    claimed_done: str | None = None  # the day on which that file says it was done
+    imported: RecordImported | None = None  # the imported record, if it is an imported file
+    claimed_done: str | None = None  # the day of completion that the file claims
     superseded_by: str | None = None
     created: str = ""
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[CriterionRemark, ...] = ()
     summary: str = ""
     artifacts: tuple[str, ...] = ()
     result_refs: tuple[str, ...] = ()
@@ -204,12 +204,12 @@ _TURNS: Final = {
 
 
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
-    """Return the record after one more event. Raises Refused: it does not follow, by the gate's own machine."""
-    life = transition(state.life, event)
-    is_claimable = life.status in ("pending", "approved")  # amended, released, or its lease ran out
+    """Return the record after one more event. Raises Refused: the gate's machine does not allow the event here."""
+    lifecycle = transition(state.lifecycle, event)
+    is_claimable = lifecycle.status in ("pending", "approved")  # amended, released, or its lease expired
     state = msgspec.structs.replace(
         state,
-        life=life,
+        lifecycle=lifecycle,
         claimed_index=None if is_claimable else state.claimed_index,
         updated_index=event.index,
         updated_ms=event.accepted_ms,
@@ -222,11 +222,11 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
         case kinds.HandoffApproved() | kinds.HandoffClaimed() | kinds.HandoffVerified() as data:
             return msgspec.structs.replace(state, **{_TURNS[type(data)]: event.index})
         case kinds.HandoffCriterionChecked() as data:
-            return _remarked(state, data.position, Remark(evidence=data.evidence))
+            return _remarked(state, data.position, CriterionRemark(evidence=data.evidence))
         case kinds.HandoffWaiverAsked() as data:
-            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
+            return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
         case kinds.HandoffCriterionWaived() as data:
-            return _remarked(state, data.position, Remark(waiver_reason=data.reason))
+            return _remarked(state, data.position, CriterionRemark(waiver_reason=data.reason))
         case kinds.HandoffCompleted() as data:
             return msgspec.structs.replace(
                 state,
@@ -239,53 +239,55 @@ def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
             return msgspec.structs.replace(state, completed_index=None)
         case kinds.HandoffSuperseded() as data:
             return msgspec.structs.replace(state, superseded_by=data.by)
-        case _:  # the other kinds of a handoff change its life alone
+        case _:  # the other kinds of a handoff change its state only
             return state
 
 
 def rows(state: HandoffRecord) -> Rows:
     """Return the handoff's rows."""
-    return () if state.life is None or state.content is None else tuple(_rows(state, state.life, state.content))
+    return (
+        () if state.lifecycle is None or state.content is None else tuple(_rows(state, state.lifecycle, state.content))
+    )
 
 
-def _rows(state: HandoffRecord, life: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
+def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffContent) -> Iterator[Row]:
     imported = {name: getattr(state.imported, name, None) for name in _OF_RECORD}
     yield row_of(
         HandoffRow,
         state,
-        life,
+        lifecycle,
         content,
-        # Without a named reviewer the sender reviews, or the importer who set the content for him.
-        reviewer=content.reviewer or (life.reviewer if life.reviewer != life.sender else None),
+        # Without a named reviewer the sender reviews, or the importer of the content.
+        reviewer=content.reviewer or (lifecycle.reviewer if lifecycle.reviewer != lifecycle.sender else None),
         created=state.created,
-        unlock_at=life.unlock_at,
+        unlock_at=lifecycle.unlock_at,
         template_index=state.content_index,
-        tasks_done=sum(life.tasks),
-        tasks_total=len(life.tasks),
-        criteria_done=sum(mark in {"checked", "waived"} for mark in life.criteria),
-        criteria_total=len(life.criteria),
-        importer=life.importer or None,
-        lease_from_ms=life.lease and life.lease.from_ms,
-        lease_until_ms=life.lease and life.lease.until_ms,
+        tasks_done=sum(lifecycle.tasks),
+        tasks_total=len(lifecycle.tasks),
+        criteria_done=sum(mark in {"checked", "waived"} for mark in lifecycle.criteria),
+        criteria_total=len(lifecycle.criteria),
+        importer=lifecycle.importer or None,
+        lease_from_ms=lifecycle.lease and lifecycle.lease.from_ms,
+        lease_until_ms=lifecycle.lease and lifecycle.lease.until_ms,
         artifacts=json_text(state.artifacts),
         notes=json_text(msgspec.structs.asdict(content.notes)),
         reasoning_refs=json_text(content.reasoning_refs),
         result_refs=json_text(state.result_refs),
         **imported,
     )
-    for position, (text, is_done) in enumerate(zip(content.tasks, life.tasks, strict=True)):
+    for position, (text, is_done) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
         yield TaskRow(state.id, position, text, is_done)
-    criteria = zip(content.criteria, life.criteria, state.remarks, strict=True)
+    criteria = zip(content.criteria, lifecycle.criteria, state.remarks, strict=True)
     for position, (text, mark, remark) in enumerate(criteria):
         yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waiver_reason)
-    for position, wanted in enumerate(life.depends_on):
-        yield DependencyRow(state.id, position, wanted)
+    for position, dependency in enumerate(lifecycle.depends_on):
+        yield DependencyRow(state.id, position, dependency)
 
 
 def added(state: HandoffRecord | None, logged: Logged) -> Rows:
-    """Return the event's log line, and the content that it set."""
+    """Return the event's log line, and the content version that it set."""
     event = logged.event
-    if state is None or state.content is None or state.life is None:
+    if state is None or state.content is None or state.lifecycle is None:
         return ()
     text = log_text(event, state.content)
     day, position = day_of(event.accepted_ms), getattr(event.data, "position", None)
@@ -293,7 +295,7 @@ def added(state: HandoffRecord | None, logged: Logged) -> Rows:
     if state.content_index != event.index:
         return (line,)
     content = msgspec.structs.asdict(state.content) | {"notes": msgspec.structs.asdict(state.content.notes)}
-    return line, VersionRow(event.index, event.name, state.life.version, json_text(content))
+    return line, HandoffVersionRow(event.index, event.name, state.lifecycle.version, json_text(content))
 
 
 def day_of(accepted_ms: int) -> str:
@@ -308,7 +310,7 @@ def _with_content(state: HandoffRecord, event: Event, content: kinds.HandoffCont
         content=content,
         content_index=event.index,
         created=content.created or (day_of(event.accepted_ms) if is_new else state.created),
-        remarks=(Remark(),) * len(content.criteria),
+        remarks=(CriterionRemark(),) * len(content.criteria),
         created_index=event.index if is_new else state.created_index,
         approved_index=None,
     )
@@ -321,18 +323,18 @@ def _imported(state: HandoffRecord, event: Event, data: RecordImported) -> Hando
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
     assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
     state = _with_content(state, event, content)
-    # What the original says stands in its blob; here are the claims about it.
+    # The original is in its blob; this record keeps only the claims.
     record = msgspec.structs.replace(data, mapped={}, claims={})
     return msgspec.structs.replace(state, imported=record, claimed_done=claims.done)
 
 
-def _remarked(state: HandoffRecord, position: int, remark: Remark) -> HandoffRecord:
+def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> HandoffRecord:
     remarks = (*state.remarks[:position], remark, *state.remarks[position + 1 :])
     return msgspec.structs.replace(state, remarks=remarks)
 
 
 def log_text(event: Event, content: kinds.HandoffContent) -> str:
-    """Return the text of a log line; a kind not listed below says its name, and its reason, comment or summary."""
+    """Return the text of a log line: the kind's own text, or its name with its reason, comment or summary."""
     text = _TEXTS.get(type(event.data))
     if text is not None:
         return text(event.data, content)
@@ -348,10 +350,10 @@ def _ticked(text: str, evidence: str) -> str:
     return f"{text} ({evidence})" if evidence else text
 
 
-# What a handoff's file does not tell in its log: ticks stand in its lists, and nothing depends on `ready`.
+# Kinds that a handoff's file does not log: ticks are in its lists, and nothing depends on `ready`.
 NOT_IN_FILES: Final = frozenset({"handoff.task_checked", "handoff.criterion_checked", "handoff.ready"})
 
-# Each function takes the data type it stands beside; the table erases that to Any.
+# Each function takes the data type of its key; the table's type erases that to Any.
 _TEXTS: Final[dict[type[Any], Callable[[Any, kinds.HandoffContent], str]]] = {
     RecordImported: lambda data, _: f"imported from {data.source}, which says {data.claims.get('status') or 'nothing'}",
     kinds.HandoffCreated: lambda data, _: f"created the handoff to {data.to}",

@@ -1,8 +1,8 @@
-"""The needs-me queue: what waits for whom, why, and the operation with which it goes on (`deed next`).
+"""The queue of each agent: what waits for them, why, and the act that moves it on (`deed next`).
 
-``waits_for`` decides, purely, by the table ``WAITS``. The SQL that finds, orders and counts is made from the same
-table, so ten thousand handoffs are never read to show ten. An open review waits for every human. Only registered agents
-have a queue: an imported file may name anybody.
+``waits_for`` decides, as a pure function, by the table ``WAITS``. The SQL that finds, orders and counts is made from
+the same table, so showing ten handoffs never reads ten thousand. An open review waits for every human. Only registered
+agents have a queue: an imported file may name anybody.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import Name
 from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryContext, json_list, names_in
 from deedbook.projections.handoffs.facts import (
+    COMPROMISED_APPROVAL,
     RECEIVER_REMOVED,
     STUCK_ON,
-    SUSPECT_APPROVAL,
     UNLOCKED,
     WAIVER_ASKED,
     HandoffFacts,
     facts_of,
 )
-from deedbook.projections.handoffs.why import receiver_removed_words, stuck_words, suspect_approval_words
+from deedbook.projections.handoffs.why import compromised_approval_words, receiver_removed_words, stuck_words
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
 
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
-# What moves an item on: an operation on a handoff (``show`` for who can only look), or the answer to a review.
-NextOperation = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
+# The act that moves an item on: one of a handoff (``show`` if the agent can only look), or the answer to a review.
+Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 Case = Literal[
-    "orphaned", "stuck", "pending", "claimable", "changes", "args", "in_progress", "blocked", "completed", "imported"
+    "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
 ]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Who must do what in a case; the smaller the ``rank``, the more urgent."""
+    """The party that must act in a case, and the action; a smaller ``rank`` is more urgent."""
 
     case: Case
     party: Party
@@ -49,20 +49,20 @@ class Wait(msgspec.Struct, frozen=True):
 criteria_named_max: Final = 5
 DONE_WORDS: Final = ("completed", "verified", "done")
 REVIEW_RANK: Final = 1
-# First what has stopped somebody's work, then what a gate holds up, then what was begun, then what could begin; the
-# history that was brought along comes last: a hundred claims of old files must not stand before what agents wait for.
+# First items that stopped somebody's work, then items that wait at a gate, then work in progress, then work that can
+# start. Imported history is last: a hundred claims of old files must not come before what agents wait for.
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
-    Wait("stuck", "sender", "amend", 0),  # what it depends on does not exist, or was given up
-    Wait("args", "reviewer", "waive", 1),
+    Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or was given up
+    Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
     Wait("pending", "reviewer", "approve", 4),
     Wait("in_progress", "receiver", "continue", 5),
-    Wait("args", "receiver", "continue", 5),
+    Wait("asked", "receiver", "continue", 5),
     Wait("claimable", "receiver", "claim", 6),
-    Wait("blocked", "sender", "unblock", 7),  # for information: the reviewer or the receiver can
+    Wait("blocked", "sender", "unblock", 7),  # a notice: the reviewer or the receiver can act
     Wait("imported", "reviewer", "approve", 8),
 )
 
@@ -70,23 +70,23 @@ _LAPSED: Final = (
     "(h.status = 'in_progress' AND coalesce(?1 NOT BETWEEN h.lease_from_ms AND h.lease_until_ms - 1, FALSE))"
 )
 _FREE: Final = f"h.status IN ('approved', 'in_progress') AND (h.status = 'approved' OR {_LAPSED})"
-# Asked once: of each handoff it costs a look-up.
+# One subquery for all: per handoff it would cost a look-up.
 _ORPHANED: Final = "h.receiver IN (SELECT name FROM agents WHERE removed_index IS NOT NULL)"
-_HELD: Final = f"NOT ({_ORPHANED})"
-_WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HELD}"
+_HAS_RECEIVER: Final = f"NOT ({_ORPHANED})"
+_WORKING: Final = f"h.status = 'in_progress' AND NOT {_LAPSED} AND {_HAS_RECEIVER}"
 _CASES: Final[dict[Case, str]] = {
     "orphaned": f"h.status IN ('pending', 'approved', 'in_progress', 'blocked') AND {_ORPHANED}",
     "stuck": f"h.status IN ('pending', 'approved') AND (h.status = 'approved' OR h.sender <> h.reviewer) "
-    f"AND {STUCK_ON} IS NOT NULL AND {SUSPECT_APPROVAL} IS NULL AND {_HELD}",
-    # As a case, so that whose it is not is passed over before more is asked.
+    f"AND {STUCK_ON} IS NOT NULL AND {COMPROMISED_APPROVAL} IS NULL AND {_HAS_RECEIVER}",
+    # CASE, so that handoffs of other agents are skipped before the costly conditions.
     "pending": "h.status IN ('pending', 'approved', 'in_progress') AND CASE h.status WHEN 'pending' "
-    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {SUSPECT_APPROVAL} IS NOT NULL END AND {_HELD}",
-    "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HELD}",
-    "claimable": f"{_FREE} AND {SUSPECT_APPROVAL} IS NULL AND {UNLOCKED} AND {_HELD}",
-    "args": f"{_WORKING} AND {WAIVER_ASKED}",
+    f"THEN h.claimed_status IS NULL ELSE {_FREE} AND {COMPROMISED_APPROVAL} IS NOT NULL END AND {_HAS_RECEIVER}",
+    "imported": f"h.status = 'pending' AND h.claimed_status IS NOT NULL AND {_HAS_RECEIVER}",
+    "claimable": f"{_FREE} AND {COMPROMISED_APPROVAL} IS NULL AND {UNLOCKED} AND {_HAS_RECEIVER}",
+    "asked": f"{_WORKING} AND {WAIVER_ASKED}",
     "changes": f"{_WORKING} AND h.reason <> '' AND NOT {WAIVER_ASKED}",
     "in_progress": f"{_WORKING} AND h.reason = '' AND NOT {WAIVER_ASKED}",
-    "blocked": f"h.status = 'blocked' AND {_HELD}",
+    "blocked": f"h.status = 'blocked' AND {_HAS_RECEIVER}",
     "completed": "h.status = 'completed'",
 }
 _PARTIES: Final[dict[Party, str]] = {
@@ -94,29 +94,31 @@ _PARTIES: Final[dict[Party, str]] = {
     "receiver": "h.receiver",
     "reviewer": "coalesce(h.reviewer, h.sender)",
 }
-# What is allowed to stand: nobody reviews his own work, and a sender who reviews is told once.
+# Nobody reviews their own work, and a sender who is also the reviewer is listed once.
 _ROLES: Final[dict[Party, str]] = {
     "sender": "h.sender NOT IN (coalesce(h.reviewer, h.sender), h.receiver)",
     "receiver": "TRUE",
     "reviewer": "coalesce(h.reviewer, h.sender) <> h.receiver",
 }
-_ROLE_OF_AMENDER: Final = "TRUE"  # who may be the reviewer as well: nobody else is told
+_ROLE_OF_AMENDER: Final = "TRUE"  # the sender may also be the reviewer: nobody else is listed
 _LAST: Final = "(SELECT max(l.event_index) FROM handoff_log l WHERE l.handoff_id = h.id AND l.kind IN ({}))"
-_APPROVED: Final = "coalesce(h.approved_index, h.template_index)"  # a human owner's own needs no approval
-_GIVEN_UP: Final = _LAST.format("'handoff.claimed', 'handoff.released'")  # a claim counts here once its lease ran out
-_FREED: Final = """(
+_APPROVED: Final = "coalesce(h.approved_index, h.template_index)"  # a handoff of a human owner needs no approval
+_CLAIM_ENDED: Final = _LAST.format(
+    "'handoff.claimed', 'handoff.released'"
+)  # a claim counts here once its lease expired
+_UNLOCKED_SINCE: Final = """(
     SELECT max(CASE h.unlock_at WHEN 'completed' THEN coalesce(o.completed_index, o.verified_index)
         ELSE o.verified_index END)
     FROM handoff_dependencies d JOIN handoffs o ON o.id = d.depends_on WHERE d.handoff_id = h.id)"""
-# The event since which it waits: for a claim, the last of its approval, what gave it up and what unlocked it.
+# The event since which it waits. To be claimed: the last of its approval, the end of a claim, and its unlocking.
 _SINCE: Final[dict[Case, str]] = {
     "orphaned": RECEIVER_REMOVED,
     "stuck": _APPROVED,
     "pending": "h.template_index",
     "imported": "h.template_index",
-    "claimable": f"max({_APPROVED}, coalesce({_GIVEN_UP}, -1), coalesce({_FREED}, -1))",
+    "claimable": f"max({_APPROVED}, coalesce({_CLAIM_ENDED}, -1), coalesce({_UNLOCKED_SINCE}, -1))",
     "changes": _LAST.format("'handoff.changes_requested'"),
-    "args": _LAST.format("'handoff.waiver_asked'"),
+    "asked": _LAST.format("'handoff.waiver_asked'"),
     "in_progress": _LAST.format("'handoff.claimed', 'handoff.unblocked'"),
     "blocked": _LAST.format("'handoff.blocked'"),
     "completed": "h.completed_index",
@@ -141,8 +143,8 @@ _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 _cursor: Final = msgspec.json.Decoder(tuple[str, _Index, _Index, str])
 
 
-class NextFor(Arguments, frozen=True):
-    """Whose queue (None: everybody's, one after the other); ``after`` is the ``next`` of the page before."""
+class QueueFilter(Arguments, frozen=True):
+    """The agent of the queue (None: all queues, one by one); ``after`` is the ``next`` of the previous page."""
 
     agent: Name | None = None
     after: str | None = None
@@ -150,20 +152,20 @@ class NextFor(Arguments, frozen=True):
 
 
 def is_stuck(facts: HandoffFacts) -> bool:
-    """Return whether its sender must amend it: it will never be ready, whoever approves it."""
+    """Return whether its sender must amend it, because it will never be ready."""
     is_open = facts.status == "approved" or (facts.status == "pending" and facts.sender != facts.reviewer)
-    return is_open and facts.stuck_on is not None and facts.suspect_approval is None and not facts.is_orphaned
+    return is_open and facts.stuck_on is not None and facts.compromised_approval is None and not facts.is_orphaned
 
 
 def case_of(facts: HandoffFacts) -> Case | None:
-    """Return in which of the cases that wait for somebody a handoff stands, if in any, beside being stuck."""
+    """Return the case in which a handoff waits for somebody, other than being stuck; None: it waits for nobody."""
     if facts.is_orphaned:
         return "orphaned"
     if facts.waits_for_approval:
         return "imported" if facts.status == "pending" and facts.claimed_status is not None else "pending"
     match facts.status:
         case "in_progress" if not facts.is_lapsed:
-            return "args" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
+            return "asked" if facts.is_waiver_asked else "changes" if facts.reason else "in_progress"
         case "approved" | "in_progress":
             return "claimable" if facts.is_unlocked else None
         case "blocked" | "completed":
@@ -175,27 +177,27 @@ def case_of(facts: HandoffFacts) -> Case | None:
 
 
 def waits_for(facts: HandoffFacts) -> list[tuple[str, Action]]:
-    """Return whom a handoff waits for, and for what; the sender of a blocked one stands last, for information."""
+    """Return the agents that a handoff waits for, each with the action; the sender of a blocked one comes last."""
     cases = {case_of(facts)} | ({"stuck"} if is_stuck(facts) else set())
-    found = []
+    waiting = []
     for wait in WAITS:
         name: str = getattr(facts, wait.party)
         is_judge_of_own_work = wait.party == "reviewer" and name == facts.receiver
         is_told_already = wait.party == "sender" and wait.action != "amend" and name in (facts.reviewer, facts.receiver)
         if wait.case in cases and name and not is_judge_of_own_work and not is_told_already:
-            found.append((name, wait.action))
-    return found
+            waiting.append((name, wait.action))
+    return waiting
 
 
-def next_items(context: QueryContext, args: NextFor) -> Answer:
-    """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's after another's.
+def next_items(context: QueryContext, args: QueueFilter) -> Answer:
+    """Return ``{"items", "total", "next"}``, most urgent first; without an agent, one agent's queue after another's.
 
     An item is ``{"kind": "handoff"|"review", "id", "title", "action", "agent", "status", "is_imported", "from",
-    "author", "to", "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``;
-    ``author`` signed it, ``from`` may only be claimed, by an imported file (``is_imported``: and nobody here has
-    confirmed it); ``since_*`` is the event since which it waits, ``act`` what moves it on.
+    "author", "to", "reviewer", "version", "since_index", "since_ms", "why", "act", "arguments", "reasoning_refs"}``.
+    ``author`` signed it; ``from`` may be only a claim of an imported file (``is_imported``: nobody here has confirmed
+    it). ``since_*`` is the event since which it waits, ``act`` the act that moves it on.
 
-    Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page gave.
+    Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
     """
     if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
         alike = near(args.agent, names_in(context, "agents", "name"))
@@ -211,8 +213,8 @@ def next_items(context: QueryContext, args: NextFor) -> Answer:
     counted = f"SELECT *, count(*) OVER () AS total FROM ({_candidates()}) AS candidates"  # noqa: S608 - fixed texts
     sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
     rows = context.rows(sql, (*bound, args.limit + 1, *cursor))
-    # Nothing is left behind a cursor that stands at the end: then no row tells how many there are.
-    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)  # noqa: S608
+    # A cursor at the end has no rows after it, so no row has the total.
+    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)
     page = rows[: args.limit]
     following = None
     if len(rows) > args.limit:
@@ -222,7 +224,7 @@ def next_items(context: QueryContext, args: NextFor) -> Answer:
 
 
 def _candidates() -> str:
-    """Return the SELECT of all that wait; ?1 is now, ?2 the agent or NULL."""
+    """Return the SELECT of all waiting items; ?1 is now, ?2 the agent or NULL."""
     branches = []
     for wait in WAITS:
         party, role = _PARTIES[wait.party], _ROLE_OF_AMENDER if wait.action == "amend" else _ROLES[wait.party]
@@ -238,7 +240,9 @@ def _read_cursor(text: str) -> tuple[Value, ...]:
     try:
         return _cursor.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise Refused("INVALID_FIELD", "this cursor is not one that a page of `next` gave", path="$.after") from error
+        raise Refused(
+            "INVALID_FIELD", "this is no cursor: pass the `next` of a previous page", path="$.after"
+        ) from error
 
 
 def _items(context: QueryContext, page: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -305,13 +309,13 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
         "why": _why(action, agent, facts, texts),
         "act": operation,
         "arguments": arguments,
-        # What is verified is the return: its reasoning first.
+        # To verify, the reasoning of the result comes first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
     }
 
 
 def awaited_operations(context: QueryContext, facts: HandoffFacts) -> list[dict[str, Any]]:
-    """Return for each whom a handoff waits for ``{"kind", "id", "agent", "act", "arguments"}``."""
+    """Return ``{"kind", "id", "agent", "act", "arguments"}`` for each agent that a handoff waits for."""
     criteria = context.rows(_OPEN_CRITERIA, (json_list([facts.id]),)) if facts.criteria_left else []
     awaited = []
     for agent, action in waits_for(facts):
@@ -322,21 +326,21 @@ def awaited_operations(context: QueryContext, facts: HandoffFacts) -> list[dict[
 
 def _operation_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
-) -> tuple[NextOperation, dict[str, Any]]:
-    """Return the operation with which an agent moves a handoff on, and its arguments; criteria count from 1."""
-    args = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
+) -> tuple[Act, dict[str, Any]]:
+    """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
+    waiver_numbers = [criterion["position"] + 1 for criterion in criteria if criterion["mark"] == "asked"]
     match action:
         case "approve":
-            # An imported file may say of itself that it is done: then there is nothing left to approve.
-            words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first
+            # An imported file may claim to be done: then it is verified and not approved.
+            words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first word
             return ("verify" if words and words[0] in DONE_WORDS else "approve"), {}
         case "continue":
-            left = [number for number in facts.criteria_left if number not in args]
-            if not left and args:  # the reviewer's turn
+            left = [number for number in facts.criteria_left if number not in waiver_numbers]
+            if not left and waiver_numbers:  # the reviewer must act
                 return "show", {}
             return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
         case "waive":
-            return "waive", {"criterion_numbers": args[:1]}
+            return "waive", {"criterion_numbers": waiver_numbers[:1]}
         case "unblock":
             return ("unblock" if agent == facts.reviewer else "show"), {}
         case "amend":
@@ -356,18 +360,18 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
         case "approve":
             return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
-            return f"the lease of {facts.receiver} ran out"
+            return f"the lease of {facts.receiver} expired"
         case "claim":
-            return "it is approved, and nothing holds it up"
+            return "it is approved and nothing blocks it"
         case "continue":
             return _why_to_continue(facts.reason, texts["criteria"])
         case "unblock":
             also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
             return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
-            one = next(one for one in texts["criteria"] if one["mark"] == "asked")
-            asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
-            return f"{asks}: {one['waiver_reason']}"
+            criterion = next(criterion for criterion in texts["criteria"] if criterion["mark"] == "asked")
+            asks = f"{facts.receiver} asks to waive criterion {criterion['position'] + 1}. {criterion['text']}"
+            return f"{asks}: {criterion['waiver_reason']}"
         case "verify":
             return f"{facts.receiver} has completed it" + (f": {texts['summary']}" if texts["summary"] else "")
         case _:
@@ -375,11 +379,11 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
 
 
 def _why_to_approve(facts: HandoffFacts) -> str:
-    if facts.suspect_approval is not None:
-        return suspect_approval_words(facts)
+    if facts.compromised_approval is not None:
+        return compromised_approval_words(facts)
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
-        return f"confirm: it was imported{claim}, which nobody here has approved or verified"
+        return f"it was imported{claim}, and nobody here has approved or verified it: confirm it"
     stuck = "" if facts.stuck_on is None else f"; {stuck_words(facts)}"
     return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
@@ -387,9 +391,10 @@ def _why_to_approve(facts: HandoffFacts) -> str:
 def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
-        waits = {"asked": " (its waiver is asked for)"}
+        waits = {"asked": " (a waiver is requested)"}
         named = [
-            f"{one['position'] + 1}. {one['text']}{waits.get(one['mark'], '')}" for one in criteria[:criteria_named_max]
+            f"{criterion['position'] + 1}. {criterion['text']}{waits.get(criterion['mark'], '')}"
+            for criterion in criteria[:criteria_named_max]
         ]
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))

@@ -1,7 +1,7 @@
-"""Every version that a handoff had, and what changed between two: what a reviewer asks before he signs the next one.
+"""Every version of a handoff, and the changes between two: what a reviewer needs before signing the next one.
 
-A version is what one event set as the content: the first is 1, each amendment and each import over it the next, also
-where it goes back to a content that was there before and so has the same ref.
+Each event that sets the content makes a version: the first is 1, and each amendment and each import over it makes the
+next. A content that was there before makes a new version, too, with the same ref as the earlier one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from deedbook.projections.handoffs.queries import find_handoff
 Mark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
-# What follows from the rest, and shows it in a file.
+# Fields that follow from the others, or present them in a file.
 _NOT_COMPARED: Final = ("template", "notes", "created")
 
 
-class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
+class VersionRange(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
     """A handoff, and the numbers of two of its versions.
 
-    ``to`` is the present one by default, ``from`` the last one before it that was approved, else the one before it.
+    ``to`` is the present version by default, ``from`` the last approved one before it, else the one before it.
     """
 
     id: str
@@ -37,14 +37,14 @@ class Versions(query.Arguments, frozen=True, rename={"since": "from", "number": 
     number: _Number | None = None
 
 
-def versions_of_handoff(context: query.QueryContext, args: Versions) -> query.Answer:
-    """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and what is new in it.
+def versions_of_handoff(context: query.QueryContext, args: VersionRange) -> query.Answer:
+    """Return ``{"id", "versions", "from", "to", "content", "changes"}``: the content of ``to``, and its changes.
 
     A version is ``{"number", "version", "event_index", "at_ms", "author", "text", "approvals"}``, oldest first, each
-    approval ``{"event_index", "at_ms", "author"}``; ``from`` is None where nothing stands before. A change is
-    ``{"field", "counts", "lines"}``, a line ``{"mark", "text", "was"}`` with what it was where it was changed.
+    approval ``{"event_index", "at_ms", "author"}``; ``from`` is None if there is no earlier version. A change is
+    ``{"field", "counts", "lines"}``, a line ``{"mark", "text", "was"}``; ``was`` is the former text of a changed line.
 
-    Raises Refused: ``NOT_FOUND`` for a handoff or a version that is not there.
+    Raises Refused: ``NOT_FOUND`` for a handoff or a version that does not exist.
     """
     name = find_handoff(context, args.id)
     rows = context.rows(
@@ -60,24 +60,24 @@ def versions_of_handoff(context: query.QueryContext, args: Versions) -> query.An
     )
     contents = [msgspec.json.decode(row.pop("content")) for row in rows]
     for number, (row, end) in enumerate(pairwise([*rows, {"event_index": 2**53}]), 1):
-        own = [one for one in approvals if row["event_index"] < one["event_index"] < end["event_index"]]
+        own = [approval for approval in approvals if row["event_index"] < approval["event_index"] < end["event_index"]]
         row |= {"number": number, "approvals": own}
     to = args.number or len(rows)
     before = [row["number"] for row in rows[: to - 1] if row["approvals"]] or [to - 1]
     since = args.since or before[-1] or None
     if (last := max(to, since or 0)) > len(rows):
-        raise Refused("NOT_FOUND", f"{name} has no version {last}: its last is {len(rows)}", versions=len(rows))
+        raise Refused("NOT_FOUND", f"{name} has no version {last}: its last version is {len(rows)}", versions=len(rows))
     changes = [] if since is None else changes_of(contents[since - 1], contents[to - 1])
     return {"id": name, "versions": rows, "from": since, "to": to, "content": contents[to - 1], "changes": changes}
 
 
 def changes_of(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what differs between two contents, field by field.
+    """Return the differences between two contents, field by field.
 
     >>> changes_of({"tasks": ["a", "b"], "notes": {}}, {"tasks": ["a", "c", "d"], "notes": {}})[0]["counts"]
     {'kept': 1, 'changed': 1, 'added': 1}
     """
-    old, new = ({**one, **one["notes"]} for one in (before, after))
+    old, new = ({**content, **content["notes"]} for content in (before, after))
     changes = []
     for name in (*HandoffContent.__struct_fields__, *ReceiverNotes.__struct_fields__):
         if name not in _NOT_COMPARED and old.get(name) != new.get(name):
@@ -91,10 +91,10 @@ def _texts(value: str | list[str] | None) -> list[str]:
 
 
 def _lines(old: list[str], new: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of both in order; of as many in the place of as many, each is the other one changed."""
-    for what, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+    """Yield the lines of both in order; a line that replaces another one is that line changed."""
+    for operation, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         for was, text in zip_longest(old[start:end], new[first:last]):
             mark: Mark = (
-                "kept" if what == "equal" else "removed" if text is None else "added" if was is None else "changed"
+                "kept" if operation == "equal" else "removed" if text is None else "added" if was is None else "changed"
             )
             yield {"mark": mark, "text": was if text is None else text, "was": was if mark == "changed" else None}

@@ -1,14 +1,14 @@
-"""Deltas between versions of a reasoning graph, the receiver's check of them, and what is sent of a version.
+"""Deltas between versions of a reasoning graph, the receiver's check of them, and the payload to send.
 
-A delta may come from anybody: one for another base is refused, and what comes of it must hash to the ref it names.
+A delta may come from anybody. One for another base is refused, and its result must hash to the ref it names.
 
-A *payload* is JSON text that a receiver turns into the graph and hashes: ``full``, the graph as ``memory_from_dict``
-reads it, without what has its default; ``squashed``, one delta from the receiver's base straight to the ref; ``chain``,
-through every version in between. Inside it a ref is 12 hex digits (7 tokens instead of 40) and only says which version
-is meant: the envelope has the whole ref, with which the hash is compared.
+A *payload* is JSON text that a receiver turns into the graph and hashes. ``full`` is the graph as ``memory_from_dict``
+reads it, without default values; ``squashed`` is one delta from the receiver's base straight to the ref; ``chain`` has
+every version in between. A ref inside it is 12 hex digits (7 tokens instead of 40) and only names the version: the
+envelope has the whole ref, with which the hash is compared.
 
-The smallest is sent: fewest tokens where they are counted exactly, else fewest bytes. Tokens are counted when somebody
-asks and are stored nowhere: a machine without the tokenizer must fold the same rows.
+The smallest payload is sent: the fewest tokens where they are counted exactly, else the fewest bytes. Tokens are
+counted on request and stored nowhere: a machine without the tokenizer must fold the same rows.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Delta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A delta as it is sent: ``reasoning_ref`` is the ref of the base, ``target`` that of the result."""
+    """A delta to send: ``reasoning_ref`` is the ref of the base, ``target`` that of the result."""
 
     reasoning_ref: str
     reasoning_delta: graph.ReasoningDelta
     target: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the delta as plain JSON values; step numbers that are keys are texts, as JSON has them."""
+        """Return the delta as plain JSON values; step numbers that are keys become strings, as in JSON."""
         values: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return values
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How long a payload is: UTF-8 bytes, and tokens as they are counted here."""
+    """The length of a payload: UTF-8 bytes, and tokens by the tokenizer here."""
 
     bytes: int
     tokens: int
@@ -69,7 +69,7 @@ class _Whole(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Deltas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One delta or a chain of them; what is in it decides, not what it is called."""
+    """One delta or a chain of them; the fields that are present decide, not the name it was sent under."""
 
     reasoning_ref: str
     target: str
@@ -78,12 +78,12 @@ class _Deltas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 def make_delta(base: ReasoningMemory, target: ReasoningMemory) -> Delta:
-    """Return the delta that turns ``base`` into ``target``; neighbours or not, forwards or backwards."""
+    """Return the delta that turns ``base`` into ``target``; they may be any two versions."""
     return Delta(compute_reasoning_ref(base), find_change(base, target), compute_reasoning_ref(target))
 
 
 def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str, Any]:
-    """Return what changed: the delta as it is applied, and each change beside what stood there before."""
+    """Return the changes: the delta to apply, and each change beside the former value."""
     delta = make_delta(base, target)
     change = delta.reasoning_delta
     before = {step.step_number: step for step in base.steps}
@@ -112,8 +112,12 @@ def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str,
             for number in linked
         ],
         "changed": {name: {"before": old, "after": new} for name, (old, new) in values.items() if old != new},
-        "limitations_added": [one for one in target.known_limitations if one not in base.known_limitations],
-        "limitations_removed": [one for one in base.known_limitations if one not in target.known_limitations],
+        "limitations_added": [
+            limitation for limitation in target.known_limitations if limitation not in base.known_limitations
+        ],
+        "limitations_removed": [
+            limitation for limitation in base.known_limitations if limitation not in target.known_limitations
+        ],
         "limitations_reordered": base.known_limitations != target.known_limitations
         and set(base.known_limitations) == set(target.known_limitations),
     }
@@ -122,21 +126,23 @@ def describe_change(base: ReasoningMemory, target: ReasoningMemory) -> dict[str,
 def apply_chain(
     base: ReasoningMemory, base_ref: str, changes: Iterable[graph.ReasoningDelta], target: str
 ) -> ReasoningMemory:
-    """Return the graph that changes make of ``base``, one after the other; its hash was computed and is ``target``.
+    """Return the graph after applying changes to ``base``, one after the other; its hash is ``target``.
 
-    Raises Refused: ``VERSION_MISMATCH`` when the changes are for another base, ``INVALID_FIELD`` for what is no ref.
-    Corrupted: ``VERIFICATION_FAILED`` when the result is not ``target``.
+    Raises Refused: ``VERSION_MISMATCH`` if the changes are for another base, ``INVALID_FIELD`` for an invalid ref.
+    Corrupted: ``VERIFICATION_FAILED`` if the result is not ``target``.
     """
     state = graph.state_of(base)
-    held = graph.ref_of(state)
-    if not _is_named(base_ref, held):
-        raise Refused("VERSION_MISMATCH", f"the delta is for {base_ref}, not for {held}", base=base_ref, held=held)
+    own_ref = graph.ref_of(state)
+    if not _is_named(base_ref, own_ref):
+        raise Refused(
+            "VERSION_MISMATCH", f"the delta is for {base_ref}, not for {own_ref}", base=base_ref, held=own_ref
+        )
     try:
         for change in changes:
             state = graph.apply_change(state, change)
         computed = graph.ref_of(state)
-    except ValueError as error:  # NaN, which no JSON holds, but a delta made by hand may
-        raise Corrupted("VERIFICATION_FAILED", f"the delta makes no graph: {error}", ref=target) from error
+    except ValueError as error:  # NaN: not in JSON, but possible in a delta made by hand
+        raise Corrupted("VERIFICATION_FAILED", f"the delta gives no valid graph: {error}", ref=target) from error
     if not _is_named(target, computed):
         message = f"the delta leads to {computed}, not to {target}"
         raise Corrupted("VERIFICATION_FAILED", message, ref=target, computed=computed)
@@ -144,22 +150,22 @@ def apply_chain(
 
 
 def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.ReasoningDelta:
-    """Return what changes from one graph to another."""
-    kept = _kept_steps(base, target)
+    """Return the changes from one graph to another."""
+    kept_steps = _kept_steps(base, target)
     before = {step.step_number: step for step in base.steps}
     updated: dict[int, str] = {}
     changed: list[ReasoningStep] = []
-    for step in kept:
+    for step in kept_steps:
         if step != (old := before[step.step_number]):
             update = _find_update(old, step)
             if update is None:
                 changed.append(step)
             else:
                 updated[step.step_number] = update
-    numbers = {step.step_number for step in kept}
+    numbers = {step.step_number for step in kept_steps}
     linked = {number: rests_on for number, rests_on in base.dependencies.items() if number in numbers}
     return graph.ReasoningDelta(
-        steps_added=[graph.sent_step(step) for step in target.steps[len(kept) :]],
+        steps_added=[graph.sent_step(step) for step in target.steps[len(kept_steps) :]],
         dependencies={number: after for number, after in target.dependencies.items() if linked.get(number) != after},
         assumptions_updated=updated,
         steps_changed=[graph.sent_step(step) for step in changed],
@@ -170,25 +176,25 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.Reasoni
 
 
 def _kept_steps(base: ReasoningMemory, target: ReasoningMemory) -> list[ReasoningStep]:
-    """Return the first steps of the target, for as long as they stand in the base in the same order.
+    """Return the leading steps of the target that are in the base in the same order.
 
-    What was added stands after what was kept, so a step that moved counts as removed and added. A version that grew
-    out of the other by events keeps all of its steps.
+    Added steps come after kept ones, so a step that moved counts as removed and added. A version that grew out of the
+    other by events keeps all of its steps.
     """
     position = {step.step_number: index for index, step in enumerate(base.steps)}
-    kept: list[ReasoningStep] = []
+    steps: list[ReasoningStep] = []
     last = -1
     for step in target.steps:
         index = position.get(step.step_number, -1)
         if index <= last:
             break
-        kept.append(step)
+        steps.append(step)
         last = index
-    return kept
+    return steps
 
 
 def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
-    """Return the text that settles the assumption ``old`` so that it is ``new``; None when something else changed."""
+    """Return the text that settles the assumption ``old`` into ``new``; None if anything else changed."""
     before, after = old.conclusion or "", new.conclusion
     if after is UNSET:
         return None
@@ -200,7 +206,7 @@ def _find_update(old: ReasoningStep, new: ReasoningStep) -> str | None:
 def _is_named(ref: str, whole: str) -> bool:
     bounds = prefix_range(ref, "sha256")
     if bounds is None:
-        raise Refused("INVALID_FIELD", f"{ref!r} names no version of a graph", ref=ref)
+        raise Refused("INVALID_FIELD", f"{ref!r} is no ref of a graph version", ref=ref)
     return bounds[0] <= whole < bounds[1]
 
 
@@ -223,19 +229,19 @@ def write_chain(base: str, target: str, changes: Sequence[str]) -> str:
 
 
 def measure(payload: str) -> Size:
-    """Return how long a payload is."""
+    """Return the length of a payload."""
     return Size(len(payload.encode()), count_tokens(payload))
 
 
 def choose(payloads: dict[SentAs, str]) -> tuple[SentAs, dict[SentAs, Size]]:
-    """Return which payload is the smallest, the first of equals, and the sizes of all."""
+    """Return the type of the smallest payload, the first of equals, and all sizes."""
     sizes = {name: measure(payload) for name, payload in payloads.items()}
     by_tokens = tokenizer().exact
     return min(sizes, key=lambda name: sizes[name].tokens if by_tokens else sizes[name].bytes), sizes
 
 
 def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None) -> ReasoningMemory:
-    """Return the graph that was sent; the caller compares its hash with the whole ref."""
+    """Return the graph of a payload; the caller compares its hash with the whole ref."""
     try:
         if sent_as == "full":
             return _read_full(payload)
@@ -244,12 +250,12 @@ def read_payload(sent_as: str, payload: str, base: ReasoningMemory | None = None
             changes = sent.chain if sent.reasoning_delta is None else [sent.reasoning_delta]
             return apply_chain(base, sent.reasoning_ref, changes, sent.target)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Corrupted("VERIFICATION_FAILED", f"what was sent cannot be read: {error}") from error
+        raise Corrupted("VERIFICATION_FAILED", f"the payload cannot be read: {error}") from error
     except Refused as refusal:
         if refusal.code == "VERSION_MISMATCH":
             raise
-        raise Corrupted("VERIFICATION_FAILED", f"what was sent is no graph: {refusal.message}") from refusal
-    raise Corrupted("VERIFICATION_FAILED", f"what was sent as {sent_as!r} was not asked for")
+        raise Corrupted("VERIFICATION_FAILED", f"the payload is no graph: {refusal.message}") from refusal
+    raise Corrupted("VERIFICATION_FAILED", f"a payload of type {sent_as!r} was not requested")
 
 
 def _read_full(payload: str) -> ReasoningMemory:

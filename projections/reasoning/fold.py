@@ -1,11 +1,11 @@
 """The fold of reasoning graphs: their present version, and the chain of deltas that leads to every earlier one.
 
-A version is read by applying the deltas up to it with the function that folds the events, and its ref is computed anew
-and compared, so a damaged row can never pass for the graph that was asked for. A ref names content, not a stream: two
-reasonings with equal content have equal refs.
+A version is read by applying the deltas up to it with the function that folds the events. Its ref is computed again and
+compared, so a damaged row never passes for the requested graph. A ref names content, not a stream: two reasonings with
+equal content have equal refs.
 
-Imported records are folded as the events that they stand for. The row has the importer as ``author``; where it came
-from, and what its original claims, every answer shows under ``imported``: nobody here vouches for it.
+Imported records are folded as the events that they stand for. The row has the importer as ``author``. Every answer
+shows the origin and the claims of the original under ``imported``: nobody here vouches for it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from deedbook.projections.views.projection import (
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Where imported reasoning came from, and what its original claims of itself; ``claims`` is JSON."""
+class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
+    """The origin of imported reasoning, and the claims of its original; ``claims`` is JSON."""
 
     source: str
     format: str
@@ -44,7 +44,7 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """A reasoning at its latest version; from ``source`` on, the columns of its ``Origin``, NULL for our own."""
+    """A reasoning at its latest version; from ``source`` on, the origin of an imported one, NULL if not imported."""
 
     id: str
     task: str
@@ -70,8 +70,8 @@ class ReasoningRow(Row, frozen=True):
     claims: str | None
 
 
-class VersionRow(Row, frozen=True):
-    """A version of a graph, the event that made it, and ``delta``: what changed from ``base``, the version before."""
+class GraphVersionRow(Row, frozen=True):
+    """A graph version, the event that made it, and ``delta``: the changes from ``base``, the version before."""
 
     reasoning_id: str
     version: int
@@ -87,37 +87,37 @@ REASONINGS: Final = Table(
     "reasonings", ReasoningRow, primary_key=("id",), owner="id", indexes=(("author",), ("session",), ("started_index",))
 )
 VERSIONS: Final = Table(
-    "reasoning_versions", VersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
+    "reasoning_versions", GraphVersionRow, primary_key=("reasoning_id", "version"), indexes=(("ref",), ("event_index",))
 )
 
 
-def origin_of(event: Event) -> Origin | None:
-    """Return where the data of an event came from; None for an agent's own event."""
+def origin_of(event: Event) -> ImportOrigin | None:
+    """Return the origin of an imported event's data; None for an agent's own event."""
     data = event.data
     if not isinstance(data, RecordImported):
         return None
     claims = json_text(data.claims)
-    return Origin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
+    return ImportOrigin(data.source, data.format, data.original, data.claimed_author, data.claimed_at, claims)
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of an event, or the kind that an imported one stands for."""
+    """Return the kind of an event, or the kind that an imported record stands for."""
     data = event.data
     return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
 
 
 def marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a reasoning with its mark, ``imported``, in place of the columns; None marks one of our own."""
-    columns = Origin.__struct_fields__
-    kept = {name: value for name, value in row.items() if name not in columns}
+    """Return a row of a reasoning with ``imported`` in place of the origin's columns; None if it is not imported."""
+    columns = ImportOrigin.__struct_fields__
+    fields = {name: value for name, value in row.items() if name not in columns}
     if row["original"] is None:
-        return kept | {"imported": None}
+        return fields | {"imported": None}
     origin = {name: row[name] for name in columns} | {"claims": msgspec.json.decode(row["claims"])}
-    return kept | {"imported": {"importer": row["author"], **origin}}
+    return fields | {"imported": {"importer": row["author"], **origin}}
 
 
 class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A reasoning as its events left it; ``base`` is the ref of the version before the latest."""
+    """A reasoning after its events; ``base`` is the ref of the version before the latest."""
 
     id: str
     author: str = ""
@@ -131,7 +131,7 @@ class ReasoningRecord(msgspec.Struct, frozen=True, array_like=True):
     started_index: int = -1
     updated_index: int = -1
     updated_ms: int = 0
-    origin: Origin | None = None
+    origin: ImportOrigin | None = None
 
 
 def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
@@ -161,7 +161,7 @@ def fold(state: ReasoningRecord, event: Event) -> ReasoningRecord:
             return msgspec.structs.replace(state, status="concluded")
         case kinds.ReasoningExtended():
             return msgspec.structs.replace(state, status="open")
-        case _:  # event data is an open set: what is handled is listed below
+        case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
 
 
@@ -169,7 +169,7 @@ def rows(state: ReasoningRecord) -> Rows:
     """Return the row of the reasoning at its latest version."""
     graph = state.graph
     confidence, steps = graph.confidence_in_reasoning, len(graph.steps)
-    own = dict.fromkeys(Origin.__struct_fields__)
+    own = dict.fromkeys(ImportOrigin.__struct_fields__)
     origin = own if state.origin is None else msgspec.structs.asdict(state.origin)
     return (row_of(ReasoningRow, state, graph, confidence=confidence, steps=steps, **origin),)
 
@@ -180,7 +180,7 @@ def added(state: ReasoningRecord | None, logged: Logged) -> Rows:
         return ()
     event, steps = logged.event, len(state.graph.steps)
     delta = encode_change(change_of(read_as(event).data)).decode()
-    return (VersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
+    return (GraphVersionRow(state.id, state.version, state.ref, state.base, event.index, kind_of(event), steps, delta),)
 
 
 VIEW: Final = Projection(

@@ -1,16 +1,15 @@
-"""From events to a reasoning graph: its versions, and what changes from one to the next.
+"""From events to a reasoning graph: its versions, and the changes from one to the next.
 
-Each event makes a new version of the graph, and each version has its ref. To hash a graph of n steps anew at every step
-would cost n² encodings, so a ``GraphState`` keeps each step as the very text that stands in the canonical form.
+Each event makes a new version of the graph, and each version has its ref. Hashing a graph of n steps again at every
+step would cost n² encodings, so a ``GraphState`` stores each step as its text in the canonical form.
 
-An update of an assumption, whichever way it settles it, makes ``needs_validation`` false and writes its text into the
-step's own ``conclusion`` (after what stands there, parted by "; "). So ``content`` stays as it was stated, the ref
-covers the outcome, briefs show it, and ``evidence`` holds nothing but references that a validator can check. An
-extension leaves an earlier conclusion standing until the graph is concluded anew.
+Settling an assumption, in either way, sets ``needs_validation`` to false and appends its text to the step's own
+``conclusion`` (separated by "; "). So ``content`` stays as stated, the ref covers the outcome, briefs show it, and
+``evidence`` holds only references that a validator can check. An extension leaves an earlier conclusion unchanged until
+the graph is concluded again.
 
-The JSON of a ``ReasoningDelta`` is sent again and again, so it is short: what is absent did not change, a step leaves
-out what has its default. All of that comes back when the graph is hashed, so the short form never decides what a ref
-covers.
+The JSON of a ``ReasoningDelta`` is sent often, so it is short: an absent field did not change, and a step omits fields
+with default values. The defaults return before the graph is hashed, so the short form never affects a ref.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SCALARS: Final = ("task", "ai_id", "reasoning_strategy", "conclusion", "confide
 
 
 class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A ``ReasoningStep`` as it is sent: ``step`` for its number, and no field that has its default."""
+    """A ``ReasoningStep`` to send: ``step`` is its number, and fields with default values are omitted."""
 
     step_number: int = msgspec.field(name="step")
     type: str
@@ -54,10 +53,10 @@ class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; a field that is absent stays as it is.
+    """The changes between two versions; an absent field stays as it is.
 
-    ``steps_added`` follow the steps that are kept, ``assumptions_updated`` says how each was settled (after what the
-    step concluded before, as an update event does). ``steps_removed`` lose their dependencies too.
+    ``steps_added`` follow the steps that are kept. ``assumptions_updated`` has the text that settles each one, appended
+    to the step's conclusion, as an update event does. ``steps_removed`` lose their dependencies too.
     """
 
     task: str | UnsetType = UNSET
@@ -79,7 +78,7 @@ decode_change: Final = msgspec.json.Decoder(ReasoningDelta).decode
 
 
 class GraphState(msgspec.Struct, frozen=True, array_like=True):
-    """One version of a graph; ``steps`` are (number, canonical text) in the order in which they were added."""
+    """One version of a graph; ``steps`` are (number, canonical text) in the order of addition."""
 
     ai_id: str = ""
     task: str = ""
@@ -97,17 +96,18 @@ def apply_event(state: GraphState, data: Any) -> GraphState:
 
 
 def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
-    """Return the version after a change, whether it comes from an event, a stored delta or somebody who sent it.
+    """Return the version after a change from an event, a stored delta or a received delta.
 
-    A change that does not fit the version gives some other graph: whoever did not fold it himself compares the ref.
+    A change that does not fit the version gives some other graph. A caller that did not fold the change itself must
+    compare the ref.
     """
     scalars = {name: value for name in _SCALARS if (value := getattr(change, name)) is not UNSET}
     if change.known_limitations is not UNSET:
         scalars["known_limitations"] = tuple(change.known_limitations)
     steps, dependencies = state.steps, state.dependencies
     if change.steps_removed or change.dependencies_removed:
-        gone, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
-        steps = tuple(item for item in steps if item[0] not in gone)
+        removed, unlinked = set(change.steps_removed), {*change.steps_removed, *change.dependencies_removed}
+        steps = tuple(item for item in steps if item[0] not in removed)
         dependencies = {number: rests_on for number, rests_on in dependencies.items() if number not in unlinked}
     if change.steps_changed:
         changed = {step.step_number: _dump(step.whole().to_dict()) for step in change.steps_changed}
@@ -125,7 +125,7 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
 
 
 def state_of(memory: ReasoningMemory) -> GraphState:
-    """Return the version that a graph is; ``reasoning_id`` is no part of it."""
+    """Return the version of a graph; ``reasoning_id`` is not part of it."""
     return GraphState(
         **{name: getattr(memory, name) for name in _SCALARS},
         known_limitations=tuple(memory.known_limitations),
@@ -136,8 +136,8 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 def canonical_text(state: GraphState) -> bytes:
     """Return the bytes whose SHA-256 is the version's ref: those of ``memory.canonical_json``."""
-    # In the order of their keys. Links are nothing but numbers, so they are spaced as ``json.dumps`` does afterwards:
-    # it took longer over them than SHA-256 over the whole graph.
+    # In the order of the keys. Links are only numbers, so the spaces of ``json.dumps`` are added afterwards: encoding
+    # them with it took longer than SHA-256 over the whole graph.
     links = dict(sorted(state.dependencies.items()))
     dependencies = msgspec.json.encode(links).replace(b",", b", ").replace(b":", b": ").decode()
     before = {name: getattr(state, name) for name in ("ai_id", "conclusion", "confidence_in_reasoning")}
@@ -171,24 +171,24 @@ def _updated(text: str, update: str) -> str:
 
 
 def settle(before: str, update: str) -> str:
-    """Return a step's own conclusion after an update of its assumption."""
+    """Return a step's own conclusion after its assumption was settled."""
     return f"{before}; {update}" if before else update
 
 
 def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
-    """Return the step, of a graph or of an event, as it is sent."""
-    given = msgspec.structs.asdict(step).items()
-    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in given}
+    """Return a step, of a graph or of an event, in the form to send."""
+    fields = msgspec.structs.asdict(step).items()
+    values: dict[str, Any] = {name: UNSET if value is None else value for name, value in fields}
     return SentStep(**values | {"confidence": sent_confidence(step.confidence)})
 
 
 def sent_confidence(confidence: float) -> float | UnsetType:
-    """Return a confidence as it is sent: not 1.0, as ``omit_defaults`` knows a default by its identity."""
-    return UNSET if confidence == 1.0 else confidence + 0.0  # -0.0 would be spelt differently
+    """Return a confidence in the form to send: not 1.0, because ``omit_defaults`` compares by identity."""
+    return UNSET if confidence == 1.0 else confidence + 0.0  # -0.0 has another spelling
 
 
 def change_of(data: Any) -> ReasoningDelta:
-    """Return what the data of a ``reasoning.started``, ``.extended`` or ``.concluded`` changes; of others, nothing."""
+    """Return the changes by the data of a ``reasoning.started``, ``.extended`` or ``.concluded``; none for others."""
     match data:
         case kinds.ReasoningStarted():
             return ReasoningDelta(
@@ -197,7 +197,7 @@ def change_of(data: Any) -> ReasoningDelta:
         case kinds.ReasoningConcluded():
             return ReasoningDelta(
                 conclusion=data.conclusion,
-                confidence_in_reasoning=data.confidence_in_reasoning + 0.0,  # -0.0 would be spelt differently
+                confidence_in_reasoning=data.confidence_in_reasoning + 0.0,  # -0.0 has another spelling
                 known_limitations=data.known_limitations,
             )
         case kinds.ReasoningExtended():

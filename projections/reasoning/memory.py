@@ -1,15 +1,15 @@
-"""A reasoning graph: its shape, its one ref, and how foreign JSON becomes one.
+"""A reasoning graph: its shape, its ref, and how foreign JSON becomes one.
 
 Four fields of a step are absent by default: ``needs_validation``, ``validation_method``, its own ``conclusion``, and
-the ``evidence_digests`` that its author's tool took along. An absent one is ``msgspec.UNSET`` and leaves no trace in
-the hash. Rules this module keeps:
+the ``evidence_digests`` that its author's tool recorded. An absent field is ``msgspec.UNSET`` and does not change the
+hash. The rules of this module:
 
-- one graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
-  Dependency keys stay integers until the dump, so step 2 sorts before step 10; as strings, "10" would come first, and
-  the same graph would get another ref;
-- ``domain`` is never part of the graph: it belongs to the event that starts the reasoning;
-- ``memory_from_dict`` is the only way in for JSON: what is malformed is refused with the field named, what is unknown
-  is handed back beside the graph, and nothing is dropped in silence.
+- One graph has one ref: ``compute_reasoning_ref`` hashes the ``json.dumps`` form with ``reasoning_id`` empty.
+  Dependency keys stay integers until the dump, so step 2 sorts before step 10. As strings, "10" would come first, and
+  the same graph would get another ref.
+- ``domain`` is not part of the graph: it belongs to the event that starts the reasoning.
+- ``memory_from_dict`` is the only entry for JSON. It refuses malformed fields by name, returns unknown fields beside
+  the graph, and drops nothing silently.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class ReasoningStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evidence_digests: list[str] | UnsetType = UNSET
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step as it is hashed: every dataclass field, the optional ones only when given."""
+        """Return the step as it is hashed: every field, the optional ones only if present."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
 
 class ReasoningMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole reasoning graph; ``dependencies`` maps a step to those it rests on."""
+    """A whole reasoning graph; ``dependencies`` maps a step to the steps it rests on."""
 
     reasoning_id: str
     ai_id: str
@@ -85,27 +85,27 @@ def canonical_json(memory: ReasoningMemory) -> bytes:
 
 
 def compute_reasoning_ref(memory: ReasoningMemory) -> str:
-    """Return ``sha256:`` and the hash of the graph, the same whatever ``reasoning_id`` says."""
+    """Return ``sha256:`` and the hash of the graph, which does not depend on ``reasoning_id``."""
     return f"sha256:{hashlib.sha256(canonical_json(memory)).hexdigest()}"
 
 
-def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
-    """Return the graph that JSON values describe, and its unmapped fields, by path (``steps[0].colour``).
+def memory_from_dict(values: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
+    """Return the graph of JSON values, and the unknown fields by path (``steps[0].colour``).
 
-    Takes the spellings ``step`` and ``evidence_refs`` too, and string dependency keys. A null stands for
-    an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults. Raises
-    Refused: ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
+    Also accepts the spellings ``step`` and ``evidence_refs``, and string dependency keys. A null means an absent field.
+    ``task``, ``conclusion`` and ``steps`` are required; the other fields have defaults. Raises Refused:
+    ``INVALID_FORMAT``, ``INVALID_FIELD``, ``TOO_LARGE`` or ``STEP_CONFLICT``, with ``field``.
     """
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise Refused("INVALID_FORMAT", "A reasoning graph is a JSON object.", field="")
-    fields = {name: value for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in values.items() if value is not None}
     for name in ("task", "conclusion", "steps"):
         if name not in fields:
             raise _invalid(name, "is missing")
-    unmapped = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
+    unknown = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
     known: dict[str, Any] = {"reasoning_id": "", "ai_id": ""}
-    known |= {name: value for name, value in fields.items() if name not in unmapped}
-    known["steps"] = _read_steps(fields["steps"], unmapped)
+    known |= {name: value for name, value in fields.items() if name not in unknown}
+    known["steps"] = _read_steps(fields["steps"], unknown)
     known["dependencies"] = _read_dependencies(fields.get("dependencies", {}))
     _read_confidence(known, "confidence_in_reasoning")
     # JSON escapes can spell half a surrogate pair, UTF-8 cannot, so no event could ever hold it.
@@ -118,7 +118,7 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
         field = refusal.details["path"].removeprefix("graph").removeprefix(".")
         raise Refused(refusal.code, refusal.message, field=field) from error
     check_graph(memory)
-    return memory, unmapped
+    return memory, unknown
 
 
 def check_graph(memory: ReasoningMemory) -> None:
@@ -129,9 +129,9 @@ def check_graph(memory: ReasoningMemory) -> None:
             raise _conflict(f"steps[{position}].step_number", f"Step {step.step_number} is given twice.")
         numbers.add(step.step_number)
     for number, rests_on in memory.dependencies.items():
-        for wanted in (number, *rests_on):
-            if wanted not in numbers:
-                raise _conflict(f"dependencies.{number}", f"The dependencies name step {wanted}, which is not given.")
+        for named in (number, *rests_on):
+            if named not in numbers:
+                raise _conflict(f"dependencies.{number}", f"The dependencies name step {named}, which is not given.")
     try:
         TopologicalSorter(memory.dependencies).prepare()
     except CycleError as error:
@@ -139,42 +139,42 @@ def check_graph(memory: ReasoningMemory) -> None:
         raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
 
 
-def _read_steps(given: Any, unmapped: dict[str, Any]) -> list[dict[str, Any]]:
-    if not isinstance(given, list):
+def _read_steps(values: Any, unknown: dict[str, Any]) -> list[dict[str, Any]]:
+    if not isinstance(values, list):
         raise _invalid("steps", "is not a list")
-    if len(given) > steps_max:
-        raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(given)}.", field="steps")
-    return [_read_step(item, f"steps[{position}]", unmapped) for position, item in enumerate(given)]
+    if len(values) > steps_max:
+        raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(values)}.", field="steps")
+    return [_read_step(item, f"steps[{position}]", unknown) for position, item in enumerate(values)]
 
 
-def _read_step(given: Any, path: str, unmapped: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _read_step(values: Any, path: str, unknown: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(values, dict):
         raise Refused("INVALID_FORMAT", f"{path} is not a JSON object.", field=path)
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None:
             continue
         own_name = _STEP_ALIASES.get(name, name)
         if own_name not in ReasoningStep.__struct_fields__:
-            unmapped[f"{path}.{name}"] = value
+            unknown[f"{path}.{name}"] = value
         elif own_name in fields and fields[own_name] != value:
-            raise _invalid(f"{path}.{own_name}", f"is given twice, once as {name}, with different values")
+            raise _invalid(f"{path}.{own_name}", f"is there twice, once as {name}, with different values")
         else:
             fields[own_name] = value
     _read_confidence(fields, "confidence", f"{path}.")
     return fields
 
 
-def _read_dependencies(given: Any) -> dict[int, list[int]]:
-    if not isinstance(given, dict):
+def _read_dependencies(values: Any) -> dict[int, list[int]]:
+    if not isinstance(values, dict):
         raise _invalid("dependencies", "is not an object of step number to step numbers")
     dependencies: dict[int, list[int]] = {}
-    for key, rests_on in given.items():
+    for key, rests_on in values.items():
         path = f"dependencies.{key}"
         try:
             ((number, numbers),) = msgspec.convert({key: rests_on}, _Links, str_keys=True).items()
         except msgspec.ValidationError as error:
-            raise _invalid(path, "is not a list of step numbers (integers from 1 on) by such a number") from error
+            raise _invalid(path, "does not map a step number to a list of step numbers (integers from 1 on)") from error
         if number in dependencies:
             raise _conflict(path, f"The dependencies of step {number} are given twice.")
         dependencies[number] = numbers
@@ -189,7 +189,7 @@ def _read_confidence(fields: dict[str, Any], name: str, within: str = "") -> Non
         raise _invalid(f"{within}{name}", "is not a number")
     if not 0 <= value <= 1:  # False for NaN too
         raise _invalid(f"{within}{name}", "is not between 0 and 1")
-    # -0.0 equals 0.0 but is spelt differently, and would give the same graph a second ref.
+    # -0.0 equals 0.0 but has another spelling, which would give the same graph a second ref.
     fields[name] = float(value) + 0.0
 
 

@@ -1,4 +1,4 @@
-"""Questions about reasoning: a reasoning by its id, any version of a graph by its ref, and what must be sent of it."""
+"""Queries about reasoning: a reasoning by its id, any graph version by its ref, and the payload for a receiver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _VERSIONS: Final = "SELECT reasoning_id, version, ref, event_index FROM reasonin
 
 
 class Version(NamedTuple):
-    """A version of a graph, and the event that made it."""
+    """A graph version, and the event that made it."""
 
     reasoning_id: str
     version: int
@@ -46,7 +46,7 @@ class Version(NamedTuple):
 
 
 class FullReasoning(NamedTuple):
-    """A version of a graph, and the bytes whose SHA-256 is its ref."""
+    """A graph version, and the bytes whose SHA-256 is its ref."""
 
     ref: str
     reasoning_id: str
@@ -56,8 +56,8 @@ class FullReasoning(NamedTuple):
     canonical: bytes
 
 
-class Fetch(query.Arguments, frozen=True):
-    """The version wanted, and the one that the receiver has; both as ``find_version`` takes them."""
+class FetchArguments(query.Arguments, frozen=True):
+    """The requested version, and the one that the receiver has; both as ``find_version`` takes them."""
 
     ref: str
     have: str | None = None
@@ -71,33 +71,33 @@ class ReasoningList(query.Page, frozen=True):
     status: Literal["open", "concluded"] | None = None
 
 
-def find_version(context: query.QueryContext, args: str) -> Version:
-    """Return the version of a ref, of an unambiguous beginning of one, or the latest of an id.
+def find_version(context: query.QueryContext, reference: str) -> Version:
+    """Return the version of a ref or of an unambiguous beginning of one, or the latest version of an id.
 
-    A ref comes before an id: briefs name theirs by a beginning, and anybody may call a reasoning like that. Raises
+    A ref takes precedence over an id: briefs abbreviate their refs, and anybody may name a reasoning like that. Raises
     Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
-    name = args.removeprefix("reasoning/")
-    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", args)]
+    name = reference.removeprefix("reasoning/")
+    refs = [row["ref"] for row in query.by_ref(context, REFS, "ref", "sha256", reference)]
     latest = f"{_VERSIONS} reasoning_id = ? ORDER BY version DESC LIMIT 1"
-    for row in () if refs or query.is_whole_ref(args) else context.rows(latest, (name,)):
+    for row in () if refs or query.is_whole_ref(reference) else context.rows(latest, (name,)):
         return Version(**row)
-    ref = query.only_match(refs, args, "reasoning", lambda: query.names_in(context, "reasonings"))
+    ref = query.only_match(refs, reference, "reasoning", lambda: query.names_in(context, "reasonings"))
     (row,) = context.rows(f"{_VERSIONS} ref = ? ORDER BY event_index LIMIT 1", (ref,))
     return Version(**row)
 
 
-def get_full_reasoning(context: query.QueryContext, args: str) -> FullReasoning:
-    """Return a version of a graph whole, with the bytes whose SHA-256 is its ref.
+def get_full_reasoning(context: query.QueryContext, reference: str) -> FullReasoning:
+    """Return a whole graph version, with the bytes whose SHA-256 is its ref.
 
-    Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to the ref they are stored under.
+    Raises Refused: as ``find_version``. Corrupted: the stored deltas do not lead to their ref.
     """
-    found = find_version(context, args)
-    return _whole(found, _deltas(context, found))
+    version = find_version(context, reference)
+    return _whole(version, _deltas(context, version))
 
 
 def show_reasoning(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return a reasoning at its latest version, its ``versions`` and its whole ``memory``."""
+    """Return a reasoning at its latest version, with its ``versions`` and its whole ``memory``."""
     name, version, *_ = find_version(context, args.id)
     (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))
     sql = "SELECT version, ref, base, event_index, kind, steps FROM reasoning_versions WHERE reasoning_id = ? "
@@ -110,11 +110,11 @@ def show_reasoning(context: query.QueryContext, args: query.ById) -> query.Answe
 
 
 def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answer:
-    """Return a version whole: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
+    """Return a whole version: ``memory`` and ``canonical``, the text whose SHA-256 is ``ref``."""
     full = get_full_reasoning(context, args.ref)
     (row,) = context.rows("SELECT * FROM reasonings WHERE id = ?", (full.reasoning_id,))
-    shown = marked(row)
-    return {name: shown[name] for name in ("author", "domain", "session", "status", "imported")} | {
+    fields = marked(row)
+    return {name: fields[name] for name in ("author", "domain", "session", "status", "imported")} | {
         "ref": full.ref,
         "reasoning_id": full.reasoning_id,
         "version": full.version,
@@ -124,22 +124,22 @@ def full_reasoning(context: query.QueryContext, args: query.ByRef) -> query.Answ
     }
 
 
-def fetch(context: query.QueryContext, args: Fetch) -> query.Answer:
-    """Return the ``payload`` that is the smallest for this receiver, ``sent_as`` full, squashed or chain.
+def fetch(context: query.QueryContext, args: FetchArguments) -> query.Answer:
+    """Return the smallest ``payload`` for this receiver; ``sent_as`` is full, squashed or chain.
 
-    ``ref`` and ``base`` are whole; ``sizes`` has bytes and tokens of all three, None for what needs a base that the
-    receiver did not name, or that the wanted version did not grow out of. Raises Refused: ``NOT_FOUND`` or
+    ``ref`` and ``base`` are whole. ``sizes`` has bytes and tokens of all three, or None for one that needs a base which
+    the receiver did not name, or out of which the requested version did not grow. Raises Refused: ``NOT_FOUND`` or
     ``REF_AMBIGUOUS``, for either.
     """
-    found = find_version(context, args.ref)
-    deltas = _deltas(context, found)
-    full = _whole(found, deltas)
+    version = find_version(context, args.ref)
+    deltas = _deltas(context, version)
+    full = _whole(version, deltas)
     payloads: dict[SentAs, str] = {"full": write_full(full.memory)}
     base = None
     if args.have is not None:
         base = get_full_reasoning(context, args.have)
         payloads["squashed"] = write_squashed(base.ref, full.ref, find_change(base.memory, full.memory))
-        # The last version of the same reasoning that is the base, if the wanted one grew out of it.
+        # The last version of the same reasoning that equals the base, if the requested one grew out of it.
         sql = (
             "SELECT max(version) AS newest FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? AND ref = ?"
         )
@@ -168,13 +168,13 @@ def list_reasonings(context: query.QueryContext, args: ReasoningList) -> query.A
 
 
 def existing(context: query.QueryContext, args: query.ByIds) -> query.Answer:
-    """Return ``{"reasonings"}``: of each of these ids that there is, its row; ids that there are not are left out."""
+    """Return ``{"reasonings"}``: the rows of those of these ids that exist."""
     rows = [row for name in args.ids for row in context.rows("SELECT * FROM reasonings WHERE id = ?", (name,))]
     return {"reasonings": {row["id"]: marked(row) for row in rows}}
 
 
 def origins(context: query.QueryContext, args: query.ByRef) -> query.Answer:
-    """Return ``{"own", "imported", "ids"}``: how many reasonings with a version were recorded here, and imported."""
+    """Return ``{"own", "imported", "ids"}``: how many reasonings with this version were recorded here, and imported."""
     try:
         ref = find_version(context, args.ref).ref
     except Refused as refusal:
@@ -190,14 +190,14 @@ def origins(context: query.QueryContext, args: query.ByRef) -> query.Answer:
     return {"own": own, "imported": len(rows) - own, "ids": [row["id"] for row in rows]}
 
 
-def _deltas(context: query.QueryContext, found: Version) -> list[str]:
+def _deltas(context: query.QueryContext, version: Version) -> list[str]:
     sql = "SELECT delta FROM reasoning_versions WHERE reasoning_id = ? AND version <= ? ORDER BY version"
-    return [row["delta"] for row in context.rows(sql, (found.reasoning_id, found.version))]
+    return [row["delta"] for row in context.rows(sql, (version.reasoning_id, version.version))]
 
 
-def _whole(found: Version, deltas: Iterable[str]) -> FullReasoning:
-    """Return the version that the deltas lead to, its hash compared with the ref it is stored under."""
-    name, version, ref, index = found
+def _whole(target: Version, deltas: Iterable[str]) -> FullReasoning:
+    """Return the version that the deltas lead to, after comparing its hash with the stored ref."""
+    name, version, ref, index = target
     graph = GraphState()
     try:
         for delta in deltas:

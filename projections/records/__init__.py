@@ -1,1 +1,1 @@
-"""Records of other tools as rows: what was imported, what it was mapped to, and what is unmapped."""
+"""Imported records of other tools as rows: what was imported, and the event kind that each record stands for."""

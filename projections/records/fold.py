@@ -1,4 +1,4 @@
-"""The fold of imported records: one row each, whatever they stand for. No state: a record is never changed."""
+"""The fold of imported records: one row each. There is no state: a record never changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class RecordRow(Row, frozen=True):
-    """An imported record; ``dirty`` counts the values of the original that could not be read as they were meant."""
+    """An imported record; ``dirty`` counts the values of the original that could not be read as intended."""
 
     event_index: int
     stream: str
@@ -43,8 +43,8 @@ def added(logged: Logged) -> Rows:
 
 
 def _dirty(data: RecordImported) -> int:
-    found = read_mapped(data)
-    return len(found[1].dirty) if found is not None and isinstance(found[1], RecordClaims) else 0
+    mapped = read_mapped(data)
+    return len(mapped[1].dirty) if mapped is not None and isinstance(mapped[1], RecordClaims) else 0
 
 
 VIEW: Final = event_rows("records", VIEW_VERSIONS["records"], frozenset({"record.imported"}), (RECORDS,), added)

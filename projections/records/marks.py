@@ -1,6 +1,6 @@
-"""The mark of what was imported, and when it is said to have happened: for every view that shows such records. Pure.
+"""The mark of an imported record, and the time at which it happened, for every view with such records. Pure.
 
-The time that it claims counts if it is in the strict form and not later than the ledger's own when the record came in.
+The claimed time counts if it is in the strict form and not later than the ledger's clock when the record was accepted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.format.forms import TIME_PATTERN
 
 UNKNOWN: Final = "unknown"
-"""Who another tool's records are by where it does not say."""
+"""The author of another tool's record that names none."""
 
 _TIME: Final = re.compile(TIME_PATTERN)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """Where an imported record comes from, who signed for it, and the time that it claims."""
+    """The origin of an imported record, the agent that signed for it, and the time that it claims."""
 
     source: str
     importer: str
@@ -41,23 +41,23 @@ def imported_of(event: Event) -> Imported | None:
 
 
 def claimed_author(event: Event) -> str:
-    """Return who an imported record is said to be by; never the importer, who only signs for it."""
+    """Return the claimed author of an imported record; never the importer, who only signs for it."""
     return event.data.claimed_author or UNKNOWN if isinstance(event.data, RecordImported) else event.author
 
 
 def happened_ms(event: Event) -> int:
-    """Return when an event happened (Unix ms): its claimed time where it was imported and that can be true."""
+    """Return when an event happened (Unix ms): for an imported record its claimed time, if that is possible."""
     data = event.data
     claimed = data.claimed_at if isinstance(data, RecordImported) else None
     if claimed is None or _TIME.fullmatch(claimed) is None:
         return event.accepted_ms
     try:
-        moment = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
-    except ValueError:  # a day that the calendar does not have
+        claimed_ms = (datetime.fromisoformat(claimed) - _EPOCH) // timedelta(milliseconds=1)
+    except ValueError:  # no such day in the calendar
         return event.accepted_ms
-    return moment if 0 <= moment <= event.accepted_ms else event.accepted_ms
+    return claimed_ms if 0 <= claimed_ms <= event.accepted_ms else event.accepted_ms
 
 
 def encoded(mark: Imported | None) -> str | None:
-    """Return a mark as it stands in a row."""
+    """Return a mark as stored in a row."""
     return None if mark is None else msgspec.json.encode(mark, order="deterministic").decode()

@@ -1,4 +1,4 @@
-"""Questions about imported records: list them, and say which originals stand in the ledger already."""
+"""Queries about imported records: list them, and find the originals that are already in the ledger."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters: ``source`` is the beginning of where it was found, ``unmapped`` asks for unmapped records only."""
+    """Filters: ``source`` is the beginning of the origin; ``kept_aside`` selects unmapped records."""
 
     unmapped: bool = False
     source: str = ""
     dirty: bool = False
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An original by its ref, and where it was found."""
+class ImportSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An original by its ref, and the source it was found in."""
 
     original: str
     source: str
 
 
-class Places(Arguments, frozen=True):
-    """What is asked for at once."""
+class OriginalFilter(Arguments, frozen=True):
+    """Several originals in one query."""
 
-    places: Annotated[list[Place], msgspec.Meta(max_length=page_rows_max)]
+    places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 
 
 def list_records(context: QueryContext, args: RecordList) -> Answer:
@@ -52,12 +52,13 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
     return list_of(context, LISTING, where, args, of="records")
 
 
-def existing_records(context: QueryContext, args: Places) -> Answer:
-    """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
+def existing_records(context: QueryContext, args: OriginalFilter) -> Answer:
+    """Return ``{"records"}``: the record of each original that is in the ledger already.
 
-    Of several (two may import at once, and one cannot map what the other maps) the latest that stands for something.
+    Of several records (two agents may import at once, and one may leave unmapped what the other maps) it is the latest
+    that is mapped.
     """
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"
     )
-    return {"records": [row for place in args.places for row in context.rows(sql, (place.original, place.source))]}
+    return {"records": [row for source in args.places for row in context.rows(sql, (source.original, source.source))]}

@@ -1,13 +1,13 @@
-"""What changed between PREFLIGHT and POSTFLIGHT, and whether the agent judged itself rightly.
+"""The change between PREFLIGHT and POSTFLIGHT, and whether the agent judged itself correctly.
 
-Pure. Rules this module keeps:
+Pure. The rules of this module:
 
-- a delta exists only where a vector was assessed on both sides; "not assessed" is never 0;
-- every difference is rounded to 4 decimals before it is compared, or an everyday case (0.90 - 0.80 and a limit
-  of 0.10) would fall on the wrong side of binary floating point;
-- **which way it points**: dk is how much knowledge grew, du how much uncertainty fell. An agent is *overconfident* when
-  its uncertainty fell by more than its knowledge grew, *underconfident* when its knowledge grew by more than its
-  uncertainty fell. The bias dk - du is negative for the first, positive for the second.
+- A delta exists only if a vector was assessed on both sides; "not assessed" is never 0.
+- Every difference is rounded to 4 decimals before it is compared. Otherwise a common case (0.90 - 0.80 and a limit of
+  0.10) would fall on the wrong side of binary floating point.
+- **Signs**: dk is how much knowledge grew, du how much uncertainty fell. An agent is *overconfident* if its uncertainty
+  fell by more than its knowledge grew, and *underconfident* if its knowledge grew by more than its uncertainty fell.
+  The bias dk - du is negative for the first, positive for the second.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Final, NamedTuple
 from deedbook.ledger.events.session import Calibration, ReportType, Vectors
 
 VECTOR_NAMES: Final = Vectors.__struct_fields__
-INVERTED: Final = frozenset({"uncertainty"})  # of these less is better
+INVERTED: Final = frozenset({"uncertainty"})  # for these, less is better
 OVERALL: Final = "overall_confidence"
 bias_above: Final = 0.20
 decimals: Final = 4
 
 
-class Ends(NamedTuple):
-    """The assessments that a session's report compares (None where there is none), and whether there is a CHECK."""
+class AssessmentPair(NamedTuple):
+    """The assessments that a session's report compares (None if there is none), and whether there is a CHECK."""
 
     preflight: Mapping[str, Any] | None
     postflight: Mapping[str, Any] | None
@@ -42,14 +42,14 @@ class Ends(NamedTuple):
 
     @property
     def comparison(self) -> Comparison:
-        """What both say together."""
+        """The comparison of both assessments."""
         before, after = self.preflight or {}, self.postflight or {}
         overall = before.get(OVERALL), after.get(OVERALL)
         return compare(before.get("vectors"), after.get("vectors"), given_before=overall[0], given_after=overall[1])
 
 
 class Comparison(NamedTuple):
-    """What two assessments of one session say together. ``deltas`` holds ``overall_confidence`` where it is known."""
+    """The comparison of two assessments of a session. ``deltas`` has ``overall_confidence`` if it is known."""
 
     deltas: dict[str, float]
     overall_confidence_before: float | None
@@ -69,7 +69,7 @@ def deltas_of(before: Mapping[str, float], after: Mapping[str, float]) -> dict[s
 
 
 def overall_of(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the means over vectors assessed on both sides, 4 decimals, uncertainty as 1 - u; None without one."""
+    """Return the means over vectors assessed on both sides, 4 decimals, uncertainty as 1 - u; None if none."""
     names = list(deltas_of(before, after))
     return (_mean(before, names), _mean(after, names)) if names else (None, None)
 
@@ -82,7 +82,7 @@ def bias_of(delta_know: float | None, delta_uncertainty: float | None) -> float 
 
 
 def label_of_bias(bias: float | None) -> Calibration:
-    """Return what a bias amounts to; without one, as where a side is missing, ``not_assessable``."""
+    """Return the label of a bias; None, as where a side is missing, is ``not_assessable``."""
     if bias is None:
         return "not_assessable"
     if abs(bias) <= bias_above:
@@ -97,7 +97,7 @@ def compare(
     given_before: float | None = None,
     given_after: float | None = None,
 ) -> Comparison:
-    """Return what two assessments say together; the author's own overall values win where both are given."""
+    """Return the comparison of two assessments; the author's own overall values win if both are given."""
     before, after = before or {}, after or {}
     deltas = deltas_of(before, after)
     is_given = given_before is not None and given_after is not None
@@ -108,22 +108,27 @@ def compare(
     return Comparison(deltas, overall_before, overall_after, is_given, status)
 
 
-def ends_of(assessments: Sequence[Mapping[str, Any]]) -> Ends:
-    """Return what to compare among a session's assessments in the order of the log (those of ``sessions.show``).
+def assessment_pair(assessments: Sequence[Mapping[str, Any]]) -> AssessmentPair:
+    """Return the two assessments to compare, out of a session's assessments in log order (as in ``sessions.show``).
 
     The last POSTFLIGHT counts, and the last PREFLIGHT before it; without a POSTFLIGHT, the last PREFLIGHT. A PREFLIGHT
-    after the last POSTFLIGHT cannot have been before it, and begins nothing that has ended. An assessment without any
-    vector only opened its phase: it counts where no other one does.
+    after the last POSTFLIGHT begins nothing that has ended. An assessment without any vector only opened its phase: it
+    counts only if there is no other.
     """
-    place, postflight = _last(assessments, "POSTFLIGHT")
-    _place, preflight = _last(assessments if postflight is None else assessments[:place], "PREFLIGHT")
+    position, postflight = _last(assessments, "POSTFLIGHT")
+    _position, preflight = _last(assessments if postflight is None else assessments[:position], "PREFLIGHT")
     has_check = any(row["phase"] == "CHECK" for row in assessments)
-    return Ends(preflight, postflight, has_check)
+    return AssessmentPair(preflight, postflight, has_check)
 
 
 def _last(assessments: Sequence[Mapping[str, Any]], phase: str) -> tuple[int, Mapping[str, Any] | None]:
-    found = [(place, one) for place, one in enumerate(assessments) if one["phase"] == phase]
-    return next(((place, one) for place, one in reversed(found) if one["vectors"]), found[-1] if found else (0, None))
+    matches = [
+        (position, assessment) for position, assessment in enumerate(assessments) if assessment["phase"] == phase
+    ]
+    return next(
+        ((position, assessment) for position, assessment in reversed(matches) if assessment["vectors"]),
+        matches[-1] if matches else (0, None),
+    )
 
 
 def _mean(values: Mapping[str, float], names: Sequence[str]) -> float:

@@ -1,12 +1,12 @@
 """The report as small JSON: for git notes and quick resumption.
 
-Pure. Keys and limits are those that readers of such notes know, with three differences that keep a reader from being
-misled: only what is too long for a word is cut inside (every cut is a ``…``), ``more`` says what is left out or
-shortened, and ``ref`` leads to the whole report.
+Pure. Keys and limits are those that readers of such notes know, with three differences that prevent misreading. Only a
+text that is too long for one word is cut inside, and every cut is a ``…``; ``more`` says what is left out or shortened;
+``ref`` leads to the whole report.
 
-A wide sign (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much and costs as many tokens
-as two letters. Chinese and Japanese have no spaces: a text is cut after a sign of punctuation if that keeps half of it,
-else between any two ideographs or hiragana, because where a word ends only a dictionary knows.
+A wide character (Chinese, Japanese, Korean) counts as two towards a limit: it says about as much, and costs as many
+tokens, as two letters. Chinese and Japanese have no spaces: a text is cut after punctuation if that keeps half of it,
+else between any two ideographs or hiragana, because only a dictionary knows where a word ends.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _JOINER: Final = "\u200d"
 
 
 def compressed_of(report: Report) -> str:
-    """Return the report, without what its session took back, as compact JSON; ``ref`` and ``more`` come last."""
+    """Return the report as compact JSON, without retracted statements; ``ref`` and ``more`` come last."""
     corrected, report = len(report.corrections), uncorrected(report)
     # Compared at 4 decimals (0.90 - 0.80 is 0.10 here), then rounded to 2.
     rounded = {name: round(delta, 4) for name, delta in report.epistemic_deltas.items()}
-    kept = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
+    deltas = {name: round(delta, 2) for name, delta in rounded.items() if abs(delta) >= delta_min}
     fields: dict[str, Any] = {
         "s": report.session_id[:short_id_chars],
         "ai": report.ai_id,
         "ts": report.timestamp,
         "task": shorten(report.title, task_max_chars),
         **({"outcome": shorten(report.outcome, task_max_chars)} if report.outcome else {}),
-        "deltas": kept,
+        "deltas": deltas,
         "findings": _top(report.key_findings, findings_max, finding_max_chars),
         "unknowns": _top(report.remaining_unknowns, unknowns_max, unknown_max_chars),
         "next": shorten(report.next_session_context, context_max_chars),
@@ -66,35 +66,35 @@ def compressed_of(report: Report) -> str:
 def shorten(text: str, chars_max: int) -> str:
     """Return a text of at most ``chars_max`` characters, cut between words and marked with an ellipsis.
 
-    A wide sign counts as two. A word that would leave most of the room empty (a URL, a path, JSON, a sentence of Thai)
-    is cut inside, and what follows it has half of the room: it is what the word is about.
+    A wide character counts as two. A word that would leave most of the space empty (a URL, a path, JSON, a sentence of
+    Thai) is cut inside, and the text after it gets half of the space, because it says what the word is about.
     """
     trimmed = text.strip()
     if len(trimmed) <= chars_max and _width(trimmed) <= chars_max:
         return trimmed
     room = chars_max - len(ELLIPSIS)
-    kept = trimmed[: _word_end(trimmed, room)].rstrip()
-    used = _width(kept)
+    beginning = trimmed[: _word_end(trimmed, room)].rstrip()
+    used = _width(beginning)
     if 2 * used >= room:
-        return kept + ELLIPSIS
-    following = _SPACE.search(trimmed, len(kept) + 1)
+        return beginning + ELLIPSIS
+    following = _SPACE.search(trimmed, len(beginning) + 1)
     rest = trimmed[following.end() :] if following else ""
     half = _sign_end(trimmed, (room + used) // 2)
-    tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(kept) + 1 else ""
+    tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(beginning) + 1 else ""
     if tail in {"", ELLIPSIS}:
         return trimmed[: _sign_end(trimmed, room)].rstrip() + ELLIPSIS
     return f"{trimmed[:half]}{ELLIPSIS} {tail}"
 
 
 def _word_end(text: str, room: int) -> int:
-    if text.isascii():  # most texts: looked at from the cut backwards
-        return next((place for place in range(room, 0, -1) if text[place].isspace()), 0)
+    if text.isascii():  # most texts: search backwards from the cut
+        return next((position for position in range(room, 0, -1) if text[position].isspace()), 0)
     between_words = between_signs = used = 0
-    for place, sign in enumerate(text):
-        if sign.isspace() or (place and text[place - 1] in CJK_MARKS):
-            between_words = place
-        elif place and is_between_signs(text[place - 1], sign):
-            between_signs = place
+    for position, sign in enumerate(text):
+        if sign.isspace() or (position and text[position - 1] in CJK_MARKS):
+            between_words = position
+        elif position and is_between_signs(text[position - 1], sign):
+            between_signs = position
         used += _sign_width(sign)
         if used > room:
             break
@@ -102,19 +102,19 @@ def _word_end(text: str, room: int) -> int:
 
 
 def _sign_end(text: str, room: int) -> int:
-    """Return where the last sign ends that has room, with the marks that belong to it."""
+    """Return the end of the last character that fits, with its combining marks."""
     end = used = 0
-    for place, sign in enumerate(text):
+    for position, sign in enumerate(text):
         if used > room:
             break
-        if not unicodedata.category(sign).startswith("M") and sign != _JOINER != text[place - 1]:
-            end = place
+        if not unicodedata.category(sign).startswith("M") and sign != _JOINER != text[position - 1]:
+            end = position
         used += _sign_width(sign)
     return end
 
 
 def short_ref(report_id: str) -> str:
-    """Return the beginning of an event's id by which every command finds it."""
+    """Return the beginning of an event's id that every command accepts."""
     algorithm, colon, digest = report_id.partition(":")
     return digest[:ref_digits] if colon else algorithm[:ref_digits]
 
@@ -124,7 +124,7 @@ def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
 
 
 def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return, by key, how many entries are left out and how many of those kept are shortened; and what has no key."""
+    """Return, by key, how many entries are left out and how many are shortened; also fields without a key."""
     more: dict[str, Any] = {}
     whole_texts = {
         "task": [report.title],
@@ -135,10 +135,10 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "recommend": report.recommended_next_steps,
     }
     for key, texts in whole_texts.items():
-        kept = fields.get(key, "")
-        kept = kept if isinstance(kept, list) else [kept]
-        shortened = sum(text.strip() != whole for text, whole in zip(texts, kept, strict=False))
-        counts = {"left_out": len(texts) - len(kept), "shortened": shortened}
+        entries_shown = fields.get(key, "")
+        entries_shown = entries_shown if isinstance(entries_shown, list) else [entries_shown]
+        shortened = sum(text.strip() != whole for text, whole in zip(texts, entries_shown, strict=False))
+        counts = {"left_out": len(texts) - len(entries_shown), "shortened": shortened}
         if any(counts.values()):
             more[key] = {name: count for name, count in counts.items() if count}
     small = [name for name in report.epistemic_deltas if name not in fields["deltas"]]
@@ -150,7 +150,7 @@ def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
         "tools": report.investigation_tools,
         "artifacts": report.artifacts_created,
     }
-    return more | {key: {"left_out": len(found)} for key, found in without_key.items() if found}
+    return more | {key: {"left_out": len(entries)} for key, entries in without_key.items() if entries}
 
 
 def _width(text: str) -> int:

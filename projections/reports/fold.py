@@ -1,8 +1,8 @@
 """The fold of reports: the latest of each session is a state, every version a row of its event.
 
-Which version is the latest is decided by the ledger's order and by nothing a report says about itself; only of what was
-imported the claimed time decides, because there is no other. Vectors of the task and of the findings stand apart,
-packed like those of published briefs, with the embedder that made them: a short question is compared with both.
+The ledger's order alone decides which version is the latest. Only among imported versions the claimed time decides,
+because there is no other. Vectors of the task and of the findings are separate, packed like those of published briefs,
+with the embedder that made them: a short question is compared with both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ReportRow(Row, frozen=True):
-    """The latest report of a session: up to ``created_at`` the columns of a table that other tools read.
+    """The latest report of a session: up to ``created_at``, the columns of a table that other tools read.
 
-    Lists, deltas and ``imported`` are JSON; the columns behind those are what the queries go by.
+    Lists, deltas and ``imported`` are JSON; the later columns are for the queries.
     """
 
     session_id: str
@@ -48,8 +48,8 @@ class ReportRow(Row, frozen=True):
     imported: str | None
 
 
-class VersionRow(Row, frozen=True):
-    """A version of a session's report; ``report`` is the whole of it as JSON."""
+class ReportVersionRow(Row, frozen=True):
+    """A version of a session's report; ``report`` is all of it as JSON."""
 
     event_index: int
     session_id: str
@@ -69,14 +69,14 @@ REPORTS: Final = Table(
 )
 VERSIONS: Final = Table(
     "handoff_report_versions",
-    VersionRow,
+    ReportVersionRow,
     primary_key=("event_index",),
     indexes=(("session_id", "event_index"), ("report_id",)),
 )
 
 
 class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A session's latest report, when it was accepted and when it happened (Unix ms)."""
+    """A session's latest report, with the times of acceptance and of the event (Unix ms)."""
 
     id: str
     report: Report | None = None
@@ -85,9 +85,9 @@ class ReportRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 def fold(state: ReportRecord, event: Event) -> ReportRecord:
-    """Return the record after one more version; an older one never takes the place of a newer.
+    """Return the record after one more version; an older version never replaces a newer one.
 
-    Of imported versions the one that claims the later time is the newer: notes are found in any order.
+    Of imported versions, the one that claims the later time is newer: notes are found in any order.
     """
     at_ms = happened_ms(event)
     if state.report is not None and (at_ms, event.index) <= (state.happened_ms, state.report.event_index):
@@ -114,7 +114,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
         return ()
     report = _report(event)
     whole = json_text(plain(report))
-    return (row_of(VersionRow, report, report=whole, happened_ms=happened_ms(event)),)
+    return (row_of(ReportVersionRow, report, report=whole, happened_ms=happened_ms(event)),)
 
 
 def _report(event: Event) -> Report:
@@ -124,7 +124,7 @@ def _report(event: Event) -> Report:
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the id of the session that an event reports on; none for a record that stands for something else."""
+    """Return the id of the session that an event reports on; nothing for a record that stands for something else."""
     is_other = isinstance(event.data, RecordImported) and event.data.mapped_kind != "report.generated"
     return () if is_other else (event.name,)
 

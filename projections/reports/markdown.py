@@ -1,11 +1,11 @@
 """The report as Markdown, by one template: the same report gives the same bytes everywhere.
 
-Every section is there; an empty one says so, because a reader must tell "nothing" from "left out".
+Every section is present, and an empty one says so: a reader must be able to tell "nothing" from "left out".
 
-Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow
-what follows in a code fence. Every line is disarmed where Markdown would read it as a block; inside a line only HTML
-is, because nothing else reaches beyond its own list item or paragraph. What stands on a line shared with others (the
-head) is disarmed wholly, and the table holds no text but Deedbook's own. Words are never changed, lines are kept.
+Texts of agents stay text: a finding must not be able to open a section, close a table, hide text in HTML or swallow the
+following lines in a code fence. Every line is escaped where Markdown would read it as a block. Inside a line only HTML
+is escaped, because nothing else reaches beyond its own list item or paragraph. Texts that share a line with others (the
+head) are escaped completely, and the table has only Deedbook's own text. Words are never changed; lines are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deedbook.ledger.events.session import FilledGap
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reports.calibration import INVERTED, OVERALL, VECTOR_NAMES
 from deedbook.projections.reports.compressed import compressed_of
-from deedbook.projections.reports.report import Correction, Report, plain, uncorrected
+from deedbook.projections.reports.report import Report, ReportCorrection, plain, uncorrected
 
 TITLE: Final = "# Epistemic Handoff Report"
 NOT_THERE: Final = "–"
@@ -60,7 +60,7 @@ def with_texts(report: Report) -> dict[str, Any]:
 
 
 def head(report: Report) -> str:
-    """Return the title and the five lines below it; more of an outcome, of what was imported, or corrected since."""
+    """Return the title and its five lines, with further lines for an outcome, an import, or corrections."""
     refs = _refs(report)
     task_at = "/task" if report.task else "/task_summary"
     mark, imported = report.imported, ""
@@ -80,22 +80,26 @@ def head(report: Report) -> str:
 
 
 def sections(report: Report) -> dict[str, str]:
-    """Return all sections in their order, by title; each is there, the empty ones too."""
+    """Return all sections in order, by title, including the empty ones."""
     refs = _refs(report)
     current = uncorrected(report)
     text = current.next_session_context
     context = "*No context was recorded.*"
     if text.strip():
         context = "\n".join(lines(text)) + _whole(refs, "/next_session_context")
-    if dead_ends := [_struck(one) for one in report.corrections if one.kind == "dead_end.retracted"]:
+    if dead_ends := [
+        _struck(correction) for correction in report.corrections if correction.kind == "dead_end.retracted"
+    ]:
         context += "\n\n" + "\n".join(dead_ends)
     task = _items([(report.task_summary, "/task_summary")], refs, "")
 
     def listed(field: str, what: str) -> str:
-        texts = [(text, f"/{field}/{place}") for place, text in enumerate(getattr(report, field))]
-        struck = [one for one in report.corrections if _LISTED.get(one.kind) == field]
-        kept = [pair for pair in texts if pair[0] in getattr(current, field)]
-        return "\n".join([_items(kept, refs, what)] * bool(kept or not struck) + [*map(_struck, struck)])
+        texts = [(text, f"/{field}/{position}") for position, text in enumerate(getattr(report, field))]
+        struck = [correction for correction in report.corrections if _LISTED.get(correction.kind) == field]
+        current_texts = [pair for pair in texts if pair[0] in getattr(current, field)]
+        return "\n".join(
+            [_items(current_texts, refs, what)] * bool(current_texts or not struck) + [*map(_struck, struck)]
+        )
 
     return {
         "Epistemic Trajectory": _trajectory(report),
@@ -110,14 +114,15 @@ def sections(report: Report) -> dict[str, str]:
     }
 
 
-def _struck(one: Correction) -> str:
-    how = f"{one.kind.partition('.')[2]} {one.timestamp[:10]} by {inline(one.author)}: {span(one.words)}"
-    return f"- ~~{inline(one.text)}~~ ({how})"
+def _struck(correction: ReportCorrection) -> str:
+    verb, day = correction.kind.partition(".")[2], correction.timestamp[:10]
+    how = f"{verb} {day} by {inline(correction.author)}: {span(correction.words)}"
+    return f"- ~~{inline(correction.text)}~~ ({how})"
 
 
 def counted(report: Report) -> str:
-    """Return how much was corrected, in words; empty for nothing."""
-    counts = Counter(one.kind for one in report.corrections)
+    """Return the number of corrections in words; empty for none."""
+    counts = Counter(correction.kind for correction in report.corrections)
     parts = ((counts[kind], *kind.replace("_", " ").split(".")) for kind in _CORRECTED if counts[kind])
     return ", ".join(f"{count} {what}{'' if count == 1 else 's'} {verb}" for count, what, verb in parts)
 
@@ -138,7 +143,7 @@ def duration_text(seconds: int | None) -> str:
 
 
 def number_text(value: float | None, *, digits: int = 2, signed: bool = False) -> str:
-    """Return a value with ``digits`` decimals, more (up to 4) only where it has them; a dash for none."""
+    """Return a value with ``digits`` decimals, or more (up to 4) if it has them; a dash for None."""
     if value is None:
         return NOT_THERE
     whole, _, part = f"{value + 0.0:{'+' if signed else ''}.4f}".partition(".")
@@ -189,15 +194,15 @@ def _items(texts: Sequence[tuple[str, str]], refs: dict[str, str], what: str) ->
 
 
 def _gaps(gaps: Sequence[FilledGap], refs: dict[str, str]) -> str:
-    found = []
-    for place, gap in enumerate(gaps):
+    items = []
+    for position, gap in enumerate(gaps):
         change = "" if gap.confidence_change is None else f" ({number_text(gap.confidence_change, signed=True)})"
         before, after = (
-            span(text) + _whole(refs, f"/knowledge_gaps_filled/{place}/{side}")
+            span(text) + _whole(refs, f"/knowledge_gaps_filled/{position}/{side}")
             for side, text in (("before", gap.before), ("after", gap.after))
         )
-        found.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
-    return "\n".join(found) or _EMPTY.format("filled gaps")
+        items.append(f"- **{inline(gap.gap)}:** {before} → {after}{change}")
+    return "\n".join(items) or _EMPTY.format("filled gaps")
 
 
 def _refs(report: Report) -> dict[str, str]:
@@ -205,34 +210,34 @@ def _refs(report: Report) -> dict[str, str]:
 
 
 def _whole(refs: dict[str, str], path: str) -> str:
-    """Return where a shortened text stands whole, as a note behind it."""
+    """Return a note with the blob of a shortened text."""
     return f" (shortened; whole text: {refs[path]})" if path in refs else ""
 
 
 def inline(text: str) -> str:
-    """Return a text as one line in which nothing is markup: for lines that share a paragraph with others."""
+    """Return a text as one line without markup, for lines that share a paragraph with others."""
     return _TAG.sub("&lt;", _INLINE.sub(r"\\\g<0>", one_line(text))) or BLANK
 
 
 def span(text: str) -> str:
-    """Return a text as one line without HTML, to stand within a list item behind other words."""
+    """Return a text as one line without HTML, for use after other words in a list item."""
     return _TAG.sub("&lt;", one_line(text)) or BLANK
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text, none of which begins a block; empty ones only between others, never two on end."""
+    """Return the lines of a text, none of which begins a block; blank lines only singly, between others."""
     kept_lines: list[str] = []
     for line in text.splitlines():
-        kept = _disarmed(line)
-        if kept or (kept_lines and kept_lines[-1]):
-            kept_lines.append(kept)
+        escaped = _disarmed(line)
+        if escaped or (kept_lines and kept_lines[-1]):
+            kept_lines.append(escaped)
     while kept_lines and not kept_lines[-1]:
         kept_lines.pop()
     return kept_lines or [BLANK]
 
 
 def item(text: str) -> str:
-    """Return a text as one item of a list; its further lines are indented to belong to it."""
+    """Return a text as one list item; its further lines are indented."""
     first, *others = lines(text)
     return "\n".join((f"- {first}", *(f"  {line}" if line else "" for line in others)))
 
@@ -240,7 +245,7 @@ def item(text: str) -> str:
 def _disarmed(line: str) -> str:
     if not line.isprintable():
         line = "".join(" " if unicodedata.category(sign) in {"Cc", "Cs"} else sign for sign in line)
-    kept = _TAG.sub("&lt;", line.strip())
-    if _BLOCK.match(kept):
-        return "\\" + kept
-    return _NUMBER.sub(r"\1\\\2", kept, count=1) if _NUMBER.match(kept) else kept
+    escaped = _TAG.sub("&lt;", line.strip())
+    if _BLOCK.match(escaped):
+        return "\\" + escaped
+    return _NUMBER.sub(r"\1\\\2", escaped, count=1) if _NUMBER.match(escaped) else escaped

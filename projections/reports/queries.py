@@ -1,10 +1,10 @@
-"""Questions about reports: one whole, lists of the latest, sessions with or without one.
+"""Queries about reports: one whole, lists of the latest, sessions with or without one.
 
-A list holds the latest version of each session, newest first: by the ledger's clock, and of imported ones by the time
-that they claim. ``total_found`` counts all that match.
+A list has the latest version of each session, newest first: by the ledger's clock, or by the claimed time of imported
+ones. ``total_found`` counts all matches.
 
-A pattern is RE2's: matching takes time linear in the text, and a pattern that it cannot read (backreferences,
-look-around), or that compiles to too many instructions, is refused, never tried with another engine.
+A pattern is RE2's: matching takes time linear in the text. A pattern that RE2 does not support (backreferences,
+look-around), or that compiles to too many instructions, is refused and never tried with another engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import query
 from deedbook.projections.reports.markdown import with_texts
-from deedbook.projections.reports.report import Correction, is_same, plain, read_report
+from deedbook.projections.reports.report import ReportCorrection, is_same, plain, read_report
 from deedbook.projections.reports.trends import grounds_of
 from deedbook.projections.sessions.queries import corrections_of, find_session
 
@@ -39,7 +39,7 @@ LISTING: Final = query.Listing(
     time="r.happened_ms",
     cursors="handoff_report_versions",
 )
-# A session that names no agent is its author's.
+# A session that names no agent belongs to its author.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = query.Listing(
     f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
@@ -54,14 +54,14 @@ SESSIONS: Final = query.Listing(
 
 
 class ReportName(query.Arguments, frozen=True):
-    """A session by its id, a report by its event's id, or an unambiguous beginning of either; ``version`` likewise."""
+    """A session by its id, a report by its event's id, or an unambiguous beginning; ``version`` is an event's id."""
 
     id: str
     version: str | None = None
 
 
 class ReportList(query.Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is looked for in the task and in what came of it, ignoring case.
+    """Filters of a list; ``task_pattern`` is searched in the task and in its outcome, ignoring case.
 
     ``imported``: only reports of other tools, or (false) none of them. ``since_ms`` is when they happened.
     """
@@ -78,8 +78,8 @@ class ReportList(query.Arguments, frozen=True):
 class SessionsWithReport(query.Arguments, frozen=True):
     """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
 
-    ``has`` leaves out sessions without a report in which nothing was recorded (``records``) or nothing was found,
-    asked or ruled out (``beliefs``); ``imported`` is as in ``ReportList``.
+    ``has`` leaves out sessions without a report that recorded nothing (``records``) or have no finding, unknown or dead
+    end (``beliefs``); ``imported`` is as in ``ReportList``.
     """
 
     id: str | None = None
@@ -92,22 +92,22 @@ class SessionsWithReport(query.Arguments, frozen=True):
 
 
 def show_report(context: query.QueryContext, args: ReportName) -> query.Answer:
-    """Return ``{"report", "versions", "grounds"}``: a version with ``markdown`` and ``compressed_json``, all in order.
+    """Return ``{"report", "versions", "grounds"}``: a version with its ``markdown`` and ``compressed_json``.
 
-    Without ``version`` the latest is shown, or the one that ``id`` names. Raises Refused: ``NOT_FOUND`` (also for a
-    session without a report), or ``REF_AMBIGUOUS`` with the candidates.
+    ``versions`` lists all. Without ``version`` it is the latest, or the one that ``id`` names. Raises Refused:
+    ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
     """
     session, named = _find(context, args)
     sql = "SELECT report_id, event_index, timestamp FROM handoff_report_versions WHERE session_id = ? ORDER BY 2"
     versions = context.rows(sql, (session,))
     if not versions:
-        raise Refused("NOT_FOUND", f"session {session} has no report", args=args.id, session_id=session)
-    wanted = args.version or named
+        raise Refused("NOT_FOUND", f"session {session} has no report", reference=args.id, session_id=session)
+    version = args.version or named
     (latest,) = context.rows("SELECT event_index FROM handoff_reports WHERE session_id = ?", (session,))
     index = latest["event_index"]
-    if wanted is not None:
-        fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], wanted)}
-        index = fitting[query.only_match(list(fitting), wanted, f"report of session {session}")]
+    if version is not None:
+        fitting = {row["report_id"]: row["event_index"] for row in versions if _is_named(row["report_id"], version)}
+        index = fitting[query.only_match(list(fitting), version, f"report of session {session}")]
     (row,) = context.rows("SELECT report FROM handoff_report_versions WHERE event_index = ?", (index,))
     (report,) = with_corrections(context, [decoded(row)])
     grounds = grounds_of(context, session)[session]
@@ -150,24 +150,31 @@ def list_sessions(context: query.QueryContext, args: SessionsWithReport) -> quer
 
 
 def with_corrections(context: query.QueryContext, reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return plain reports with the ``corrections`` that came after them, or are about their very words."""
+    """Return plain reports with the ``corrections`` that came after them, or that concern the same words."""
     by_session: dict[str, list[dict[str, Any]]] = {report["session_id"]: [] for report in reports}
     for row in corrections_of(context, *by_session) if by_session else ():
         row["timestamp"] = clock_text(row["happened_ms"])
-        by_session[row["session_id"]].append({name: row[name] for name in Correction.__struct_fields__})
+        by_session[row["session_id"]].append({name: row[name] for name in ReportCorrection.__struct_fields__})
 
-    def is_about(report: dict[str, Any], one: dict[str, Any]) -> bool:
+    def is_about(report: dict[str, Any], correction: dict[str, Any]) -> bool:
         texts = (*report["key_findings"], *report["remaining_unknowns"])
-        return one["event_index"] > report["event_index"] or any(is_same(one["text"], text) for text in texts)
+        return correction["event_index"] > report["event_index"] or any(
+            is_same(correction["text"], text) for text in texts
+        )
 
     return [
-        report | {"corrections": [one for one in by_session[report["session_id"]] if is_about(report, one)]}
+        report
+        | {
+            "corrections": [
+                correction for correction in by_session[report["session_id"]] if is_about(report, correction)
+            ]
+        }
         for report in reports
     ]
 
 
 def decoded(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of a row, every field present."""
+    """Return the report of a row, with every field."""
     return plain(read_report(msgspec.json.decode(row["report"])))
 
 
@@ -177,16 +184,16 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  
 
 
 def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str) -> None:
-    """Keep the reports in whose task, or in what came of it, a pattern occurs."""
+    """Add the condition that a pattern occurs in the task or its outcome."""
     matches = matcher(pattern)
     sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
-    found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
-    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))
+    matching = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
+    where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(matching))
 
 
 def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | None]:
-    """Return the whole id of the session, and the report's if ``args.id`` names one."""
+    """Return the whole id of the session, and of the report if ``args.id`` names one."""
     try:
         return find_session(context, args.id)["id"], None
     except Refused as refused:
@@ -194,18 +201,18 @@ def _find(context: query.QueryContext, args: ReportName) -> tuple[str, str | Non
             raise
         select = "SELECT report_id, session_id FROM handoff_report_versions"
         rows = query.by_ref(context, select, "report_id", "blake3", args.id)
-        found = {row["report_id"]: row["session_id"] for row in rows}
-        whole = query.only_match(list(found), args.id, "session or report")
-        return found[whole], whole
+        sessions = {row["report_id"]: row["session_id"] for row in rows}
+        whole = query.only_match(list(sessions), args.id, "session or report")
+        return sessions[whole], whole
 
 
-def _is_named(report_id: str, wanted: str) -> bool:
-    bounds = query.prefix_range(wanted, "blake3")
+def _is_named(report_id: str, reference: str) -> bool:
+    bounds = query.prefix_range(reference, "blake3")
     return bounds is not None and bounds[0] <= report_id < bounds[1]
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a pattern occurs, in any case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
+    """Return a function that searches the pattern, ignoring case. Raises Refused: ``PATTERN_NOT_SUPPORTED``."""
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
@@ -222,5 +229,5 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _refusal(pattern: str, why: str) -> Refused:
-    message = f"the pattern cannot be used: {why} (patterns are RE2's: without back references and look-around)"
+    message = f"the pattern cannot be used: {why} (RE2 has no back references and no look-around)"
     return Refused("PATTERN_NOT_SUPPORTED", message, pattern=pattern, why=why)

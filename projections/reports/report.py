@@ -1,9 +1,9 @@
-"""One shape for a report, wherever it comes from: a published event, a row of the view, or a report just made.
+"""The one shape of a report, for a published event, a row of the view, and a report just made.
 
-A report is signed and never changes; but whoever reads it must not go on from what its author no longer believes. What
-its session took back or found out since is laid over it whenever it is read: struck in Markdown, and left out of what
-others go on from (``uncorrected``). A text is known by its words, also where the report holds it shortened: one that
-was told in other words for the report stands, and what was corrected stands beside it.
+A report is signed and never changes, but its readers must not rely on statements that its author has retracted. So
+corrections of its session are applied whenever it is read: struck through in Markdown, and left out of texts that
+others build on (``uncorrected``). A text is recognised by its words, also if the report has it shortened. A text that
+the report paraphrases stays, with the correction beside it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.records.marks import Imported
 
 DERIVED: Final = "(Derived from the session's events.)"
-# What begins a sentence of a derived context, or a next step, about an unknown or a dead end.
+# The beginnings of sentences about an unknown or a dead end, in a derived context or a next step.
 OPEN: Final = "Open: "
 DEAD_END: Final = "Dead end: "
 FIND_OUT: Final = "Find out: "
 
 
-class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """What the session took back, or resolved: the ``text``, who did, when, and in which ``words``."""
+class ReportCorrection(msgspec.Struct, frozen=True, kw_only=True):
+    """A retraction or resolution by the session: the ``text``, its author, the time, and the ``words``."""
 
     kind: str
     text: str
@@ -44,12 +44,12 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a session's report, with the event it stands in.
+    """A version of a session's report, with its event.
 
-    ``report_id`` is the id of that event and ``timestamp`` the ledger's clock when it was accepted, or the time that
-    an ``imported`` one claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
-    stand shortened here. ``task`` is what was to be done, empty where nobody said; ``task_summary`` what was done.
-    ``corrections`` are no part of it: they are laid over it when it is read.
+    ``report_id`` is the id of that event. ``timestamp`` is the ledger's clock at acceptance, or the time that an
+    ``imported`` report claims. The deltas are POSTFLIGHT minus PREFLIGHT. ``long_texts`` name the blobs of texts that
+    are shortened here. ``task`` is the task, or empty; ``task_summary`` is what was done. ``corrections`` are not part
+    of the report: they are added when it is read.
     """
 
     session_id: str
@@ -81,16 +81,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     long_texts: list[LongText]
     generator: str
     imported: Imported | None = None
-    corrections: list[Correction] = []
+    corrections: list[ReportCorrection] = []
 
     @property
     def title(self) -> str:
-        """What the work was about: its task, and where nobody said one, what came of it."""
+        """The task, or if there is none, the outcome."""
         return self.task or self.task_summary
 
     @property
     def outcome(self) -> str:
-        """What came of the task; empty where that is all that was said of it."""
+        """The outcome of the task; empty if it is the title."""
         return "" if self.task_summary == self.title else self.task_summary
 
 
@@ -104,8 +104,8 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     *,
     imported: Imported | None = None,
 ) -> Report:
-    """Return the report of an event: ``at_ms`` is when it happened (Unix milliseconds), by the ledger's clock."""
-    # What the event says under the same name, and beside it what has to be read, or stands beside its data.
+    """Return the report of an event; ``at_ms`` is when it happened (Unix ms), by the ledger's clock."""
+    # Fields with the same name in the event's data, then those that are computed or come from the envelope.
     fields = {name: getattr(data, name) for name in Report.__struct_fields__ if hasattr(data, name)}
     deltas = assessed(data.epistemic_deltas)
     fields |= {
@@ -125,47 +125,47 @@ def report_of(  # noqa: PLR0917 - the order is that of an event's parts
 
 
 def plain(report: Report) -> dict[str, Any]:
-    """Return a report as plain JSON values, every field present (None where there is nothing)."""
-    made: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
-    made["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
-    return made
+    """Return a report as plain JSON values, with every field (None if empty)."""
+    values: dict[str, Any] = msgspec.to_builtins(report) | {"outcome": report.outcome}
+    values["knowledge_gaps_filled"] = [msgspec.structs.asdict(gap) for gap in report.knowledge_gaps_filled]
+    return values
 
 
 def read_report(fields: Mapping[str, Any]) -> Report:
-    """Return the report that ``plain`` made plain. Raises msgspec.ValidationError: the fields are not those of one."""
+    """Return the report of plain values. Raises msgspec.ValidationError: they are not those of a report."""
     return msgspec.convert(fields, Report)
 
 
 def assessed(values: Vectors | Deltas) -> dict[str, float]:
-    """Return the values that are there, by name, in the order of the kind; what is absent stays absent."""
+    """Return the assessed values by name, in the order of the kind; others are absent."""
     return {name: float(value) for name, value in msgspec.structs.asdict(values).items() if value is not None}
 
 
-def is_same(whole: str, held: str) -> bool:
-    """Return whether a report's text is this one, or what is left of it."""
-    parts, place = held.strip().split("…"), 0
+def is_same(whole: str, text: str) -> bool:
+    """Return whether a report's text is this one, or a shortened form of it."""
+    parts, position = text.strip().split("…"), 0
     if len(parts) == 1 or not whole.strip().startswith(parts[0].rstrip()):
-        return held.strip() == whole.strip()
+        return text.strip() == whole.strip()
     for part in parts:
-        place = whole.find(part.strip(), place) + len(part.strip())
-        if place < len(part.strip()):
+        position = whole.find(part.strip(), position) + len(part.strip())
+        if position < len(part.strip()):
             return False
     return True
 
 
 def uncorrected(report: Report) -> Report:
-    """Return the report without what was corrected."""
+    """Return the report without the corrected statements."""
     if not report.corrections:
         return report
-    corrected = [one.text for one in report.corrections]
+    corrected = [correction.text for correction in report.corrections]
 
     def stands(text: str) -> bool:
         return not any(is_same(whole, text) for whole in corrected)
 
     context = report.next_session_context
-    for beginning in (f"{what}{text.strip()}" for text in corrected for what in (OPEN, DEAD_END)):
-        before, there, after = context.partition(beginning)
-        context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if there else context
+    for beginning in (f"{label}{text.strip()}" for text in corrected for label in (OPEN, DEAD_END)):
+        before, is_found, after = context.partition(beginning)
+        context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if is_found else context
     return msgspec.structs.replace(
         report,
         key_findings=list(filter(stands, report.key_findings)),

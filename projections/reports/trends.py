@@ -1,7 +1,7 @@
-"""How well agents judge themselves over time, and what a session's author finished meanwhile.
+"""How well agents judge themselves over time, and what a session's author completed meanwhile.
 
-Calibration counts the latest report of each session, but none that was imported: another tool measures by rules of its
-own. A negative bias is overconfident (``projections.reports.calibration``).
+Calibration counts the latest report of each session, but no imported one: another tool measures by its own rules. A
+negative bias is overconfident (``projections.reports.calibration``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STRETCHES: Final = (
     "SELECT id, author, started_index AS first, coalesce(ended_index, 9223372036854775807) AS last FROM sessions "
     "WHERE imported IS NULL AND id "
 )
-# The stretch of all sessions is read once: of 500 that never ended, each by itself would read to the log's end.
+# Read once for all sessions: each of 500 sessions that never ended would read to the log's end by itself.
 _TICKED: Final = (
     "SELECT l.event_index, l.author, l.handoff_id, l.kind, l.position, l.text, h.status FROM handoff_log l "
     "JOIN handoffs h ON h.id = l.handoff_id WHERE l.event_index > ? AND l.event_index < ? "
@@ -57,8 +57,8 @@ _COUNTED: Final = (
 )
 
 
-class OfAgent(Arguments, frozen=True):
-    """One agent, by the label of its reports or as their ``author``, or all; of each, ``limit`` points are named."""
+class CalibrationFilter(Arguments, frozen=True):
+    """One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed."""
 
     ai_id: str | None = None
     author: str | None = None
@@ -66,11 +66,11 @@ class OfAgent(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def calibration(context: QueryContext, args: OfAgent) -> Answer:
-    """Return ``{"agents", "imported_left_out"}``: what agents reported, and how many imported reports do not count.
+def calibration(context: QueryContext, args: CalibrationFilter) -> Answer:
+    """Return ``{"agents", "imported_left_out"}``: the agents' reports, and the number of uncounted imported ones.
 
-    Per agent ``points`` (oldest first), ``counts`` of labels, ``bias`` and what it means; and of each point and of all
-    points of an agent the ``grounds``: what others and later events say, beside what vectors say of themselves.
+    Each agent has ``points`` (oldest first), ``counts`` of labels, ``bias`` and its meaning. Each point, and all points
+    of an agent together, have ``grounds``: what others and later events say, in contrast to the agent's own vectors.
     """
     where = Where(args, "ai_id", "author")
     where.given("happened_ms >= ?", args.since_ms)
@@ -92,30 +92,33 @@ def calibration(context: QueryContext, args: OfAgent) -> Answer:
 
 
 def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any]]:
-    """Return what stands behind sessions: the numbers of ``GROUNDS``, and ``text``, which says them.
+    """Return the grounds of sessions: the numbers of ``GROUNDS``, and a ``text`` with them.
 
-    A criterion counts as verified when the handoff in which the session's author ticked it was; a finding or dead end
-    as retracted; a tool when it is named as a test; a reasoning as standing when its newest validation by another
-    passed.
+    A criterion counts as verified if the handoff in which the session's author ticked it was verified; a finding or
+    dead end as retracted; a tool as a test if its name says so; a reasoning as standing if its newest validation by
+    another agent passed.
     """
     counts: dict[str, dict[str, Any]] = {name: dict.fromkeys(GROUNDS, 0) for name in sessions}
     among = f"IN ({', '.join('?' * len(sessions))})"
     stretches = context.rows(_STRETCHES + among, sessions)
-    bounds = [min((one["first"] for one in stretches), default=0), max((one["last"] for one in stretches), default=0)]
-    ticked: dict[str, list[dict[str, Any]]] = {one["author"]: [] for one in stretches}
+    bounds = [
+        min((stretch["first"] for stretch in stretches), default=0),
+        max((stretch["last"] for stretch in stretches), default=0),
+    ]
+    ticked: dict[str, list[dict[str, Any]]] = {stretch["author"]: [] for stretch in stretches}
     for row in context.rows(_TICKED, bounds):
         if row["author"] in ticked:
             ticked[row["author"]].append(row)
-    for one in stretches:
-        rows = ticked[one["author"]]
-        begin, end = (bisect_left(rows, one[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
+    for stretch in stretches:
+        rows = ticked[stretch["author"]]
+        begin, end = (bisect_left(rows, stretch[bound], key=itemgetter("event_index")) for bound in ("first", "last"))
         statuses = [row["status"] for row in _finished(rows[begin:end])]
-        counts[one["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
+        counts[stretch["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
     for row in context.rows(_COUNTED + among, sessions):
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
     for row in context.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):  # noqa: S608 - marks alone
         counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
-    return {name: _grounds(of) for name, of in counts.items()}
+    return {name: _grounds(numbers) for name, numbers in counts.items()}
 
 
 def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
@@ -124,24 +127,26 @@ def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
 
 
 def accomplished(context: QueryContext, args: ById) -> Answer:
-    """Return ``{"accomplished"}``: what the session's author finished in handoffs.
+    """Return ``{"accomplished"}``: what the session's author completed in handoffs.
 
-    That is every task done, criterion met and handoff completed by that author between the events that started and
-    ended the session (to the end of the log while it is open), unless it was undone there too. Texts are whole.
+    That is every task done, criterion met and handoff completed by that author between the start and the end of the
+    session (the end of the log while it is open), unless it was undone there too. Texts are whole.
     """
     session = find_session(context, args.id)
     sql = (
         "SELECT event_index, handoff_id, kind, position, text FROM handoff_log WHERE author = ? AND event_index > ? "
         "AND event_index < coalesce(?, 9223372036854775807) AND kind IN (?, ?, ?) ORDER BY event_index"
     )
-    asked_for = (session["author"], session["started_index"], session["ended_index"], *_DONE)
-    rows = [] if session["imported"] else context.rows(sql, asked_for)  # its author only brought it in
+    values = (session["author"], session["started_index"], session["ended_index"], *_DONE)
+    rows = (
+        [] if session["imported"] else context.rows(sql, values)
+    )  # the author of an imported session is only its importer
     done = [f"{row['text']} (handoff {row['handoff_id']})" for row in _finished(rows)]
     return {"accomplished": done[:accomplished_max]}
 
 
 def bias_text(bias: float | None) -> str:
-    """Return one sentence on what a mean of dk - du says about an agent."""
+    """Return one sentence about an agent's mean bias dk - du."""
     if bias is None:
         return "No report of this agent assesses KNOW and UNCERTAINTY on both sides, so nothing can be said."
     status = label_of_bias(bias)

@@ -1,1 +1,1 @@
-"""Reviews as rows: what waits for a human, and what humans have answered."""
+"""Reviews as rows: open requests to humans, and their answers."""

@@ -1,4 +1,4 @@
-"""The fold of reviews: one row a request, open until a human answered."""
+"""The fold of reviews: a row for each request, open until a human answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ReviewRow(Row, frozen=True):
-    """A review as its events left it; ``reasons`` and ``validations`` are JSON."""
+    """A review after its events; ``reasons`` and ``validations`` are JSON."""
 
     id: str
     status: str = ""
@@ -46,13 +46,13 @@ REVIEWS: Final = Table(
 
 def fold(state: ReviewRow, event: Event) -> ReviewRow:
     """Return the review after one more of its events."""
-    life = transition(ReviewState(state.author, state.status == "answered") if state.status else None, event)
+    lifecycle = transition(ReviewState(state.author, state.status == "answered") if state.status else None, event)
     match event.data:
         case kinds.ReviewRequested() as data:
             return msgspec.structs.replace(
                 state,
                 status="open",
-                author=life.requester,
+                author=lifecycle.requester,
                 question=data.question,
                 rule=data.rule,
                 reasons=json_text(data.reasons),

@@ -1,4 +1,4 @@
-"""Questions about reviews: what waits for a human, and one review with its answer."""
+"""Queries about reviews: the open ones, and one review with its answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUPERSEDED_BY: Final = (
     " AND n.snapshot_id = r.snapshot_id AND n.requested_index > r.requested_index"
     " AND (n.reasoning_ref IS NOT NULL OR n.snapshot_id != '') ORDER BY n.requested_index DESC LIMIT 1)"
 )
-"""The newest request of the same author about the same for the same task as ``r``: only to that one he looks."""
+"""The newest request by the same author on the same subject and task as ``r``; the author reads only its answer."""
 LISTING: Final = Listing(
     f"SELECT * FROM (SELECT r.*, {SUPERSEDED_BY} AS superseded_by FROM reviews r)",  # noqa: S608 - fixed texts
     "reviews",
@@ -36,7 +36,7 @@ LISTING: Final = Listing(
 
 
 class ReviewList(Page, frozen=True):
-    """Filters of a list; what has waited longest comes first."""
+    """Filters of a list, the longest waiting first."""
 
     status: Literal["open", "answered"] | None = None
     author: str | None = None
@@ -44,13 +44,13 @@ class ReviewList(Page, frozen=True):
 
 
 def list_reviews(context: QueryContext, args: ReviewList) -> Answer:
-    """Return ``{"reviews", "total", "next"}``, oldest first: what has waited longest comes first."""
+    """Return ``{"reviews", "total", "next"}``, the longest waiting first."""
     where = Where(args, "status", "author", "reasoning_ref")
     return list_of(context, LISTING, where, args, of="reviews", read=_review)
 
 
 def show_review(context: QueryContext, args: ById) -> Answer:
-    """Return a review; ``verdict`` and what stands with it are None until a human answered."""
+    """Return a review; ``verdict`` and the other fields of the answer are None until a human answers."""
     return _review(row_of_id(context, "reviews", args.id, "review"))
 
 

@@ -1,6 +1,6 @@
-"""Full-text search over what people and agents wrote: one row an event that carries human text.
+"""Full-text search over the texts that people and agents wrote: a row for each event with human text.
 
-What counts as text, by kind, stands in ``texts``; what counts as a word, in ``words``, the same for what is written
-and for what is asked. Nothing enters that an event does not carry itself: what a blob holds (sealed or merely long) is
-not found, nor is what programs derived from events that are found already (briefs, validations).
+``fold`` says, by kind, which fields are text; ``words`` says what a word is, both in the index and in queries. Only
+text that an event itself contains is indexed: not the content of a blob (sealed or merely long), and not events that
+programs derived from others (briefs, validations).
 """

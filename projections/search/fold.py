@@ -1,9 +1,9 @@
 """The fold of search: the human text of an event, and its words, added once and never changed.
 
-What repeats other events is left out, so that a thought is found once: requests of a Tree of Thoughts beside the nodes
-they become, briefs and validations beside the steps they are made of. Tests count the tables against ``KINDS``, so
-that a new kind is decided upon. Between two fields of an event stands a word that no question can hold, so that a
-phrase is found within one field only.
+Events that repeat others are left out, so that a thought is found once: requests of a Tree of Thoughts, which become
+nodes, and briefs and validations, which repeat steps. Tests compare the tables with ``KINDS``, so a new kind needs a
+decision. Between two fields of an event is a word that no query can contain, so a phrase is found within one field
+only.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TextRow(Row, frozen=True):
-    """The text of an event as it was written; its author, kind, stream and time stand in the catalog's ``events``."""
+    """The text of an event as it was written; its author, kind, stream and time are in the catalog's ``events``."""
 
     event_index: int
     text: str
 
 
 class WordsRow(Row, frozen=True):
-    """The words of that text, normalised and set apart by spaces."""
+    """The words of that text, normalised and separated by spaces."""
 
     event_index: int
     words: str
@@ -41,7 +41,7 @@ BETWEEN_FIELDS: Final = " ¶ "
 
 
 def added(logged: Logged) -> Rows:
-    """Return the event's text and words; nothing for an event that says nothing."""
+    """Return the event's text and words; nothing for an event without text."""
     texts = texts_of(logged.event.data, logged.event.name)
     if not texts:
         return ()
@@ -51,7 +51,7 @@ def added(logged: Logged) -> Rows:
 
 
 def texts_of(data: EventData, name: str) -> list[str]:
-    """Return the texts of an event's data, in order, without empty ones; ``name`` is what its stream is called.
+    """Return the texts of an event's data, in order, without empty ones; ``name`` is the name of its stream.
 
     A handoff is also found by its id, which people say and write like a title.
     """
@@ -106,8 +106,8 @@ def _solution(data: tot.FinalSolution) -> Iterable[str]:
     return [] if solution is None else (solution.answer, *solution.reasoning_trace, *solution.alternative_solutions)
 
 
-# Each function takes the data type it stands beside; the table erases that to Any. What is done to a handoff is found
-# by its reason or comment, unless it is listed with more.
+# Each function takes the data type of its key; the table's type erases that to Any. Other events of a handoff are found
+# by their reason or comment.
 _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     kind.data: _remark
     for kind in KINDS.values()
@@ -139,7 +139,9 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], Iterable[str]]]] = {
     review.ReviewAnswered: _remark,
     tot.TotStarted: lambda data: (data.problem,),
     tot.TotNodesAdded: lambda data: [node.content for node in data.nodes],
-    tot.EvaluationResults: lambda data: [one.reasoning for one in (data.payload.evaluations if data.payload else ())],
+    tot.EvaluationResults: lambda data: [
+        evaluation.reasoning for evaluation in (data.payload.evaluations if data.payload else ())
+    ],
     tot.FinalSolution: _solution,
     tot.TotError: lambda data: (data.error.message,),
     tot.TotLogWritten: lambda data: [entry.msg for entry in data.entries],

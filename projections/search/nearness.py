@@ -1,17 +1,17 @@
-"""What was recorded that is nearest to a question in words, and how near: the one ranking behind every such question.
+"""Rank events by nearness to a query, with a score: the one ranking for search, related work and similar sessions.
 
-Events are ranked by BM25 over any of the question's words, their other forms and beginnings (``words.forms_of``), and,
-where the extra ``semantic`` is installed, by the cosine of their meaning; the two lists are joined by reciprocal rank
-(Cormack, Clarke and Büttcher, 2009, k = 60). Where no word is found, spellings (``hash-v1``) are
-compared among the newest: there is always an answer, and ``score`` says what it is worth.
+Events are ranked by BM25 over any of the query's words, their other forms and prefixes (``words.forms_of``). If the
+extra ``semantic`` is installed, they are also ranked by the cosine of their meaning, and the two lists are joined by
+reciprocal rank (Cormack, Clarke and Büttcher, 2009, k = 60). If no word is found, spellings (``hash-v1``) are compared
+among the newest events. So there is always an answer, and ``score`` says what it is worth.
 
-``score`` is the share of the question that an event holds, its words weighted by how rare they are (idf); by meaning,
-how far its cosine lies above those of the twenty that come next. ``near`` is the word for it: near, related or far.
+``score`` is the share of the query that an event contains, its words weighted by rarity (idf). By meaning, it is how
+far the event's cosine lies above those of the next twenty. ``near`` is the word for it: near, related or far.
 
-Measured (goals of 12 real sessions; 24 tasks set anew and 20 paraphrases among 84 sessions of the tests; the own one
+Measured (goals of 12 real sessions; 24 new tasks and 20 paraphrases among 84 sessions of the tests; the right session
 is among the first five): BM25 over whole words 11, 22 and 2; this 11, 24 and 8; with ``semantic`` 11, 24 and 10, by
-meaning alone 10, 22 and 8. Of unrelated pairs .3 % are "related". Refused: joining ``hash-v1`` always (a millisecond
-a text); stems in the index (``organiz`` finds no "organize", and who shows a match must stem once more).
+meaning alone 10, 22 and 8. Among unrelated pairs .3 % are "related". Refused: joining ``hash-v1`` always (a millisecond
+a text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from deedbook.projections.briefs.embedding import HASH_V1, best_embedder, simila
 from deedbook.projections.search.words import Form, features_of, forms_of
 from deedbook.projections.stores.dialect import Expression, stated
 
-terms_max: Final = 24  # so many of a question's words, the rarest, are looked for
+terms_max: Final = 24  # the number of words that are searched, the rarest of the query
 terms_weighed_max: Final = 96
 candidates_max: Final = 300
 matches_max: Final = 3_000
-of_stream_max: Final = 8  # a session of a thousand findings leaves room for others
+of_stream_max: Final = 8  # a session with a thousand findings must leave room for others
 counted_max: Final = 5_000
-events_weighed_min: Final = 1_000  # among fewer, what is asked about would weigh next to nothing
+events_weighed_min: Final = 1_000  # among fewer events, the words of a query would weigh next to nothing
 meanings_compared_max: Final = 5_000  # 0.2 s
 spellings_compared_max: Final = 300  # a millisecond each
-run_compared: Final = 20  # unrelated Chinese texts have a cosine of .75: only who stands out among the nearest is near
+run_compared: Final = 20  # unrelated Chinese texts have a cosine of .75: only outliers among the nearest are near
 text_compared_max_chars: Final = 2_000
 score_digits: Final = 2
 related_min, near_min = 0.25, 0.50
@@ -50,8 +50,8 @@ _COUNTING: Final = stated(
 )
 
 
-class Near(NamedTuple):
-    """An event, and how near it is to the question, from 0 to 1."""
+class NearEvent(NamedTuple):
+    """An event, and its nearness to the query, from 0 to 1."""
 
     event_index: int
     stream: str
@@ -59,7 +59,7 @@ class Near(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its stream is called."""
+        """The name of its stream."""
         return self.stream.partition("/")[2]
 
     @property
@@ -69,8 +69,8 @@ class Near(NamedTuple):
         return {"score": self.score, "near": word}
 
 
-def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[Near]:
-    """Return the events that meet conditions (on ``events e``), nearest first; none for a question without a word."""
+def nearest(context: QueryContext, question: str, where: Where, *, count_max: int = candidates_max) -> list[NearEvent]:
+    """Return the events that meet conditions (on ``events e``), nearest first; none for a query without a word."""
     forms = forms_of(question)[:terms_weighed_max]
     if not forms:
         return []
@@ -92,26 +92,26 @@ def nearest(context: QueryContext, question: str, where: Where, *, count_max: in
     events = []
     for index in first:
         score = max(_share(rows[index]["text"], weights), by_meaning.get(index, 0.0))
-        events.append(Near(index, rows[index]["stream"], round(score, score_digits)))
+        events.append(NearEvent(index, rows[index]["stream"], round(score, score_digits)))
     return events
 
 
-def by_stream(events: Sequence[Near]) -> dict[str, Near]:
-    """Return the streams of ranked events in the order of their first, each with that and its highest score."""
-    streams: dict[str, Near] = {}
+def by_stream(events: Sequence[NearEvent]) -> dict[str, NearEvent]:
+    """Return the streams of ranked events in that order, each with its first event and its highest score."""
+    streams: dict[str, NearEvent] = {}
     for event in events:
-        held = streams.setdefault(event.stream, event)
-        streams[event.stream] = held._replace(score=max(held.score, event.score))
+        best = streams.setdefault(event.stream, event)
+        streams[event.stream] = best._replace(score=max(best.score, event.score))
     return streams
 
 
 def weight(count: int, total: int) -> float:
-    """Return what a word weighs that stands in ``count`` of ``total`` texts (BM25's idf, never below zero)."""
+    """Return the weight of a word that is in ``count`` of ``total`` texts (BM25's idf, never below zero)."""
     return math.log(1 + (max(total - count, 0) + 0.5) / (count + 0.5))
 
 
 def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
-    # The words of a past stand beside those of later, which do not count for how rare one was.
+    # In a past, the index also has later words, which must not affect how rare a word was.
     last = context.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
     counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"  # noqa: S608 - fixed texts
     total = max(last, events_weighed_min)
@@ -119,15 +119,15 @@ def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
 
 
 def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> list[int]:
-    """Return the events that hold any of the words, best first by BM25, the newest among equals."""
-    wanted = Expression(" OR ".join(form.sql for form in forms))
+    """Return the events that contain any of the words, best first by BM25, the newest among equals."""
+    expression = Expression(" OR ".join(form.sql for form in forms))
     sql = (
         f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "  # noqa: S608 - fixed texts
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
     indexes: list[int] = []
     counts: Counter[str] = Counter()
-    for row in context.rows(sql, (wanted, *where.values, matches_max)):
+    for row in context.rows(sql, (expression, *where.values, matches_max)):
         counts[row["stream"]] += 1
         if counts[row["stream"]] <= of_stream_max:
             indexes.append(row["event_index"])
@@ -135,7 +135,7 @@ def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> lis
 
 
 def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
-    """Return how far above the run of the nearest each of the newest events is, from 0; by spellings only if needed."""
+    """Return how far each of the newest events lies above the next nearest, from 0; by spellings only if needed."""
     is_semantic = not best_embedder().is_same(HASH_V1)
     count = meanings_compared_max if is_semantic else spellings_compared_max if is_needed else 0
     if not count:
@@ -149,12 +149,12 @@ def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed
     nearest_first = sorted(zip(cosines, [row["event_index"] for row in rows], strict=True), reverse=True)
     run = [cosine for cosine, _ in nearest_first[1 : run_compared + 1]]
     usual = min(max(math.fsum(run) / len(run), 0.0), 0.99) if run else 0.99
-    most = 1.0 if is_semantic else related_min / 2  # without any word in common, spellings show a way, and no kinship
+    most = 1.0 if is_semantic else related_min / 2  # without a common word, spellings are a hint only
     above = ((max(0.0, (cosine - usual) / (1 - usual)), index) for cosine, index in nearest_first[:candidates_max])
-    # What does not stand out says nothing, and its rank would push away what shares words.
+    # Events that are no outliers are dropped: their rank would displace events with common words.
     return {index: most * score for score, index in above if score or is_needed}
 
 
 def _share(text: str, weights: Mapping[str, float]) -> float:
-    held = features_of(text)
-    return math.fsum(value for key, value in weights.items() if key in held) / math.fsum(weights.values())
+    features = features_of(text)
+    return math.fsum(value for key, value in weights.items() if key in features) / math.fsum(weights.values())

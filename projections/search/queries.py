@@ -1,14 +1,14 @@
-"""The one question of search: which events say this?
+"""The full-text query: find the events that contain the words of a text.
 
-Hits are ranked by bm25, the newest first among equals. A page's cursor holds how long the log was at the first page,
-and how many hits were shown: events appended between two pages shift nothing and are counted by none. (Only their
-weight in bm25's averages is not undone: it may change who is first of two hits of nearly the same rank.)
+Hits are ranked by BM25, the newest first among equals. A page's cursor holds the length of the log at the first page
+and the number of hits shown, so events appended between two pages shift nothing and are not counted. (Only their weight
+in BM25's averages remains: it may swap two hits of nearly the same rank.)
 
-A question's words must all be found, each in any of its forms; phrases stand in quotation marks and are exact,
-beginnings end in ``*``. Where nothing holds all of them, the nearest is the answer (``search.nearness``), and says so.
-Its text is never syntax of the index: the expression is put together here from words alone, which hold letters, digits
-and marks. A word that is several in the index (``JWT_SECRET``, 登录) is looked for as a phrase. A dozen or more hex
-digits are the beginning of a reference, as everywhere in Deedbook, and need no ``*``.
+All words of a query must be found, each in any of its forms. Phrases are in quotation marks and exact; prefixes end in
+``*``. If no event contains all words, the answer has the nearest events (``search.nearness``) and says so. The text of
+a query is never syntax of the index: the expression is built here from words alone, which contain only letters, digits
+and marks. A word that is several in the index (``JWT_SECRET``, 登录) is searched as a phrase. Twelve or more hex digits
+are the beginning of a reference, as everywhere in Deedbook, and need no ``*``.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ hits_reached_max: Final = 1_000_000
 excerpt_max_chars: Final = 200
 lead_max_chars: Final = 60
 terms_shown_max: Final = 32
-far_max: Final = 3  # where nothing is near, so many are enough to see it
+far_max: Final = 3  # if nothing is near, so many hits are enough to see that
 _CUT: Final = "…"
 
 # The sorts of streams on which events carry human text.
 Sort: TypeAlias = Literal["handoff", "reasoning", "record", "review", "session", "snapshot", "tot"]
 SORTS: Final = get_args(Sort)
-# Beyond that nothing is asked to hold them all: a phrase of n words costs the index n looks at each of its places.
-words_asked_max: Final = 512
-_ASKED: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
+# Longer queries do not require all words: a phrase of n words costs n look-ups at each of its positions.
+words_searched_max: Final = 512
+_PART: Final = re.compile(r'["“”]([^"“”]*)["“”](\*?)|([^\s"“”]+)')
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{prefix_digits_min},63}}")
 
-Asked: TypeAlias = Annotated[str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")]
+SearchWords: TypeAlias = Annotated[
+    str, msgspec.Meta(max_length=text_max_chars, description="Words, phrases, beginnings*.")
+]
 Hits: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=hits_max, description="Hits of a page.")]
 Sorts: TypeAlias = Annotated[list[Sort], msgspec.Meta(max_length=len(SORTS), description="Only these streams.")]
 Kinds: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=32, description="Only events of these kinds.")]
@@ -60,12 +62,12 @@ Cursor: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max, descr
 
 
 class SearchText(Arguments, frozen=True):
-    """What to look for, on which sorts of streams, of which kinds, by whom; ``after`` is the ``next`` of a page.
+    """The text to search, the sorts of streams, the kinds and the author; ``after`` is the ``next`` of a page.
 
-    An imported record is also of the kind that it stands for; ``since_ms`` is when the ledger took an event in.
+    An imported record also has the kind that it stands for; ``since_ms`` is when the ledger accepted an event.
     """
 
-    text: Asked
+    text: SearchWords
     sort: Sorts | None = None
     kinds: Kinds | None = None
     author: str | None = None
@@ -75,16 +77,19 @@ class SearchText(Arguments, frozen=True):
 
 
 def find_text(context: QueryContext, args: SearchText) -> Answer:
-    """Return ``{"hits", "total", "next", "holds"}``: events, and at most 200 characters of each around the first match.
+    """Return ``{"hits", "total", "next", "holds"}``: events, with at most 200 characters around the first match.
 
-    ``holds`` is ``all`` where each hit holds all words of the question, else ``some``: the nearest, with ``score`` and
-    what it means (``near``), those that are far only where none is nearer. A hit that was retracted or resolved has its
-    ``correction``: by whom, when, and in which ``words``. Raises Refused: ``INVALID_FIELD`` for a text without any
-    word.
+    ``holds`` is ``all`` if each hit contains all words, else ``some``: then the hits are the nearest events, with
+    ``score`` and its meaning (``near``), and far ones only if none is nearer. A retracted or resolved hit has its
+    ``correction``: by whom, when, and in which ``words``. Raises Refused: ``INVALID_FIELD`` for a text without a word.
     """
     terms = terms_of(args.text)
-    # Another process may be a few events ahead with one of the two views.
-    size = min(slot.position for slot in context.reading.slots() if slot.is_live and slot.view in ("catalog", "search"))
+    # Another process may have folded one of the two views a few events further.
+    size = min(
+        version.position
+        for version in context.reading.view_versions()
+        if version.is_live and version.view in ("catalog", "search")
+    )
     offset = 0
     if args.after is not None:
         size, offset = divmod(args.after, hits_reached_max)
@@ -113,12 +118,12 @@ def find_text(context: QueryContext, args: SearchText) -> Answer:
 
 
 def _corrections(context: QueryContext, rows: Sequence[Answer]) -> dict[int, Answer]:
-    """Return by whom and why what the rows say was retracted or resolved since, by the entry of each."""
+    """Return, by entry, who retracted or resolved the statements of the rows, and why."""
     sessions = {row["stream"].partition("/")[2] for row in rows if row["stream"].startswith("session/")}
     names = ("kind", "event_index", "author", "words", "happened_ms")
     return {
-        one["target_index"]: {"correction": {name: one[name] for name in names}}
-        for one in (corrections_of(context, *sessions) if sessions else ())
+        correction["target_index"]: {"correction": {name: correction[name] for name in names}}
+        for correction in (corrections_of(context, *sessions) if sessions else ())
     }
 
 
@@ -128,18 +133,18 @@ _HIT: Final = (
 )
 
 
-# A page of ranked hits needs all of them; FTS5 counts them faster alone, PostgreSQL must not find them twice.
+# A ranked page needs all hits. FTS5 counts them faster separately; PostgreSQL must not find them twice.
 _TOTAL: Final = stated(sqlite="NULL AS total", postgres="count(*) OVER () AS total")
 
 
 def _holding_all(
     context: QueryContext, terms: Sequence[Term], where: Where, limit: int, offset: int
 ) -> tuple[list[Answer], int]:
-    """Return a page of the events that hold all terms, and how many there are."""
-    if sum(len(term.words) for term in terms) > words_asked_max:
+    """Return a page of the events that contain all terms, and their total."""
+    if sum(len(term.words) for term in terms) > words_searched_max:
         return [], 0
     values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
-    # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
+    # Texts are joined to the page only, so that sorting all matches does not carry them along.
     sql = (
         f"{_HIT.format(', total')} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score, {_TOTAL} "  # noqa: S608
         f"FROM {MATCHES}{where.more} ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found "
@@ -162,16 +167,16 @@ def _conditions(args: SearchText, size: int) -> Where:
         imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
         where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
     if args.sort:
-        # A stream's sort ends at its first slash, and 0 follows the slash.
+        # A stream's sort ends at its first slash; 0 is the character after the slash.
         bounds = [bound for sort in args.sort for bound in (f"{sort}/", f"{sort}0")]
         where.add(f"({' OR '.join(['(e.stream >= ? AND e.stream < ?)'] * len(args.sort))})", *bounds)
     return where
 
 
 class Term(NamedTuple):
-    """Words to be found side by side; ``is_beginning``: the last of them may go on.
+    """Adjacent words to find; ``is_beginning``: the last of them is a prefix.
 
-    A single word is asked for in any of its forms: as it is (``whole``), or what they begin with.
+    A single word is searched in any of its forms: as it is (``whole``), or by their common beginning.
     """
 
     words: tuple[str, ...]
@@ -180,17 +185,17 @@ class Term(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The FTS5 expression: a phrase, or the forms of a word (which holds no quotation mark)."""
+        """The FTS5 expression: a phrase, or the forms of a word (which contains no quotation mark)."""
         return form_of(self.whole).sql if self.whole else f'"{" ".join(self.words)}"{" *" if self.is_beginning else ""}'
 
 
 def terms_of(text: str) -> list[Term]:
-    """Return what a text asks for, each once; a part of it that holds no word asks for nothing.
+    """Return the terms of a text, each once; a part without a word gives none.
 
-    Raises Refused: ``INVALID_FIELD`` when nothing is left to be looked for.
+    Raises Refused: ``INVALID_FIELD`` if no term is left.
     """
     terms: dict[Term, None] = {}
-    for part in _ASKED.finditer(text):
+    for part in _PART.finditer(text):
         phrase, star, word = part.groups()
         words = tuple(words_of(word if phrase is None else phrase))
         if words:
@@ -201,15 +206,15 @@ def terms_of(text: str) -> list[Term]:
                 term = Term((stem_of(words[0]),), len(stem_of(words[0])) >= beginning_min, words[0])
             terms[term] = None
     if not terms:
-        raise Refused("INVALID_FIELD", "there is no word to look for: give letters or digits", path="$.text")
+        raise Refused("INVALID_FIELD", "the text has no word to search: give letters or digits", path="$.text")
     return list(terms)
 
 
 def excerpt_of(text: str, terms: Sequence[Term]) -> str:
-    """Return at most 200 characters of a text around its first match, on one line; ``…`` where it goes on."""
+    """Return at most 200 characters of a text around its first match, on one line; ``…`` marks a cut."""
     start, end = next(matches_in(text, terms), (0, 0))
     room = excerpt_max_chars - 2 * len(_CUT)
-    first, last = start, min(start + room, len(text))  # a word longer than all the room is cut from the match on
+    first, last = start, min(start + room, len(text))  # a word longer than the excerpt is cut from the match on
     begun = False
     for chunk_start, chunk_end in chunks_of(text):
         if not begun and chunk_end > start - lead_max_chars and max(chunk_end, end) - chunk_start <= room:
@@ -226,7 +231,7 @@ def excerpt_of(text: str, terms: Sequence[Term]) -> str:
 
 
 def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
-    """Yield where terms (the first 32 of them) are found in a text, in order, none overlapping another."""
+    """Yield the spans of terms (the first 32) in a text, in order, without overlaps."""
     words = list(placed_words(text))
     searched = terms[:terms_shown_max]
     firsts = tuple({term.words[0] for term in searched})
@@ -240,12 +245,12 @@ def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
 
 
 def _length(words: Sequence[Word], position: int, term: Term) -> int:
-    """Return how many words a term covers at a position: all of its own, or none."""
+    """Return how many words a term covers at a position: all of its words, or none."""
     if not words[position].word.startswith(term.words[0]):
         return 0
-    here = [word.word for word in words[position : position + len(term.words)]]
-    if len(here) < len(term.words) or here[:-1] != list(term.words[:-1]):
+    covered = [word.word for word in words[position : position + len(term.words)]]
+    if len(covered) < len(term.words) or covered[:-1] != list(term.words[:-1]):
         return 0
-    is_found = here[-1].startswith(term.words[-1]) if term.is_beginning else here[-1] == term.words[-1]
-    is_found = is_found or (bool(term.whole) and here[-1].startswith(term.whole))
-    return len(here) if is_found else 0
+    is_found = covered[-1].startswith(term.words[-1]) if term.is_beginning else covered[-1] == term.words[-1]
+    is_found = is_found or (bool(term.whole) and covered[-1].startswith(term.whole))
+    return len(covered) if is_found else 0

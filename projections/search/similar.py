@@ -1,10 +1,10 @@
-"""Work that is about the same: sessions like a task, what failed and was reasoned there, work that was done twice.
+"""Similar work: sessions like a task, their dead ends and reasonings, and pairs of reports about the same work.
 
-Nearness to a task is that of ``search.nearness``. A pair of reports is compared as a whole: the mean of what their
-words have in common (cosine over idf; forms of a word are one, figures and words that any report has are none) and of
-their spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Measured on 12 pairs that were told
-anew in two languages among 40 others: pairs .23 and more, all others .20 and less. Refused: ``wordllama`` for pairs
-(unrelated Chinese reports reach .79, pairs begin at .57).
+Nearness to a task is that of ``search.nearness``. Two reports are compared as a whole: the mean of their common words
+(cosine over idf; the forms of a word are one; numbers and words that any report has do not count) and of their
+spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Measured on 12 reports retold in two
+languages among 40 others: pairs .23 and more, all others .20 and less. Refused: ``wordllama`` for pairs (unrelated
+Chinese reports reach .79, pairs begin at .57).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deedbook.projections.answers.query import Answer, Arguments, Limit, QueryCo
 from deedbook.projections.briefs.embedding import STOP_WORDS, best_embedder, embed_text
 from deedbook.projections.reports.queries import AI_ID
 from deedbook.projections.reports.report import is_same
-from deedbook.projections.search.nearness import Near, by_stream, nearest, related_min, score_digits, weight
+from deedbook.projections.search.nearness import NearEvent, by_stream, nearest, related_min, score_digits, weight
 from deedbook.projections.search.words import features_of, stem_of
 from deedbook.projections.sessions.queries import corrections_of
 
@@ -28,7 +28,7 @@ overlap_compared_max: Final = 150
 overlap_min: Final = 0.22
 overlap_words_min: Final = 3
 shared_shown_max: Final = 8
-# Words weigh as among so many more reports without them: of two reports alone, all that is shared would be common.
+# Words are weighted as if there were so many more reports without them: among two reports, all shared words are common.
 reports_imagined: Final = 50
 _GENERIC: Final = {
     stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
@@ -41,11 +41,11 @@ _SESSIONS: Final = (
 )
 _REASONED: Final = "e.stream >= 'reasoning/' AND e.stream < 'reasoning0'"
 
-Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="What is to be done.")]
+Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="The task in words.")]
 
 
-class LikeTask(Arguments, frozen=True):
-    """A task in words; ``session_id`` is left out of the answer (one that resumes need not find itself)."""
+class TaskQuestion(Arguments, frozen=True):
+    """A task in words; ``session_id`` is left out of the answer (a resumed session need not find itself)."""
 
     task: Task
     ai_id: str | None = None
@@ -54,17 +54,17 @@ class LikeTask(Arguments, frozen=True):
     limit: Limit = 5
 
 
-class Since(Arguments, frozen=True):
-    """Reports of ``since_ms`` (Unix ms) or later; an imported one has the time that it claims."""
+class OverlapFilter(Arguments, frozen=True):
+    """Reports of ``since_ms`` (Unix ms) or later; an imported one counts by its claimed time."""
 
     since_ms: int | None = None
     limit: Limit = 20
 
 
-def similar_sessions(context: QueryContext, args: LikeTask) -> Answer:
-    """Return ``{"sessions", "total_found", "embedder"}``: sessions, with a report or without, nearest to a task first.
+def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
+    """Return ``{"sessions", "total_found", "embedder"}``: the sessions nearest to a task, with or without a report.
 
-    Each with ``score`` and ``near``: there is always a nearest, and it may be far.
+    Each has ``score`` and ``near``: there is always a nearest session, and it may be far.
     """
     where = _sessions_where(args)
     where.given("e.accepted_ms >= ?", args.since_ms)
@@ -73,15 +73,15 @@ def similar_sessions(context: QueryContext, args: LikeTask) -> Answer:
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
 
 
-def _scored(context: QueryContext, chosen: list[Near]) -> list[Answer]:
+def _scored(context: QueryContext, chosen: list[NearEvent]) -> list[Answer]:
     rows = {row["session_id"]: row for row in _read(context, _of_streams(context, f"{_SESSIONS} WHERE s.id", chosen))}
     return [rows[near.name] | near.scored for near in chosen if near.name in rows]
 
 
-def related_work(context: QueryContext, args: LikeTask) -> Answer:
+def related_work(context: QueryContext, args: TaskQuestion) -> Answer:
     """Return ``dead_ends``, ``reasonings`` and ``sessions`` that are not far from a task, nearest first.
 
-    Sessions without a report count like others: what failed there failed all the same.
+    Sessions without a report count like others: their dead ends are as valid.
     """
     where = Where()
     of_sessions = _sessions_where(args)
@@ -110,10 +110,10 @@ def related_work(context: QueryContext, args: LikeTask) -> Answer:
     return answer | {"total_found": len(dead_ends) + len(reasonings) + len(streams), "embedder": str(best_embedder())}
 
 
-def overlapping(context: QueryContext, args: Since) -> Answer:
+def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
     """Return ``{"overlaps", "total_found", "threshold", "not_compared"}``: pairs of reports about the same work.
 
-    Each tells both ``sessions`` and the words that they share (``shared``), nearest first. The newest are compared;
+    Each pair has both ``sessions`` and the common words (``shared``), nearest first. The newest reports are compared;
     ``not_compared`` counts the others.
     """
     where = Where()
@@ -122,43 +122,45 @@ def overlapping(context: QueryContext, args: Since) -> Answer:
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
     reports = _read(context, rows)
-    texts = ["\n".join((one["task"], one["outcome"], *one["key_findings"])) for one in reports]
+    texts = ["\n".join((report["task"], report["outcome"], *report["key_findings"])) for report in reports]
     words = [{word for word in features_of(text) if len(word) > 1 and not word.isdigit()} - _GENERIC for text in texts]
-    counts = Counter(word for of in words for word in of)
+    counts = Counter(word for features in words for word in features)
     weights = {word: weight(count, len(reports) + reports_imagined) for word, count in counts.items()}
-    lengths = [math.sqrt(math.fsum(weights[word] for word in of)) for of in words]
+    lengths = [math.sqrt(math.fsum(weights[word] for word in features)) for features in words]
     spellings = [embed_text(text) for text in texts]
     overlaps: list[dict[str, Any]] = []
     for newer, older in combinations(range(len(reports)), 2):
         shared = words[newer] & words[older]
         by_words = math.fsum(weights[word] for word in shared) / (lengths[newer] * lengths[older] or 1.0)
         if len(shared) < overlap_words_min or by_words < overlap_min / 2:
-            continue  # spellings are slow to compare, and do not make a pair alone
+            continue  # spellings are slow to compare, and are not enough for a pair
         score = round((by_words + math.fsum(map(float.__mul__, spellings[newer], spellings[older]))) / 2, score_digits)
         if score >= overlap_min:
             rarest = sorted(shared, key=lambda word: (-weights[word], word))[:shared_shown_max]
             pair = {"score": score, "sessions": [reports[newer], reports[older]]}
             overlaps.append(pair | {"shared": [word.replace(" ", "") for word in rarest]})
-    overlaps.sort(key=lambda pair: -pair["score"])  # of equals the newest stay first
+    overlaps.sort(key=lambda pair: -pair["score"])  # a stable sort: among equals, the newest come first
     answer = {"overlaps": overlaps[: args.limit], "total_found": len(overlaps)}
     return answer | {"threshold": overlap_min, "not_compared": max(0, total - len(reports))}
 
 
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what an answer says of sessions: no finding that was taken back, no outcome that is the task again."""
+    """Return sessions for an answer: without retracted findings, and without an outcome that repeats the task."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
-    for one in corrections_of(context, *taken_back):
-        taken_back[one["session_id"]].append(one["text"])
+    for correction in corrections_of(context, *taken_back):
+        taken_back[correction["session_id"]].append(correction["text"])
     sessions = []
     for row in (with_json(row, "imported", "key_findings") for row in rows):
         retracted = taken_back[row["session_id"]]
-        findings = [text for text in row["key_findings"] if not any(is_same(one, text) for one in retracted)]
+        findings = [
+            text for text in row["key_findings"] if not any(is_same(correction, text) for correction in retracted)
+        ]
         outcome = row["outcome"] if row["outcome"] != row["task"] else ""
         sessions.append(row | {"key_findings": findings, "outcome": outcome})
     return sessions
 
 
-def _sessions_where(args: LikeTask) -> Where:
+def _sessions_where(args: TaskQuestion) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
     where.given("e.stream <> 'session/' || ?", args.session_id)
@@ -166,7 +168,7 @@ def _sessions_where(args: LikeTask) -> Where:
     return where
 
 
-def _of_streams(context: QueryContext, sql: str, streams: list[Near]) -> list[dict[str, Any]]:
-    """Return the rows of a SELECT, which ends in the column that names what streams are of."""
+def _of_streams(context: QueryContext, sql: str, streams: list[NearEvent]) -> list[dict[str, Any]]:
+    """Return the rows of a SELECT that ends in the column with the names of streams."""
     marks = ", ".join("?" * len(streams))
     return context.rows(f"{sql} IN ({marks})", [near.name for near in streams])

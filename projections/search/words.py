@@ -1,14 +1,13 @@
-"""What a word is, for the index and for the question alike: then whatever was written can be asked for as written.
+"""Words, as they are indexed and as queries are read, so that any text can be found as it was written.
 
-Text is normalised (Unicode NFKC, case folded) and cut into words of letters, digits and the marks that belong to them.
-So ``JWT_SECRET`` and ``auth.py:42`` are a few words each: found whole, as a phrase, and by part. Scripts that are
-written without spaces (Chinese, Japanese, Thai …) and Korean, whose words carry their particles, are cut into single
-characters, of which a phrase of two or more finds what a tokenizer for spaced scripts would miss. Accents are kept: the
-fold must not guess which language it reads.
+Text is normalised (Unicode NFKC, case folded) and cut into words of letters, digits and their marks. So ``JWT_SECRET``
+and ``auth.py:42`` are several words each: found whole, as a phrase, and by part. Scripts without spaces (Chinese,
+Japanese, Thai …) and Korean, whose words carry their particles, are cut into single characters. A phrase of two or more
+of them finds what a tokenizer for spaced scripts would miss. Accents are kept: the fold must not guess the language.
 
-The index holds words as they were written. Other forms of a word are a matter of the question (``form_of``): an English
-ending is taken off, and what is left, of four letters or more, is looked for as a beginning. Which forms belong
-together need not be decided for good then, and what is shown as found is what was found.
+The index has words as they were written. Other forms of a word are a matter of the query (``form_of``): an English
+ending is removed, and the rest, if it has four letters or more, is searched as a prefix. So the forms that belong
+together are not fixed in the index, and a shown match is the text that matched.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _RANGES: Final = (
     "\u3105-\u312f\u31a0-\u31bf"  # bopomofo
     "\U00016fe0-\U0001b2ff\U00020000-\U0003fffd"  # Tangut, Nüshu, further kana and Han, also those still to come
 )
-# What follows a letter to be normalised with it: its marks, the further jamo of a syllable, what is not seen.
+# Characters that are normalised with the letter before them: marks, further jamo of a syllable, invisible characters.
 _NO_MARKS: Final = "\u00a0-\u00bf\u2000-\u20cf\u2100-\u2bff\u2e00-\u2e7f\u3000-\u3029\u3030-\u303f\uff00-\uff65"
 _FOLLOWING: Final = (
     rf"[\u00ad\u1160-\u11ff\u200c-\u200f\u202a-\u202e\u2060-\u206f\uff9e\uff9f]|(?![{_NO_MARKS}])[^\w\x00-\x7f]"
 )
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 _ASCII_CHUNK: Final = re.compile(r"\S+")
-# English endings, the longest first: what is left has three letters or more.
+# English endings, the longest first; three letters or more must remain.
 _ENDING: Final = re.compile(
     r"(?<=...)(?:ational|ations?|ingly|ings?|edly|ied|ies|iness|ed|ers?|es|ly|ments?|ness|ions?|y|s|e)$"
 )
@@ -51,7 +50,7 @@ _DOUBLED: Final = re.compile(r"(?<=..)([bdfgkmnprtv])\1$")
 
 
 class _Patterns(NamedTuple):
-    """What text beyond ASCII needs; ``unsure`` is no letter, ``cluster`` a letter with all that belongs to it."""
+    """Patterns for text beyond ASCII; ``unsure`` is no letter, ``cluster`` a letter with its marks."""
 
     apart: re.Pattern[str]
     unsure: re.Pattern[str]
@@ -62,10 +61,10 @@ class _Patterns(NamedTuple):
 
 @cache
 def _patterns() -> _Patterns:
-    """Return the patterns, compiled at the first text that needs them: that takes half of Python's own start."""
+    """Return the patterns, compiled on first use: that takes half of Python's own start-up time."""
     return _Patterns(
         apart=re.compile(f"[{_RANGES}]"),
-        unsure=re.compile(r"[^\w\x00-\x7f]"),  # marks are no \w, although they belong to their letter
+        unsure=re.compile(r"[^\w\x00-\x7f]"),  # marks are not in \w, although they belong to their letter
         word=re.compile(rf"[{_RANGES}]|[^\x00-/:-`{{-\x7f{_RANGES}]+"),
         cluster=re.compile(rf".(?:{_FOLLOWING})*", re.DOTALL),
         chunk=re.compile(rf"[{_RANGES}]|[^\s{_RANGES}]+"),
@@ -73,14 +72,14 @@ def _patterns() -> _Patterns:
 
 
 class Form(NamedTuple):
-    """A word that is asked for: what all its forms have in common, and the FTS5 expression that finds them."""
+    """A searched word: what all its forms have in common, and the FTS5 expression that finds them."""
 
     key: str
     sql: Expression
 
 
 class Word(NamedTuple):
-    """A word as it is indexed, and where it stands in the text."""
+    """A word as it is indexed, with its position in the text."""
 
     word: str
     start: int
@@ -94,25 +93,25 @@ def words_of(text: str) -> list[str]:
 
 
 def placed_words(text: str) -> Iterator[Word]:
-    """Yield the words of a text with the places where they stand in it."""
+    """Yield the words of a text with their positions."""
     if text.isascii():
         for match in _ASCII_WORD.finditer(text.lower()):
             yield Word(match[0], match.start(), match.end())
         return
     patterns = _patterns()
     pieces: list[str] = []
-    places: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for cluster in patterns.cluster.finditer(text):
         piece = _spaced_cluster(cluster[0])
         pieces.append(piece)
-        places += [cluster.span()] * len(piece)
+        spans += [cluster.span()] * len(piece)
     for match in patterns.word.finditer("".join(pieces)):
-        yield Word(match[0], places[match.start()][0], places[match.end() - 1][1])
+        yield Word(match[0], spans[match.start()][0], spans[match.end() - 1][1])
 
 
 @lru_cache(stems_cached_max)
 def stem_of(word: str) -> str:
-    """Return what the forms of an English word have in common.
+    """Return the common part of the forms of an English word.
 
     >>> [stem_of(word) for word in ("expiry", "expires", "expiration", "running", "log", "登")]
     ['expir', 'expir', 'expir', 'run', 'log', '登']
@@ -124,19 +123,19 @@ def stem_of(word: str) -> str:
 
 
 def form_of(word: str) -> Form:
-    """Return a word as it is asked for: itself, its stem, and what begins with either, from four letters on."""
+    """Return how to search a word: itself, its stem, and words that begin with either, from four letters on."""
     stem = stem_of(word)
     if len(word) < beginning_min or not word.isalpha() or is_apart(word):
         return Form(word, Expression(f'"{word}"'))
-    # What was asked for counts twice, so that it ranks before its other forms.
+    # The word itself counts twice, so that it ranks before its other forms.
     forms = f'"{word}" OR "{stem}" *' if len(stem) >= beginning_min else f'"{word}" * OR "{stem}"'
     return Form(stem, Expression(f"({forms})"))
 
 
 def forms_of(text: str) -> list[Form]:
-    """Return what a text asks for, each once, without the words that stand everywhere unless it has no others.
+    """Return the searched forms of a text, each once, without stop words unless there are no others.
 
-    Characters that stand apart are asked for in pairs: one alone stands in too many words.
+    Characters of scripts without spaces are searched in pairs: one alone is in too many words.
     """
     forms: dict[str, Form] = {}
     common: dict[str, Form] = {}
@@ -150,9 +149,9 @@ def forms_of(text: str) -> list[Form]:
 
 
 def features_of(text: str) -> set[str]:
-    """Return the keys of all that a text can be asked for."""
+    """Return the keys of all forms by which a text can be searched."""
     chunks = text.split()
-    # What is ASCII throughout, mostly nearly all, has no runs: read at once that takes a tenth of the time.
+    # ASCII chunks, usually nearly all, have no runs: reading them at once takes a tenth of the time.
     keys = set(map(stem_of, set(words_of(" ".join(filter(str.isascii, chunks))))))
     for run in _runs(chunk for chunk in chunks if not chunk.isascii()):
         keys.update(map(stem_of, run), map(" ".join, pairwise(run)))
@@ -161,12 +160,12 @@ def features_of(text: str) -> set[str]:
 
 @lru_cache(clusters_cached_max)
 def is_apart(word: str) -> bool:
-    """Tell whether a word is a character of a script without spaces."""
+    """Return whether a word is a character of a script without spaces."""
     return not word.isascii() and _patterns().apart.match(word) is not None
 
 
 def _runs(chunks: Iterable[str]) -> Iterator[list[str]]:
-    """Yield words one by one, and characters that stand apart as long as nothing stands between them."""
+    """Yield words one by one, and adjacent characters of scripts without spaces together."""
     for chunk in chunks:
         for is_run, words in groupby(words_of(chunk), is_apart):
             run = list(words)
@@ -174,18 +173,18 @@ def _runs(chunks: Iterable[str]) -> Iterator[list[str]]:
 
 
 def chunks_of(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places between which a text may be cut for people: spaced words, and characters that stand apart."""
+    """Yield the spans between which a text may be cut: words separated by spaces, and characters without spaces."""
     pattern = _ASCII_CHUNK if text.isascii() else _patterns().chunk
     for match in pattern.finditer(text):
         yield match.span()
 
 
 def _spaced(text: str) -> str:
-    """Return the text normalised, with spaces for what beyond ASCII is no part of a word."""
+    """Return the text normalised, with spaces for characters beyond ASCII that are not part of a word."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    # Where something between two marks was taken out, they may change places once more.
+    # Removing something between two marks can change their order again.
     return unicodedata.normalize("NFKC", _patterns().unsure.sub(_belonging, folded))
 
 
@@ -193,12 +192,12 @@ _spaced_cluster: Final = lru_cache(clusters_cached_max)(_spaced)
 
 
 def _belonging(match: re.Match[str]) -> str:
-    """Return what a character that is no letter is to its word: a part of it, nothing at all, or its end."""
+    """Return the replacement of a character that is no letter: itself, nothing, or a space that ends the word."""
     sign = match[0]
     if _patterns().apart.match(sign):
-        return sign  # whatever this version of Unicode thinks of it: planes are reserved for such characters
+        return sign  # also if this version of Unicode does not know it: planes are reserved for such characters
     if "\ufe00" <= sign <= "\ufe0f" or "\U000e0100" <= sign <= "\U000e01ef":
-        return ""  # chooses between the shapes of sign character
+        return ""  # a variation selector
     category = unicodedata.category(sign)
     if category == "Cf" and sign != "\u200b":
         return ""  # a soft hyphen, a joiner, a mark of direction

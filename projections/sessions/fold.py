@@ -1,9 +1,9 @@
-"""The fold of sessions: a small state that counts, and one row for each thing recorded, never changed.
+"""The fold of sessions: a small state with counts, and a row for each recorded thing, which never changes.
 
-What another tool recorded is folded as what it stands for (``read_as``). A session of such records is *imported*, and
-neither open nor ended: its ``author`` is who imported it, its ``ai_id`` who is said to have worked. It has the task of
-the first goal, because a goal is mapped to a start, and several may stand in one session. ``happened_ms`` is the time
-to show: what an imported record claims, where that can be true, else the ledger's own.
+Records of another tool are folded as the events that they stand for (``read_as``). A session of such records is
+*imported*, and neither open nor ended. Its ``author`` is the importer, its ``ai_id`` the agent that is said to have
+worked. Its task is that of the first goal, because a goal is mapped to a start, and a session may have several.
+``happened_ms`` is the time to show: the claimed time of an imported record, if that is possible, else the ledger's own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class SessionRow(Row, frozen=True):
-    """A session as its events left it, with the numbers of what was recorded in it; ``imported`` is JSON."""
+    """A session after its events, with the counts of recorded things; ``imported`` is JSON."""
 
     id: str
     author: str = ""
@@ -57,7 +57,7 @@ class SessionRow(Row, frozen=True):
 
 
 def _recorded(name: str, **columns: Any) -> Any:
-    """Return the type of the rows of what is recorded in a session: its own columns between those that all have."""
+    """Return the row type of a recorded thing: its own columns between the common ones."""
     first, last = {"event_index": int, "session_id": str}, {"at": str, "accepted_ms": int, "happened_ms": int}
     fields = (first | columns | last).items()
     return msgspec.defstruct(name, fields, bases=(Row,), module=__name__, frozen=True)
@@ -71,7 +71,7 @@ FindingRow: Final = _recorded("FindingRow", finding=str, evidence=str, **_WEIGHT
 UnknownRow: Final = _recorded("UnknownRow", unknown=str, **_WEIGHT)
 DeadEndRow: Final = _recorded("DeadEndRow", approach=str, why_failed=str, **_WEIGHT, basis=str | None)
 ToolRow: Final = _recorded("ToolRow", tool=str, purpose=str)
-# ``target`` is the id of what is corrected, and ``words`` why it was retracted, or what an unknown came to.
+# ``target`` is the id of the corrected event; ``words`` is the reason of a retraction, or the answer to an unknown.
 CorrectionRow: Final = _recorded("CorrectionRow", target=str, kind=str, author=str, words=str)
 
 
@@ -94,7 +94,7 @@ TOOLS: Final = _of_session("tools_used", ToolRow)
 CORRECTIONS: Final = _of_session("corrections", CorrectionRow)
 
 
-# What is counted, under which name, and its row.
+# For each counted kind, the name of the count and the row type.
 _COUNTED: Final[dict[type[Any], tuple[str, Any]]] = {
     kinds.AssessmentRecorded: ("assessments", AssessmentRow),
     kinds.FindingLogged: ("findings", FindingRow),
@@ -124,13 +124,13 @@ def fold(state: SessionRow, event: Event) -> SessionRow:
             changes |= {"ended_index": event.index, "ended_ms": event.accepted_ms}
         case kinds.Correction() | kinds.ReportGenerated() | RecordImported():  # they change no count
             pass
-        case _:  # event data is an open set: what is handled is listed below
+        case _:  # event data is an open set; the handled kinds are listed in VIEW
             raise unfolded(event)
     return msgspec.structs.replace(state, updated_index=event.index, **changes)
 
 
 def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
-    """Return the session with what every imported record says of it: whose it is, and since when."""
+    """Return the session after an imported record, which says whose it is, and since when."""
     if state.imported is None:
         return msgspec.structs.replace(
             state,
@@ -150,26 +150,28 @@ keys: Final = names_of("session")
 
 
 def added(_state: SessionRow | None, logged: Logged) -> Rows:
-    """Return the row of what the event recorded."""
+    """Return the row of the recorded thing."""
     event = logged.event
     if not keys(event):
         return ()
-    place: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
-    place |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
+    position: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
+    position |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
     match read_as(event).data:
         case kinds.AssessmentRecorded() as data:
-            return (row_of(AssessmentRow, data, data.vectors, **place),)
+            return (row_of(AssessmentRow, data, data.vectors, **position),)
         case kinds.FindingLogged() as data:
             # The most frequent of all rows: without ``row_of`` it takes a fifth of the time (measured).
             evidence = json_text(data.evidence)
             return (
-                FindingRow(finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **place),
+                FindingRow(
+                    finding=data.finding, evidence=evidence, impact=data.impact, subject=data.subject, **position
+                ),
             )
         case kinds.UnknownLogged() | kinds.DeadEndLogged() | kinds.ToolUsed() as data:
-            return (row_of(_COUNTED[type(data)][1], data, **place),)
+            return (row_of(_COUNTED[type(data)][1], data, **position),)
         case kinds.Correction() as data:
             words = data.answer if isinstance(data, kinds.UnknownResolved) else getattr(data, "reason", "")
-            return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **place),)
+            return (row_of(CorrectionRow, data, kind=event.kind, author=event.author, words=words, **position),)
         case _:  # the other kinds of a session have no row of their own
             return ()
 

@@ -1,6 +1,6 @@
-"""Questions about sessions: list them, show one with all that was recorded in it, follow its vectors.
+"""Queries about sessions: list them, show one with everything recorded in it, follow its vectors.
 
-``imported`` of a session is None, or says where it comes from and who imported it (``projections.records.marks``).
+``imported`` of a session is None, or has its origin and its importer (``projections.records.marks``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deedbook.projections.answers.query import (
     row_of_id,
     with_json,
 )
-from deedbook.projections.reports.calibration import VECTOR_NAMES, bias_of, difference, ends_of
+from deedbook.projections.reports.calibration import VECTOR_NAMES, assessment_pair, bias_of, difference
 
 LISTING: Final = Listing("SELECT * FROM sessions", "sessions", "started_index", time="happened_ms", cursors="sessions")
 _REPORTED: Final = (
@@ -27,8 +27,8 @@ _REPORTED: Final = (
     "FROM handoff_reports WHERE imported IS NOT NULL AND session_id IN"
 )
 _RECORDED: Final = "SELECT * FROM {} WHERE session_id = ? ORDER BY event_index"
-_TABLES: Final = {"tools": "tools_used"}  # of what is counted under another name
-# Which count of a session its correction lowers.
+_TABLES: Final = {"tools": "tools_used"}  # tables whose count has another name
+# The count that a correction lowers.
 _CORRECTED: Final = {"finding.retracted": "findings", "dead_end.retracted": "dead_ends", "unknown.resolved": "unknowns"}
 
 
@@ -40,45 +40,45 @@ class SessionList(Page, frozen=True):
     status: Literal["open", "ended", "imported"] | None = None
 
 
-def find_session(context: QueryContext, args: str) -> dict[str, Any]:
+def find_session(context: QueryContext, reference: str) -> dict[str, Any]:
     """Return the row of a session by its id or an unambiguous beginning of it."""
-    return row_of_id(context, "sessions", args, "session")
+    return row_of_id(context, "sessions", reference, "session")
 
 
 def list_sessions(context: QueryContext, args: SessionList) -> Answer:
-    """Return ``{"sessions", "total", "next"}``, newest first; what was taken back or resolved counts no more."""
+    """Return ``{"sessions", "total", "next"}``, newest first; retracted or resolved things are not counted."""
     where = Where(args, "author", "ai_id", "status")
     page = list_of(context, LISTING, where, args, of="sessions", read=_session)
-    rows = {row["id"]: row for row in page["sessions"]}
+    rows = {session["id"]: session for session in page["sessions"]}
     marks = ", ".join("?" * len(rows))
-    reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrected(rows))
-    for one in reported:  # of an imported one all that is known, often
-        row = rows[one["session_id"]]
-        row["task"] = row["task"] or one["task"]
-        row["findings"] = max(row["findings"], one["findings"])
-    for one in _first_of_each(corrected):
-        rows[one["session_id"]][_CORRECTED[one["kind"]]] -= 1
+    reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrections_query(rows))
+    for row in reported:  # often the only data of an imported session
+        session = rows[row["session_id"]]
+        session["task"] = session["task"] or row["task"]
+        session["findings"] = max(session["findings"], row["findings"])
+    for row in _first_of_each(corrected):
+        rows[row["session_id"]][_CORRECTED[row["kind"]]] -= 1
     return page
 
 
 def show_session(context: QueryContext, args: ById) -> Answer:
     """Return a session with its assessments, findings, unknowns, dead ends and tools, in the order of the log.
 
-    The numbers of each stand under ``counts``. A vector that was not assessed is absent from ``vectors``. The
-    ``correction`` of what was found out is None, or who took it back or resolved it, when, and in which ``words``.
+    ``counts`` has the number of each. A vector that was not assessed is absent from ``vectors``. ``correction`` is
+    None, or says who retracted or resolved the thing, when, and in which ``words``.
     """
     name = args.id.removeprefix("session/")
-    (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrected([name]))
+    (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrections_query([name]))
     if not rows:
         rows = [find_session(context, args.id)]
-        corrected = context.rows(*_corrected([rows[0]["id"]]))
+        corrected = context.rows(*_corrections_query([rows[0]["id"]]))
     (row,) = rows
-    corrections = {one.pop("target_index"): one for one in _first_of_each(corrected)}
+    corrections = {correction.pop("target_index"): correction for correction in _first_of_each(corrected)}
     counts = {key: row.pop(key) for key in ("assessments", "findings", "unknowns", "dead_ends", "tools")}
     some = [of for of, count in counts.items() if count]
-    found = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
+    results = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
     recorded: dict[str, list[Answer]] = {of: [] for of in counts} | {
-        of: [*map(_event, rows)] for of, rows in zip(some, found, strict=True)
+        of: [*map(_event, rows)] for of, rows in zip(some, results, strict=True)
     }
 
     def correctable(of: str) -> list[dict[str, Any]]:
@@ -95,14 +95,14 @@ def show_session(context: QueryContext, args: ById) -> Answer:
 
 
 def corrections_of(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:
-    """Return what was corrected in sessions, in order, each with the ``text`` of its target.
+    """Return the corrections in sessions, in order, each with the ``text`` of its target.
 
-    Of several corrections of one event the first counts; one whose kind is not for its target counts as none.
+    Only the first correction of an event counts, and only if its kind fits the target.
     """
-    return _first_of_each(context.rows(*_corrected(sessions)))
+    return _first_of_each(context.rows(*_corrections_query(sessions)))
 
 
-def _corrected(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _corrections_query(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
     sql = f"""
         SELECT c.session_id, c.kind, c.event_index, c.author, c.words, c.happened_ms, e.event_index AS target_index,
             coalesce(f.finding, u.unknown, d.approach || ' (' || d.why_failed || ')') AS text
@@ -121,16 +121,16 @@ def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def follow_vectors(context: QueryContext, args: ById) -> Answer:
-    """Return how a session's vectors moved: its assessments as ``points`` in order, and what the ends say together.
+    """Return how a session's vectors moved: its assessments in order as ``points``, and their comparison.
 
-    ``changes`` of a point are against the last time that each vector was assessed. ``deltas``, overall confidence and
-    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does; ``bias`` is negative when uncertainty
-    fell by more than knowledge grew.
+    ``changes`` of a point are differences to the last assessment of each vector. ``deltas``, overall confidence and
+    ``calibration_status`` compare PREFLIGHT and POSTFLIGHT as a report does. ``bias`` is negative if uncertainty fell
+    by more than knowledge grew.
     """
     name = find_session(context, args.id)["id"]
     rows = context.rows(_RECORDED.format("assessments"), (name,))
     assessments = [_assessment(_event(row)) for row in rows]
-    ends = ends_of(assessments)
+    ends = assessment_pair(assessments)
     compared = ends.comparison
     last: dict[str, float] = {}
     for assessment in assessments:

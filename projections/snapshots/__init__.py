@@ -1,4 +1,4 @@
-"""Snapshots: what an agent knew at one moment, small enough to travel, and how the next one reads it.
+"""Snapshots: what an agent knew at one time, small enough to send, and how the next agent reads it.
 
     >>> from deedbook.projections.briefs.prompt import TransferLevel
     >>> from deedbook.projections.briefs.gates import should_fetch_full_reasoning
@@ -12,6 +12,6 @@
     >>> should_fetch_full_reasoning(snapshot).rule.name
     'high_uncertainty'
 
-A snapshot carries the brief of its reasoning at each level it was made for: a receiver needs nothing else to read it.
-Taking and receiving snapshots is a consumer's work (``consumers.reasoning.snapshots``).
+A snapshot has the brief of its reasoning at each of its levels, so a receiver needs nothing else to read it. Consumers
+take and receive snapshots (``consumers.reasoning.snapshots``).
 """

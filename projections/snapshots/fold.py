@@ -1,4 +1,4 @@
-"""The fold of snapshots: one row a ``snapshot.taken``, never changed; ``data`` is the event's data as JSON."""
+"""The fold of snapshots: a row for each ``snapshot.taken``; ``data`` is the event's data as JSON."""
 
 from __future__ import annotations
 

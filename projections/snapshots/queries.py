@@ -1,4 +1,4 @@
-"""Questions about snapshots: list them, and one whole, as its author signed it."""
+"""Queries about snapshots: list them, and one whole, as its author signed it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class SnapshotList(Page, frozen=True):
     reasoning_ref: str | None = None
 
 
-class DomainsOf(Arguments, frozen=True):
-    """A version of a graph by its whole ref."""
+class DomainFilter(Arguments, frozen=True):
+    """A graph version by its whole ref."""
 
     reasoning_ref: str
 
@@ -50,8 +50,8 @@ def show_snapshot(context: QueryContext, args: ById) -> Answer:
     return with_json(row_of_id(context, "snapshots", args.id, "snapshot"), "data")
 
 
-def list_domains(context: QueryContext, args: DomainsOf) -> Answer:
-    """Return ``{"domains"}``: those under which this graph was started, which no snapshot of it may talk away."""
+def list_domains(context: QueryContext, args: DomainFilter) -> Answer:
+    """Return ``{"domains"}``: the domains of this graph's reasonings, which no snapshot of it may hide."""
     sql = (
         "SELECT DISTINCT domain FROM reasonings JOIN reasoning_versions ON reasoning_id = id "
         "WHERE reasoning_versions.ref = ? ORDER BY domain"

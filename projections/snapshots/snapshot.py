@@ -1,10 +1,10 @@
-"""``EnhancedEpistemicSnapshot``: what travels from one agent to the next, and how it becomes a prompt.
+"""``EnhancedEpistemicSnapshot``: the knowledge that one agent sends to the next, and how it becomes a prompt.
 
-A prompt renders the brief that was made and measured for its level; where a snapshot carries none, the snapshot's own
-fields alone.
+A prompt renders the brief that was made and measured for its level. If a snapshot has none, the prompt has the
+snapshot's own fields only.
 
-``derive_context`` writes the summary of a snapshot whose author wrote none, from the session's events in order of
-worth. An item is whole or, if it alone would take more than its share, cut at a word and marked; what did not fit is
+``derive_context`` writes the summary of a snapshot without one, from the session's events in order of importance. An
+item is whole or, if it alone would take more than its share, cut at a word and marked. Items that do not fit are
 counted, so the reader knows that there is more.
 """
 
@@ -28,7 +28,7 @@ from deedbook.projections.briefs.prompt import (
     cut_to_tokens,
 )
 from deedbook.projections.briefs.prompt import to_context_prompt as brief_prompt
-from deedbook.projections.briefs.rejection import Rejected
+from deedbook.projections.briefs.rejection import RejectedBrief
 from deedbook.projections.briefs.sentences import ENDS, FULL_REASONING, REASONING_BRIEF, TOP_ASSUMPTIONS
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
@@ -46,9 +46,9 @@ _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 
 @dataclass(frozen=True)
 class EnhancedEpistemicSnapshot:
-    """What an agent knew at one moment; ``briefs`` are the reasoning at each level it was made for.
+    """What an agent knew at one time; ``briefs`` have the reasoning at each level it was made for.
 
-    ``rejected`` is there where what was signed of the reasoning did not hold, and was made again from the graph.
+    ``rejected`` is set if the signed reasoning did not match its graph and was made again from the graph.
     """
 
     snapshot_id: str
@@ -72,7 +72,7 @@ class EnhancedEpistemicSnapshot:
     author: str = ""
     event_id: str = ""
     briefs: list[Brief] = field(default_factory=list)
-    rejected: Rejected | None = None
+    rejected: RejectedBrief | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", AssessedVectors(self.vectors))
@@ -83,26 +83,26 @@ class EnhancedEpistemicSnapshot:
 
     @property
     def fidelities(self) -> dict[TransferLevel, float]:
-        """The measured fidelity of each level's prompt; a level that was not measured is absent."""
+        """The measured fidelity of each level's prompt; levels that were not measured are absent."""
         measured = {TransferLevel(brief.level): brief.fidelity.value for brief in self.briefs}
         if not measured and self.level is not None and self.reasoning_fidelity is not None:
             measured[self.level] = self.reasoning_fidelity
         if measured.get(TransferLevel.MINIMAL) == 1.0:
-            measured.setdefault(TransferLevel.STANDARD, 1.0)  # what is whole at the lowest level is whole above it
+            measured.setdefault(TransferLevel.STANDARD, 1.0)  # a level above a lossless one is lossless
         return measured
 
     def brief_at(self, level: TransferLevel) -> Brief:
-        """Return the brief that a level's prompt shows, its context put back."""
-        wanted = TransferLevel.STANDARD if level is TransferLevel.FULL else level
+        """Return the brief that a level's prompt shows, with its context restored."""
+        own_level = TransferLevel.STANDARD if level is TransferLevel.FULL else level
         by_level = {TransferLevel(brief.level): brief for brief in self.briefs}
-        brief = by_level.get(wanted) or (None if self.level is None else by_level.get(self.level))
+        brief = by_level.get(own_level) or (None if self.level is None else by_level.get(self.level))
         return _bare_brief(self) if brief is None else replace(brief, context=self.context_summary)
 
 
 def snapshot_of(
     data: SnapshotTaken, *, snapshot_id: str, author: str = "", event_id: str = ""
 ) -> EnhancedEpistemicSnapshot:
-    """Return the snapshot that an event took. Raises Refused: ``INVALID_FIELD`` when its embedding is none."""
+    """Return the snapshot of an event. Raises Refused: ``INVALID_FIELD`` if its embedding is invalid."""
     values = asdict(data) | {
         "vectors": asdict(data.vectors),
         "reasoning_embedding": None if data.reasoning_embedding is None else unpack(data.reasoning_embedding),
@@ -115,12 +115,12 @@ def snapshot_of(
 def to_context_prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int | None = None, *, inline: str | None = None
 ) -> Prompt:
-    """Return what the next agent reads, within the level's budget or a given one."""
+    """Return the prompt for the next agent, within the level's budget or the given one."""
     return _prompt(snapshot, level, LEVEL_TOKENS[level][1] if budget is None else budget, inline, context_share_max)
 
 
 def render_snapshot(snapshot: EnhancedEpistemicSnapshot) -> Prompt:
-    """Return the whole snapshot within ``SNAPSHOT_TOKENS_MAX``: the highest level of which nothing had to be cut."""
+    """Return the whole snapshot within ``SNAPSHOT_TOKENS_MAX``, at the highest level that needs no cut."""
     share = CONTEXT_TOKENS_MAX / SNAPSHOT_TOKENS_MAX
     for level in (TransferLevel.STANDARD, TransferLevel.MINIMAL):
         prompt = _prompt(snapshot, level, SNAPSHOT_TOKENS_MAX, None, share)
@@ -132,7 +132,7 @@ def render_snapshot(snapshot: EnhancedEpistemicSnapshot) -> Prompt:
 def _prompt(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel, budget: int, inline: str | None, share: float
 ) -> Prompt:
-    # Without reasoning there is neither a fidelity to state nor a graph to point at: what MINIMAL leaves out.
+    # Without reasoning there is no fidelity to state and no graph to point at, as in MINIMAL.
     rendered = TransferLevel.MINIMAL if snapshot.reasoning_ref is None else level
     prompt = brief_prompt(snapshot.brief_at(level), rendered, budget, inline=inline, context_share=share)
     return replace(prompt, level=level.value)
@@ -166,21 +166,21 @@ def _bare_brief(snapshot: EnhancedEpistemicSnapshot) -> Brief:
 
 
 def derive_context(session: Mapping[str, Any] | None, *, task: str = "") -> str:
-    """Return what a session (the answer of ``sessions.show``) or at least the ``task`` is about; empty for neither."""
+    """Return a summary of a session (the answer of ``sessions.show``) or of the ``task``; empty for neither."""
     items = list(_items(session, task))
-    kept: list[str] = []
+    sentences: list[str] = []
     left_out = 0
     for item in items[:_items_max]:
         text = cut_to_tokens(one_line(item), _item_tokens_max)
         sentence = text if text.endswith(ENDS) else f"{text}."
-        if count_tokens(" ".join([*kept, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
-            kept.append(sentence)
+        if count_tokens(" ".join([*sentences, sentence])) <= CONTEXT_TOKENS_MAX - _rest_tokens:
+            sentences.append(sentence)
         else:
             left_out += 1
     left_out += max(0, len(items) - _items_max)
     if left_out:
-        kept.append(f"And {left_out} more.")
-    return " ".join(kept)
+        sentences.append(f"And {left_out} more.")
+    return " ".join(sentences)
 
 
 def _items(session: Mapping[str, Any] | None, task: str) -> Iterator[str]:
@@ -201,6 +201,6 @@ def _items(session: Mapping[str, Any] | None, task: str) -> Iterator[str]:
 
 
 def _weight(logged: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the sort key: highest impact first, then newest; an impact nobody gave weighs least."""
+    """Return the sort key: highest impact first, then newest; an unknown impact weighs least."""
     impact = logged["impact"]
     return (1.0 if impact is None else -impact, -logged["event_index"])

@@ -1,4 +1,4 @@
-"""The vectors of a snapshot: looked up in any case, and only those that somebody assessed."""
+"""The vectors of a snapshot: looked up in any case, and only the assessed ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ VECTOR_NAMES: Final = Vectors.__struct_fields__
 class AssessedVectors(Mapping[str, float]):
     """Vectors by name, whatever its case: callers write ``UNCERTAINTY``, events hold ``uncertainty``."""
 
-    def __init__(self, given: Mapping[str, float | None]) -> None:
-        # One that is None was not assessed.
-        self._values = {name.lower(): value for name, value in given.items() if value is not None}
+    def __init__(self, vectors: Mapping[str, float | None]) -> None:
+        # None means not assessed.
+        self._values = {name.lower(): value for name, value in vectors.items() if value is not None}
 
     def __getitem__(self, name: str) -> float:
         return self._values[name.lower()]
@@ -34,15 +34,17 @@ class AssessedVectors(Mapping[str, float]):
         return repr(self._values)
 
 
-def read_vectors(given: Mapping[str, Any]) -> Vectors:
-    """Return the vectors that somebody gave under names of any case."""
+def read_vectors(vectors: Mapping[str, Any]) -> Vectors:
+    """Return the vectors under names of any case. Raises Refused: ``INVALID_FIELD``."""
     values: dict[str, float] = {}
-    for name, value in given.items():
+    for name, value in vectors.items():
         own = name.strip().lower()
         if own not in VECTOR_NAMES:
-            raise Refused("INVALID_FIELD", f"there is no vector {name!r}: {', '.join(VECTOR_NAMES)}", field=name)
+            raise Refused(
+                "INVALID_FIELD", f"there is no vector {name!r}. The vectors are {', '.join(VECTOR_NAMES)}", field=name
+            )
         if own in values:
-            raise Refused("INVALID_FIELD", f"the vector {own} is given twice", field=name)
+            raise Refused("INVALID_FIELD", f"the vector {own} is there twice", field=name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:

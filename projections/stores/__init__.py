@@ -1,1 +1,1 @@
-"""Where views are stored: SQLite, or PostgreSQL."""
+"""The stores of views: SQLite, or PostgreSQL."""

@@ -1,19 +1,19 @@
-"""Views in PostgreSQL: a schema for each ledger, tables under their plain names, for many readers and several workers.
+"""Views in PostgreSQL: a schema for each ledger, plain table names, many readers and several workers.
 
-- A write transaction takes the schema's advisory lock before it reads the positions, so of any number of workers, on
-  any machine, one folds at a time. The lock goes with the connection: where a worker dies, or stands still in the
-  middle for ``idle_max_s``, another goes on from the last commit.
-- A question is one read-only transaction at REPEATABLE READ, which ``question_max_s`` ends. It holds ``deedbook_views``
-in
-  share mode before its snapshot is taken (LOCK takes none), and who exchanges tables holds it alone: a name never
-  leads to tables that are newer than the snapshot.
-- Connections are pooled: one that was given back is taken again, last first. It is a list and a semaphore: the driver's
-  pool opens connections in threads of its own, so a wrong password would be a timeout half a minute later.
-- Text is compared by its bytes (``COLLATE "C"``), as SQLite does, whatever the database's own order is.
-- U+0000, which PostgreSQL's text cannot hold, is written as two characters, and read as itself.
-- A password stands in no setting: libpq finds it in ``PGPASSFILE`` (``passfile=``), a service file or the environment.
+- A write transaction takes the schema's advisory lock before it reads the positions, so one worker folds at a time, on
+  whichever machine. The lock belongs to the connection: if a worker dies, or stalls inside a transaction for
+  ``idle_max_s``, another continues from the last commit.
+- A query is one read-only transaction at REPEATABLE READ, limited to ``query_max_s``. It locks ``deedbook_views`` in
+  share mode before its snapshot is taken (LOCK takes none), and a worker that swaps tables locks it exclusively. So a
+  name never leads to tables that are newer than the snapshot.
+- Connections are pooled, last in first out, by a list and a semaphore. The driver's pool opens connections in threads
+  of its own, where a wrong password would become a timeout half a minute later.
+- Text is compared by its bytes (``COLLATE "C"``), as in SQLite, whatever the database's own collation is.
+- U+0000, which PostgreSQL's text cannot hold, is stored as two characters and restored when read.
+- No setting contains a password: libpq finds it in ``PGPASSFILE`` (``passfile=``), a service file or the environment.
 
-PostgreSQL 16 or newer (a subquery without a name). A pooler before it must keep sessions (temporary tables hold pasts).
+PostgreSQL 16 or newer (a subquery without a name). A pooler in front of it must pool by session (pasts use temporary
+tables).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from psycopg.pq.abc import PGresult
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.forms import STORE_PATTERN, WORDS
-from deedbook.projections.stores.postgres_connection import Connection, Statement
+from deedbook.projections.stores.postgres_connection import Connection, SqlStatement
 from deedbook.projections.stores.postgres_schema import BOOKS, FORMAT
-from deedbook.projections.stores.postgres_transaction import END, Transaction
-from deedbook.projections.stores.store import SLOTS, Damaged, Slot
+from deedbook.projections.stores.postgres_transaction import END, PostgresTransaction
+from deedbook.projections.stores.store import VIEW_VERSIONS_SQL, DamagedStore, ViewVersion
 
 connections_max: Final = 8
-question_max_s: Final = 30
+query_max_s: Final = 30
 lock_wait_max_s: Final = 60
 idle_max_s: Final = 60
 connect_max_s: Final = 10
@@ -54,42 +54,45 @@ _CONNECTION: Final[dict[str, Any]] = {
     "tcp_user_timeout": 30_000,
     "client_encoding": "utf8",
 }
-# A machine that went away keeps no lock: the server looks after its connections as well.
+# Server-side keepalives: a machine that disappeared loses its locks.
 _SESSION: Final = (
-    "SET search_path = {}; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # no disk that turns
-    # To compile a plan, or to start processes for it, takes longer than they save (measured, a million events).
+    "SET search_path = {}; SET random_page_cost = 1.1; SET work_mem = '32MB'; "  # as for an SSD
+    # JIT and parallel workers cost more time than they save (measured, a million events).
     "SET jit = off; SET max_parallel_workers_per_gather = 0; "
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
     f"SET tcp_keepalives_count = 3; SET lock_timeout = '{lock_wait_max_s}s'; "
     f"SET idle_in_transaction_session_timeout = '{idle_max_s}s'"
 )
-_LIMIT: Final = f"SET LOCAL statement_timeout = '{question_max_s}s'"
+_LIMIT: Final = f"SET LOCAL statement_timeout = '{query_max_s}s'"
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 _PAST: Final = [
-    *map(Statement, ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", SLOTS))
+    *map(
+        SqlStatement,
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ", "LOCK TABLE deedbook_views IN ACCESS SHARE MODE", VIEW_VERSIONS_SQL),
+    )
 ]
-_READING: Final = [Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Statement(_LIMIT), *_PAST[1:]]
-_WRITING: Final = [*map(Statement, ("BEGIN", _LOCK, SLOTS))]
-# Conditions of PostgreSQL's by their SQLSTATE: what is not there, or not what was written, is made again.
+_READING: Final = [SqlStatement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), SqlStatement(_LIMIT), *_PAST[1:]]
+_WRITING: Final = [*map(SqlStatement, ("BEGIN", _LOCK, VIEW_VERSIONS_SQL))]
+# SQLSTATEs of missing or corrupted data: the views are rebuilt.
 _MISSING: Final = ("3F000", "42P01", "42703", "XX001", "XX002")
 _ADVICE: Final = "drop the schema, and `deed project` rebuilds it from the log"
 
 
 def schema_of(ledger: str) -> str:
-    """Return the name of the schema in which a ledger's views are."""
+    """Return the name of the schema for a ledger's views."""
     return "deedbook_" + blake3(ledger.encode()).hexdigest()[:16]
 
 
 class PostgresStore:
-    """A ``Store`` in a schema of a database; used by any number of threads, processes and machines."""
+    """A ``Store`` in a schema of a database, usable by any number of threads, processes and machines."""
 
     is_shared: Final = True
 
     def __init__(self, url: str, *, ledger: str, is_apart: bool = False) -> None:
-        """Connect, and make the schema where there is none; ``is_apart``: one connection, which may make tables.
+        """Connect, and create the schema if there is none; ``is_apart``: one connection, which may make shadow tables.
 
-        Raises Refused: ``INVALID_FIELD``: that is no URL, or a password stands in it. Unavailable:
-        ``STORE_UNAVAILABLE``. Corrupted: the schema is damaged, or of another ledger or version.
+        Raises Refused: ``INVALID_FIELD``: the URL is invalid or contains a password. Unavailable:
+        ``STORE_UNAVAILABLE``. Corrupted: the schema is damaged, or belongs to another ledger or version.
         """
         self.parameters = parameters_of(url)
         self.url = url
@@ -109,21 +112,21 @@ class PostgresStore:
             self._idle.append(connection)
 
     def apart(self) -> PostgresStore:
-        """Return the same store on a connection of its own, for tables that only it sees."""
+        """Return the same store on a connection of its own, for shadow tables."""
         return PostgresStore(self.url, ledger=self._ledger, is_apart=True)
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     def check(self) -> str:
-        """Return ``ok``: PostgreSQL looks after its own pages, and says when one is damaged."""
+        """Return ``ok``: PostgreSQL checks its own pages and reports damage."""
         with self.reading():
             return "ok"
 
     def set_aside(self) -> str:
-        """Rename the schema; what has that name from an earlier time is dropped, and an empty one is made."""
+        """Rename the schema and create an empty one; an earlier schema with the new name is dropped."""
         aside = f"{self.schema}_damaged"
         with _translated(self.name), self._connected() as connection:
             connection.execute(f'DROP SCHEMA IF EXISTS "{aside}" CASCADE')
@@ -132,26 +135,30 @@ class PostgresStore:
             self._check(connection)
         return f"schema {aside}"
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
-        """The views of one moment, as long as the block lasts."""
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[PostgresTransaction]:
+        """Read one snapshot of the views, for the duration of the block."""
         return self._transaction(_PAST if self._is_apart else _READING, expected)
 
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """A write transaction: it waits for the write lock, and commits at the end of the block."""
+    def writing(self) -> AbstractContextManager[PostgresTransaction]:
+        """Write: wait for the write lock, and commit at the end of the block."""
         return self._transaction(_WRITING, None)
 
     @contextlib.contextmanager
-    def _transaction(self, begin: Sequence[Statement], expected: Sequence[Slot] | None) -> Iterator[Transaction]:
+    def _transaction(
+        self, begin: Sequence[SqlStatement], expected: Sequence[ViewVersion] | None
+    ) -> Iterator[PostgresTransaction]:
         with self._room, _translated(self.name):
-            transaction = Transaction(partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart)
+            transaction = PostgresTransaction(
+                partial(self._begun, begin), expected, self.schema, is_apart=self._is_apart
+            )
             try:
                 if expected is None:
                     transaction.begun()
                 yield transaction
-                connection = transaction.begun()  # and its slots are looked at, also where nothing was asked
+                connection = transaction.begun()  # also checks the view versions if no query was sent
                 if begin is _WRITING:
                     connection.run(END.sql)
-                elif expected is None:  # nothing hangs on its end: whoever takes the connection next waits for that
+                elif expected is None:  # do not wait for the end: the next user of the connection does
                     connection.send([END])
             except BaseException:
                 if transaction.connection is not None:
@@ -169,13 +176,13 @@ class PostgresStore:
             connection.close()
 
     def _begun(
-        self, begin: Sequence[Statement], statements: Sequence[Statement], held: Connection | None = None
+        self, begin: Sequence[SqlStatement], statements: Sequence[SqlStatement], own: Connection | None = None
     ) -> tuple[Connection, list[PGresult]]:
-        """Return a connection in a transaction, and what ``Beginning`` does; one that broke unused is replaced."""
+        """Return a connection in a transaction and the results; an idle connection that broke is replaced."""
         while True:
             is_new = False
             try:
-                connection = held or self._idle.pop()
+                connection = own or self._idle.pop()
             except IndexError:
                 connection, is_new = self._connected(), True
             try:
@@ -184,8 +191,8 @@ class PostgresStore:
                 connection.check(results[0])
             except psycopg.OperationalError as error:
                 connection.close()
-                if held or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
-                    raise  # the server is there, and refuses
+                if own or is_new or (error.sqlstate is not None and not error.sqlstate.startswith(("57P", "25P03"))):
+                    raise  # the server is reachable and refuses
             except BaseException:
                 connection.close()
                 raise
@@ -193,7 +200,7 @@ class PostgresStore:
                 return connection, results
 
     def _connected(self) -> Connection:
-        # Parameters of the URL win, but for what is needed here.
+        # Parameters of the URL win, except those that are needed here.
         connection = Connection.connect(
             **_CONNECTION | self.parameters, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
@@ -201,45 +208,45 @@ class PostgresStore:
         return connection
 
     def _check(self, connection: Connection) -> None:
-        books = f'"{self.schema}".deedbook'
+        table = f'"{self.schema}".deedbook'
         self._is_there(connection)
-        if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
-            self._make(connection, books)
-        held = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
-        if [ledger for ledger, _ in held] != [self._ledger]:
+        if connection.execute("SELECT to_regclass($1)", (table,)).fetchone() == (None,):
+            self._make(connection, table)
+        rows = connection.execute("SELECT ledger, format FROM deedbook").fetchall()
+        if [ledger for ledger, _ in rows] != [self._ledger]:
             message = f"the schema {self.schema} holds the views of another ledger: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, ledger=self._ledger, schema=self.schema)
-        if (version := held[0][1]) != FORMAT:
-            message = f"the schema {self.schema} is of another version of Deedbook: {_ADVICE}"
+        if (version := rows[0][1]) != FORMAT:
+            message = f"another version of Deedbook made the schema {self.schema}: {_ADVICE}"
             raise Corrupted("CORRUPTED", message, version=version, schema=self.schema)
 
     def _is_there(self, connection: Connection) -> bool:
-        # Whoever owns a schema puts functions and triggers there that run as who writes: its name is known beforehand.
+        # The schema's name is predictable, and its owner can add functions and triggers that run as the writer.
         owned = "SELECT nspowner = current_user::regrole FROM pg_namespace WHERE nspname = $1"
         if (is_own := connection.execute(owned, (self.schema,)).fetchone()) == (False,):
-            raise Corrupted("CORRUPTED", f"the schema {self.schema} is another role's: {_ADVICE}", schema=self.schema)
+            raise Corrupted("CORRUPTED", f"another role owns the schema {self.schema}: {_ADVICE}", schema=self.schema)
         return is_own is not None
 
-    def _make(self, connection: Connection, books: str) -> None:
-        """Make the schema and its books, unless another worker has: one at a time makes them."""
-        # Taken outside the transaction: what waits for a lock within one still sees the names of before its wait.
-        # Whoever fails closes the connection, and the lock goes with it.
+    def _make(self, connection: Connection, table: str) -> None:
+        """Create the schema and its bookkeeping, unless another worker did; a lock admits one worker at a time."""
+        # Taken outside the transaction: a transaction that waits for a lock still sees the names from before its wait.
+        # A failure closes the connection, which releases the lock.
         connection.execute("SELECT pg_advisory_lock(hashtextextended('deedbook', 0))")
         with connection.transaction():
             if not self._is_there(connection):
                 connection.execute(f'CREATE SCHEMA "{self.schema}"')
-            if connection.execute("SELECT to_regclass($1)", (books,)).fetchone() == (None,):
+            if connection.execute("SELECT to_regclass($1)", (table,)).fetchone() == (None,):
                 connection.execute(BOOKS)
                 connection.execute("INSERT INTO deedbook VALUES ($1, $2)", (self._ledger, FORMAT))
         connection.execute("SELECT pg_advisory_unlock(hashtextextended('deedbook', 0))")
 
 
 def parameters_of(url: str) -> dict[str, Any]:
-    """Return what a URL of PostgreSQL says. Raises Refused: ``INVALID_FIELD``, which repeats nothing of it."""
+    """Return the parameters of a PostgreSQL URL. Raises Refused: ``INVALID_FIELD``, without repeating the URL."""
     with contextlib.suppress(psycopg.ProgrammingError):
         if re.match(STORE_PATTERN, url) and "password" not in (parameters := conninfo.conninfo_to_dict(url)):
             return parameters
-    message = f"the views cannot be there: {WORDS[repr(STORE_PATTERN)]}"
+    message = f"this is no valid store for the views: {WORDS[repr(STORE_PATTERN)]}"
     raise Refused("INVALID_FIELD", message, field="store")
 
 
@@ -255,19 +262,21 @@ def _translated(name: str) -> Iterator[None]:
 
 
 def _translate(error: psycopg.Error, name: str) -> DeedbookError:
-    """Return what an error of the driver's means; its text names host, user and database, and never a password."""
+    """Convert an error of the driver. Its text names host, user and database, and never a password."""
     state, cause = error.sqlstate or "", " ".join(str(error).split())
     details = {"store": name, "cause": cause}
     if state.startswith("53"):
-        return Unavailable("STORE_FULL", f"PostgreSQL has no room for the views ({name}): {cause}", **details)
+        return Unavailable(
+            "STORE_FULL", f"PostgreSQL has no space or no connection left for the views ({name}): {cause}", **details
+        )
     if state == "57014":
-        message = f"the question took PostgreSQL more than {question_max_s} s, and was given up: ask for less"
+        message = f"PostgreSQL did not finish the query within {query_max_s} s: narrow it down"
         return Unavailable("STORE_UNAVAILABLE", message, **details)
     if state == "55P03":
-        message = f"another worker has been folding these views for {lock_wait_max_s} s: try again"
+        message = f"another worker has held the lock on these views for {lock_wait_max_s} s: try again"
         return Unavailable("STORE_UNAVAILABLE", message, **details)
     if state in _MISSING:
-        return Damaged("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
+        return DamagedStore("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
     if state.startswith(("22", "23", "42")) and state != "42501":
         return Corrupted("CORRUPTED", f"the views in {name} are damaged ({cause}): {_ADVICE}", **details)
     return Unavailable("STORE_UNAVAILABLE", f"the views in {name} cannot be used: {cause}", **details)

@@ -1,8 +1,8 @@
-"""A connection to PostgreSQL: statements that travel together, each prepared when first used, and values as SQLite's.
+"""A PostgreSQL connection that sends several statements at once, prepares them, and returns values as SQLite does.
 
-What comes back is what SQLite gives back: truths as 1 and 0, sums as integers, JSON as text. Statements go through
-libpq's pipeline mode by the driver's own binding of it (``psycopg.pq``): three through cursors, one after the other,
-took five times as long, and the driver's own pipeline twice (measured).
+Booleans come back as 1 and 0, sums as integers, JSON as text. Statements use libpq's pipeline mode through the driver's
+own binding (``psycopg.pq``). Three statements through cursors, one after the other, took five times as long, and the
+driver's own pipeline twice as long (measured).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from psycopg.types import numeric, string
 
 from deedbook.projections.stores.postgres_schema import ESCAPE, ESCAPED
 
-statements_kept: Final = 500
+statements_prepared_max: Final = 500
 _UNESCAPED: Final = {ESCAPED["\0"]: "\0", ESCAPED[ESCAPE]: ESCAPE}
 _ESCAPES: Final = str.maketrans(dict(ESCAPED))
 _ESCAPED_PAIR: Final = re.compile(f"{ESCAPE}.")
@@ -30,19 +30,19 @@ _Key: TypeAlias = tuple[str, tuple[int, ...]]
 _Bound: TypeAlias = tuple[Sequence[Buffer | None], tuple[int, ...], Sequence[Format] | None]
 
 
-class Statement(NamedTuple):
-    """SQL with what it binds; ``is_kept``: prepared for the next time, unless a question's own words stand in it."""
+class SqlStatement(NamedTuple):
+    """SQL with its bound values; ``is_prepared``: prepare it for reuse, unless it contains words of a user's query."""
 
     sql: str
     values: Sequence[Any] = ()
-    is_kept: bool = True
+    is_prepared: bool = True
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection of the driver's that is also asked several things at once."""
+    """A connection of the driver's that can also send several statements at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """See ``psycopg.Connection.connect``; where its cursors prepare, the driver now and then forgets all."""
+        """See ``psycopg.Connection.connect``. Cursors prepare nothing: the driver would deallocate ours at times."""
         super().__init__(*args, **kwargs)
         for kind, dumper in ((str, _TextDumper), (bool, _TruthDumper)):
             self.adapters.register_dumper(kind, dumper)
@@ -54,8 +54,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self._are_answers: list[bool] = []
         self._numbers = itertools.count()
 
-    def together(self, statements: Sequence[Statement]) -> list[PGresult]:
-        """Return the results of statements, sent at once; of what stands behind one that failed, its failure.
+    def together(self, statements: Sequence[SqlStatement]) -> list[PGresult]:
+        """Send statements at once and return their results; after a failed statement, the rest have its failure.
 
         Raises psycopg.Error: the connection broke.
         """
@@ -64,29 +64,29 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> PGresult:
         """Return the result of one statement. Raises psycopg.Error: it failed."""
-        (result,) = self.together([Statement(sql, values)])
+        (result,) = self.together([SqlStatement(sql, values)])
         self.check(result)
         return result
 
-    def send(self, statements: Sequence[Statement]) -> None:
-        """Send statements and wait for nothing: the next call is ``received``."""
+    def send(self, statements: Sequence[SqlStatement]) -> None:
+        """Send statements without waiting; the next call must be ``received``."""
         bound = [(*statement, *self._bound(statement.values)) for statement in statements]
         self._new, self._are_answers = {}, []
         self.pgconn.enter_pipeline_mode()
-        for sql, _, is_kept, values, types, formats in bound:
+        for sql, _, is_prepared, values, types, formats in bound:
             key = (sql, types)
             if name := self._names.pop(key, None):
-                self._names[key] = name  # the last to be forgotten
+                self._names[key] = name  # the last to be deallocated
             elif not (name := self._new.get(key)):
-                name = b"deedbook_%d" % next(self._numbers) if is_kept else b""
+                name = b"deedbook_%d" % next(self._numbers) if is_prepared else b""
                 self.pgconn.send_prepare(name, sql.encode(), types)
                 self._are_answers.append(False)
-                if is_kept:
+                if is_prepared:
                     self._new[key] = name
             self.pgconn.send_query_prepared(name, values, formats)
             self._are_answers.append(True)
-        # Last: what stands before a BEGIN begins a transaction of its own.
-        while len(self._names) > statements_kept:
+        # Last: a statement before a BEGIN would begin a transaction of its own.
+        while len(self._names) > statements_prepared_max:
             self.pgconn.send_query_params(b"DEALLOCATE " + self._names.pop(next(iter(self._names))), None)
             self._are_answers.append(False)
         self.pgconn.pipeline_sync()
@@ -96,7 +96,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return dumped, self._adapting.types or (), self._adapting.formats
 
     def received(self) -> list[PGresult]:
-        """Return what ``together`` does, of what was sent; nothing where nothing was."""
+        """Return the results of ``send``; empty if nothing was sent."""
         if self.pgconn.pipeline_status == PipelineStatus.OFF:
             return []
         results = self.wait(_results(self.pgconn))
@@ -106,8 +106,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self.pgconn.exit_pipeline_mode()
         if failed is None:
             self._names |= self._new
-        told = ((result if failed is None or result.status in _DONE else failed) for result in results)
-        return [result for result, is_answer in zip(told, self._are_answers, strict=True) if is_answer]
+        answered = ((result if failed is None or result.status in _DONE else failed) for result in results)
+        return [result for result, is_answer in zip(answered, self._are_answers, strict=True) if is_answer]
 
     def check(self, result: PGresult) -> None:
         """Raises psycopg.Error: the statement failed."""
@@ -123,9 +123,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Wait for all results of a pipeline, and take in what comes while there is still something to be sent."""
+    """Wait for all results of a pipeline; read what arrives while there is still something to send."""
     results: list[PGresult] = []
-    pgconn.consume_input()  # of what was sent long ago all is there
+    pgconn.consume_input()  # results of earlier statements have all arrived
     while pgconn.flush():
         if (yield waiting.WAIT_RW) & waiting.READY_R:
             pgconn.consume_input()
@@ -134,7 +134,7 @@ def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
             yield waiting.WAIT_R
             pgconn.consume_input()
         elif (result := pgconn.get_result()) is None:
-            continue  # the end of one statement's
+            continue  # the end of one statement's results
         elif result.status == ExecStatus.PIPELINE_SYNC:
             break
         else:
@@ -149,7 +149,7 @@ def _escaped(text: str) -> str:
 
 
 def unescaped(read: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows with their text as it was written."""
+    """Return rows with their text as it was before escaping."""
     if ESCAPE not in "".join([value for row in read for value in row if value.__class__ is str]):
         return read
 
@@ -160,14 +160,14 @@ def unescaped(read: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 class _TextDumper(string.StrDumper):
-    """Text, with what PostgreSQL cannot hold as two characters."""
+    """Text; characters that PostgreSQL cannot hold become two characters."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(_escaped(obj))
 
 
 class _TruthDumper(adapt.Dumper):
-    """A truth as SQLite takes it: a number."""
+    """A bool as SQLite takes it: a number."""
 
     oid = postgres.types["int8"].oid
 
@@ -176,14 +176,14 @@ class _TruthDumper(adapt.Dumper):
 
 
 class _TruthLoader(adapt.Loader):
-    """A condition's value as SQLite gives it."""
+    """The value of a condition as SQLite returns it."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data) == b"t")
 
 
 class _NumberLoader(numeric.NumericLoader):
-    """A sum of integers, which PostgreSQL makes exact numbers of."""
+    """A sum of integers, which PostgreSQL returns as a numeric."""
 
     def load(self, data: Any) -> Any:
         number = super().load(data)

@@ -1,10 +1,10 @@
-"""What stands in a ledger's schema of PostgreSQL beside the views: the books, and words of SQLite's as functions.
+"""The contents of a ledger's PostgreSQL schema beside the views: bookkeeping, and SQLite's words as functions.
 
-A full-text table is a row for each event: its ``words``, each between spaces of its own, how many there are
-(``length``), and the ``lexemes`` that an index finds it by. A ``tsvector`` keeps no place beyond 16,383 and at most 255
-of a word, so it holds none here: what must stand side by side, and how often it does, is looked for in ``words``.
-How many rows hold a word is counted beside them (``counts_of``): a rank needs that, and would read each of those rows.
-Ranks are FTS5's own (BM25, k1 = 1.2, b = 0.75), so that both stores answer in the same order.
+A full-text table has a row for each event: its ``words``, each between spaces of its own, their number (``length``),
+and the ``lexemes`` for the index. A ``tsvector`` stores no position beyond 16,383 and at most 255 of a word, so it
+stores none here: phrases are searched and counted in ``words``. A separate table counts the rows that contain a word
+(``counts_of``), because a rank needs that number and would otherwise read each of those rows. Ranks are FTS5's own
+(BM25, k1 = 1.2, b = 0.75), so both stores answer in the same order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ lexeme_max_chars: Final = 500  # PostgreSQL's words have no more than 2,046 byte
 word_max_bytes: Final = 32_768  # FTS5's
 ESCAPE: Final = "\ue000"
 _LAST: Final = chr(0x10FFFF)
-# BM25, k1 = 1.2 and b = 0.75, in the order of FTS5's own sums; OFFSET keeps what is counted from being counted twice.
+# BM25, k1 = 1.2 and b = 0.75, summed in FTS5's order; OFFSET makes PostgreSQL count only once.
 _MOST: Final = "2.2::float8"
 _NORM: Final = "1.2::float8 * (0.25::float8 + 0.75::float8 * w.length / p.average)"
 _PHRASE: Final = re.compile(r'"([^"]*)"( \*)?|\b(AND)\b')
 
-# Private of Unicode, so that no text has it but by design; both ways are undone in reading.
+# A private-use character, which texts contain only on purpose; reading reverses both escapes.
 ESCAPED: Final = {ESCAPE: ESCAPE + "e", "\0": ESCAPE + "0"}
 
 BOOKS: Final = f"""
@@ -68,35 +68,35 @@ class _Phrase(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The phrase as it stands among words, each between spaces of its own, as a literal."""
+        """The phrase as it occurs in ``words``, each word between spaces of its own, as a literal."""
         return _literal(" " + "  ".join(self.words) + ("" if self.is_beginning else " "))
 
     @property
     def lexemes(self) -> str:
-        """The tsquery of what has all its words somewhere."""
+        """The tsquery for rows that contain all its words anywhere."""
         *first, last = self.words
         is_open = self.is_beginning and len(last) < lexeme_max_chars
         return " & ".join([*map(lexeme, first), lexeme(last) + (":*" if is_open else "")])
 
     @property
     def is_exact(self) -> bool:
-        """Whether its lexemes alone do not say that it is there."""
+        """Whether its lexemes alone do not prove the phrase."""
         return len(self.words) > 1 or len(self.words[0]) >= lexeme_max_chars
 
     @property
     def rows(self) -> str:
-        """The SQL for how many rows hold it; of a word alone, or the only one that begins so, that is kept."""
-        counted = f"(SELECT count(*) FROM search_words w WHERE {_held([[self]])})"  # noqa: S608
+        """The SQL for the number of rows with the phrase; for a single word, or a unique prefix, the stored count."""
+        counted = f"(SELECT count(*) FROM search_words w WHERE {_matches([[self]])})"
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
-        kept = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
-        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"  # noqa: S608 - fixed texts
+        counts = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
+        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {counts}"
         return f"coalesce(({known}), {counted})"
 
     @property
     def times(self) -> str:
-        """The SQL for how often it stands in the words ``w.words``."""
+        """The SQL for the number of occurrences in ``w.words``."""
         if len(self.words) > 1 and self.words[0] == self.words[-1]:  # it may overlap itself
             return f"regexp_count(w.words, '(?=' || {self.text} || ')')"
         return f"(octet_length(w.words) - octet_length(replace(w.words, {self.text}, ''))) / octet_length({self.text})"
@@ -107,55 +107,55 @@ def _literal(text: str) -> str:
 
 
 def lexeme(word: str) -> str:
-    """Return a word as a tsvector or tsquery reads it; a very long one by its beginning."""
+    """Return a word as a tsvector or tsquery reads it; a very long word is truncated."""
     return f"'{word[:lexeme_max_chars]}'"
 
 
 def stored_words(text: str) -> tuple[str, int, str]:
-    """Return what is kept of words that stand apart: the words between spaces, their number, the tsvector's text."""
+    """Return what is stored of separated words: the words between spaces, their number, the tsvector's text."""
     words = [word.encode()[:word_max_bytes].decode(errors="ignore") for word in text.split()]
     return " " + "  ".join(words) + " ", len(words), " ".join(map(lexeme, dict.fromkeys(words)))
 
 
 def counts_of(name: str) -> str:
-    """Return the name of the table that says how many rows of a full-text table hold each lexeme."""
+    """Return the name of the table that counts the rows of a full-text table with each lexeme."""
     return f"deedbook_counts_{name}"
 
 
 def word_counts(texts: Iterable[str]) -> Counter[str]:
-    """Return how many of several rows' words hold each lexeme."""
+    """Return how many rows contain each lexeme."""
     return Counter(word for text in texts for word in {word[:lexeme_max_chars] for word in text.split()})
 
 
 def hits_of(expression: str, *, is_ranked: bool) -> str:
-    """Return the SELECT of what a question to the full-text index finds: ``rowid``, and if args for ``rank``, FTS5's.
+    """Return the SELECT of the hits of a full-text query: ``rowid`` and, with ``is_ranked``, FTS5's ``rank``.
 
-    It is text and no function, so that nothing of the question is read again for each of a million hits.
+    It is text and no function, so PostgreSQL does not parse the query again for each of a million hits.
     """
     clauses = _clauses(expression)
     if not is_ranked:
-        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"  # noqa: S608
-    phrases = list(enumerate(one for clause in clauses for one in clause))
-    counts = ", ".join(f"{one.rows} AS n{place}" for place, one in phrases)
+        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_matches(clauses)})"
+    phrases = list(enumerate(phrase for clause in clauses for phrase in clause))
+    counts = ", ".join(f"{phrase.rows} AS n{number}" for number, phrase in phrases)
     weights = ", ".join(
-        f"greatest(ln((t.rows - n{place} + 0.5) / (n{place} + 0.5)::float8), 1e-6::float8) AS w{place}"
-        for place, _ in phrases
+        f"greatest(ln((t.rows - n{number} + 0.5) / (n{number} + 0.5)::float8), 1e-6::float8) AS w{number}"
+        for number, _ in phrases
     )
-    times = ", ".join(f"({one.times})::float8 AS t{place}" for place, one in phrases)
-    rank = " + ".join(f"p.w{place} * (t{place} * {_MOST} / (t{place} + h.norm))" for place, _ in phrases)
+    times = ", ".join(f"({phrase.times})::float8 AS t{number}" for number, phrase in phrases)
+    rank = " + ".join(f"p.w{number} * (t{number} * {_MOST} / (t{number} + h.norm))" for number, _ in phrases)
     return f"""(
     WITH n AS MATERIALIZED (SELECT {counts}), p AS MATERIALIZED (
         SELECT t.words::float8 / greatest(t.rows, 1) AS average, {weights}
         FROM n, deedbook_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
-        SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_held(clauses)} OFFSET 0
-    ) h)"""  # noqa: S608
+        SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_matches(clauses)} OFFSET 0
+    ) h)"""
 
 
 def _clauses(expression: str) -> list[list[_Phrase]]:
-    """Return phrases joined by OR, and those by AND.
+    """Return phrases joined by OR within a clause; the clauses are joined by AND.
 
-    They stand in quotation marks, a beginning before a ``*``.
+    Phrases are in quotation marks; a prefix is followed by ``*``.
     """
     clauses: list[list[_Phrase]] = [[]]
     for words, star, is_and in _PHRASE.findall(expression):
@@ -166,14 +166,14 @@ def _clauses(expression: str) -> list[list[_Phrase]]:
     return clauses
 
 
-def _found(clauses: Sequence[Sequence[_Phrase]]) -> str:
-    """Return the condition that finds by its lexemes what may hold a phrase of each clause."""
-    lexemes = " & ".join(f"({' | '.join(f'({one.lexemes})' for one in clause)})" for clause in clauses)
+def _may_match(clauses: Sequence[Sequence[_Phrase]]) -> str:
+    """Return the condition that finds, by lexemes, the rows that may contain a phrase of each clause."""
+    lexemes = " & ".join(f"({' | '.join(f'({phrase.lexemes})' for phrase in clause)})" for clause in clauses)
     return f"w.lexemes @@ {_literal(lexemes)}::tsquery"
 
 
-def _held(clauses: Sequence[Sequence[_Phrase]]) -> str:
-    """Return the condition that a phrase of each clause is there."""
-    exact = [clause for clause in clauses if any(one.is_exact for one in clause)]
-    held = [f"({' OR '.join(f'strpos(w.words, {one.text}) > 0' for one in clause)})" for clause in exact]
-    return " AND ".join([_found(clauses), *held])
+def _matches(clauses: Sequence[Sequence[_Phrase]]) -> str:
+    """Return the condition that a row contains a phrase of each clause."""
+    exact = [clause for clause in clauses if any(phrase.is_exact for phrase in clause)]
+    conditions = [f"({' OR '.join(f'strpos(w.words, {phrase.text}) > 0' for phrase in clause)})" for clause in exact]
+    return " AND ".join([_may_match(clauses), *conditions])

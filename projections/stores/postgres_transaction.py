@@ -1,4 +1,4 @@
-"""A transaction of PostgreSQL's as runners and questions use it."""
+"""A PostgreSQL transaction for runners and queries."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from blake3 import blake3
 from psycopg.pq.abc import PGresult
 
 from deedbook.projections.stores.dialect import Expression, for_postgres, restated
-from deedbook.projections.stores.postgres_connection import Connection, Statement, unescaped
+from deedbook.projections.stores.postgres_connection import Connection, SqlStatement, unescaped
 from deedbook.projections.stores.postgres_schema import counts_of, hits_of, stored_words, word_counts
 from deedbook.projections.stores.store import (
-    SLOTS,
+    VIEW_VERSIONS_SQL,
     Changes,
-    Moved,
-    Slot,
+    MovedViews,
     Value,
+    ViewVersion,
     boundary_before,
+    boundary_states_table,
     columns_sql,
-    kept_table,
     rows_hashed,
-    slots_of,
     states_table,
     tables_of,
+    view_versions_of,
     word_places_max,
 )
 from deedbook.projections.views.projection import Projection, Row, Table
 
-Beginning: TypeAlias = Callable[[Sequence[Statement], Connection | None], tuple[Connection, list[PGresult]]]
-"""Begins a transaction, on a connection or on any, and sends statements along; the first result are the slots."""
-END: Final = Statement("COMMIT")
-# How many rows a whole table has, SQLite reads from its pages; PostgreSQL would look at each row.
+Beginning: TypeAlias = Callable[[Sequence[SqlStatement], Connection | None], tuple[Connection, list[PGresult]]]
+"""Begins a transaction, on the given or on any connection, with statements; the first result is the view versions."""
+END: Final = SqlStatement("COMMIT")
+# The row count of a whole table: SQLite reads it from its pages, PostgreSQL would visit each row.
 _COUNT: Final = re.compile(r"^SELECT count\(\*\) FROM (\w+)(?: \w+)?$")
 _COUNTED: Final = r"SELECT rows FROM deedbook_tables WHERE name = '\1' AND is_live = 1"
 _COUNTING: Final = (
@@ -52,84 +52,91 @@ _TYPES: Final = {"TEXT": 'text COLLATE "C"', "INTEGER": "bigint", "REAL": "doubl
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Transaction:
-    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+class PostgresTransaction:
+    """An open transaction, which implements ``WriteTransaction`` and ``ShadowTransaction``."""
 
-    def __init__(self, begin: Beginning, expected: Sequence[Slot] | None, schema: str, *, is_apart: bool) -> None:
-        """It begins with the first thing that is asked, which travels along.
+    def __init__(
+        self, begin: Beginning, expected: Sequence[ViewVersion] | None, schema: str, *, is_apart: bool
+    ) -> None:
+        """The transaction begins with the first query, in the same round trip.
 
-        Where slots are expected, so does its end, and what is asked next is a transaction of its own: what is in the
-        same slots is the same.
+        With ``expected``, it also ends in that round trip, and the next query is a transaction of its own: as long as
+        the view versions are equal, so are the rows.
         """
         self.connection: Connection | None = None
         self._begin = begin
         self._expected = expected
         self._schema = schema
-        self._is_apart = is_apart  # then a table's name may lead to others than the books count
-        self._slots: list[Slot] | None = None
+        self._is_apart = is_apart  # then a shadow table may replace the counted one
+        self._view_versions: list[ViewVersion] | None = None
 
     @property
     def _db(self) -> Connection:
         return self.connection or self._start([])[0]
 
     def begun(self) -> Connection:
-        """Return its connection, on which it began. Raises Moved: the slots are not as expected."""
+        """Return its connection, with the transaction begun. Raises MovedViews: the view versions are not expected."""
         return self._db
 
-    def _start(self, statements: Sequence[Statement]) -> tuple[Connection, list[PGresult]]:
+    def _start(self, statements: Sequence[SqlStatement]) -> tuple[Connection, list[PGresult]]:
         end = [] if self._expected is None else [END]
-        self.connection, (held, *results) = self._begin([*statements, *end], self.connection)
-        rows = self.connection.read(held)[1]
-        self._slots = slots_of(rows)
-        if self._expected is not None and self._slots != self._expected:
-            raise Moved
+        self.connection, (versions, *results) = self._begin([*statements, *end], self.connection)
+        rows = self.connection.read(versions)[1]
+        self._view_versions = view_versions_of(rows)
+        if self._expected is not None and self._view_versions != self._expected:
+            raise MovedViews
         return self.connection, results[: len(statements)]
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
         return self.together((sql, values))[0]
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        """Return the rows of each query; all travel together."""
-        statements = [self._translated(*one) for one in args]
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        """Return the rows of each query, in one round trip."""
+        statements = [self._translated(*query) for query in queries]
         results = self._db.together(statements) if self._expected is None else self._start(statements)[1]
         return [[dict(zip(names, row, strict=True)) for row in rows] for names, rows in map(self._db.read, results)]
 
-    def _translated(self, sql: str, values: Sequence[Value]) -> Statement:
-        if values and isinstance(args := values[0], Expression):  # its text is part of the query's
-            return Statement(for_postgres(_with_words(restated(sql), args), self._schema), values[1:], is_kept=False)
-        return Statement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
+    def _translated(self, sql: str, values: Sequence[Value]) -> SqlStatement:
+        if values and isinstance(expression := values[0], Expression):  # it becomes part of the SQL text
+            return SqlStatement(
+                for_postgres(_with_words(restated(sql), expression), self._schema), values[1:], is_prepared=False
+            )
+        return SqlStatement(_translation(sql if self._is_apart else _COUNT.sub(_COUNTED, sql), self._schema), values)
 
-    def slots(self) -> list[Slot]:
-        """Return the slots as of this moment."""
+    def view_versions(self) -> list[ViewVersion]:
+        """Return the view versions of this snapshot."""
         db = self._db
-        if self._slots is None:
-            self._slots = slots_of(db.execute(SLOTS).fetchall())
-        return list(self._slots)
+        if self._view_versions is None:
+            self._view_versions = view_versions_of(db.execute(VIEW_VERSIONS_SQL).fetchall())
+        return list(self._view_versions)
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         """Return the digest of each table of a live view."""
         return {table.name: self._digest(table) for table in tables_of(view)}
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
-        if not (wanted := list(keys)):
+        if not (names := list(keys)):
             return {}
-        name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
-        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
-        return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
+        name = self._physical(states_table(version.view).name, is_live=version.is_live)
+        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"
+        return dict(self._db.read(self._db.run(sql, (names,)))[1])
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)
-        if replaced and (boundary := boundary_before(slot.position)):
-            # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
-            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
+        if replaced and (boundary := boundary_before(version.position)):
+            # A state that changes for the first time after the boundary is stored as of the boundary.
+            stored, live = (
+                self._physical(of(view.name).name, is_live=version.is_live)
+                for of in (boundary_states_table, states_table)
+            )
+            sql = f"INSERT INTO {stored} SELECT $1, key, changed, data FROM {live} WHERE key = ANY($2) AND changed < $1"
             self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
-            name, rows_of_table = self._physical(table.name, is_live=slot.is_live), changes.rows.get(table.row, ())
+            name, rows_of_table = self._physical(table.name, is_live=version.is_live), changes.rows.get(table.row, ())
             words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
             count = len(rows_of_table)
             if table.owner is not None and replaced:
@@ -138,21 +145,21 @@ class Transaction:
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
             if words:
-                name = self._physical(counts_of(table.name), is_live=slot.is_live)
+                name = self._physical(counts_of(table.name), is_live=version.is_live)
                 self._db.run(_COUNTING_WORDS.format(name), [*map(list, zip(*word_counts(words).items(), strict=True))])
             counts.append((table.name, count, len(" ".join(words).split())))
-        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), slot.is_live))
+        self._db.run(_COUNTING, (*map(list, zip(*counts, strict=True)), version.is_live))
 
-    def move(self, slot: Slot) -> None:
-        """Set the position and last event of a slot."""
-        self._slots = None
+    def move(self, version: ViewVersion) -> None:
+        """Set the position and last event of a view version."""
+        self._view_versions = None
         sql = "UPDATE deedbook_views SET position = $1, last_id = $2 WHERE view = $3 AND is_live = $4"
-        self._db.run(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+        self._db.run(sql, (version.position, version.last_id, version.view, version.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Make an empty slot."""
+        """Create an empty view version."""
         self.drop(view.name, is_live=False)
-        is_live = in_place and not any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_live = in_place and not any(version.is_live for version in self.view_versions() if version.view == view.name)
         for name in _names_of(view):
             sql = "INSERT INTO deedbook_tables (view, is_live, name) VALUES ($1, $2, $3)"
             self._db.execute(sql, (view.name, is_live, name))
@@ -165,41 +172,41 @@ class Transaction:
                 self._db.execute(f'CREATE TABLE {name} (word text COLLATE "C" PRIMARY KEY, rows bigint NOT NULL)')
         sql = "INSERT INTO deedbook_views VALUES ($1, $2, $3, 0, '')"
         self._db.execute(sql, (view.name, view.version, is_live))
-        self._slots = None
+        self._view_versions = None
 
     def make_live(self, view: Projection[Any]) -> None:
-        """Let the slot being built take the place of the live one."""
-        for table in tables_of(view):  # while others still read the live ones
+        """Replace the live view version by the one being built."""
+        for table in tables_of(view):  # while others still read the live tables
             self.index(table, self._physical(table.name, is_live=False))
         self.drop(view.name, is_live=True)
         for name in _names_of(view):
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
-        self._slots = None
+        for name in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"UPDATE {name} SET is_live = 1 WHERE view = $1", (view.name,))
+        self._view_versions = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
-        """Drop a slot of a view, if there is one."""
-        # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
-        names = [name for (name,) in held.fetchall()]
+        """Drop the live view version of a view, or the one being built, if it exists."""
+        # The names come from the bookkeeping: an older version of the view may have had other tables.
+        rows = self._db.execute("SELECT name FROM deedbook_tables WHERE view = $1 AND is_live = $2", (view, is_live))
+        names = [name for (name,) in rows.fetchall()]
         if is_live:
-            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # questions are answered first
+            self._db.execute("LOCK TABLE deedbook_views IN ACCESS EXCLUSIVE MODE")  # running queries finish first
         for name in names:
-            # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
+            # Cascade: a past on another connection has SQL views on this table, and creates them again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
-        self._slots = None
+        for table in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"DELETE FROM {table} WHERE view = $1 AND is_live = $2", (view, is_live))
+        self._view_versions = None
 
     def index(self, table: Table, name: str) -> None:
-        """Make the indexes of a table, and count what is in it for whoever plans a query."""
+        """Create the indexes of a table, and analyse it for the query planner."""
         if table.is_full_text:
             self._db.execute(f"CREATE INDEX ON {name} USING gin (lexemes) WITH (fastupdate = off)")
-        # As in SQLite's indexes, what they lead to comes last: a page of events is read in order.
+        # As in SQLite's indexes, the primary key comes last, so a page of events is read in order.
         last = table.primary_key if table.primary_key == ("event_index",) else ()
         for columns in table.indexes:
-            # An entry of a B-tree has 2,704 bytes at most: text of any length is found by its hash.
+            # A B-tree entry has at most 2,704 bytes, so columns of unlimited length get a hash index.
             whole = dict.fromkeys((*columns, *last))
             short = list(itertools.takewhile(lambda column: column not in table.long, whole))
             method, indexed = ("btree", short) if short else ("hash", columns[:1])
@@ -207,17 +214,17 @@ class Transaction:
         self._db.execute(f"ANALYZE {name}")
 
     def shown(self) -> set[str]:
-        """Return the names of what only this connection has."""
+        """Return the names of the tables and views that exist for this connection only."""
         sql = "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind IN ('r', 'v')"
         return {name for (name,) in self._db.execute(sql).fetchall()}
 
     def cut(self, table: Table, size: int) -> None:
-        """Let the first entries' rows stand in the place of a table's, for this connection alone."""
-        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
+        """Shadow a table by its rows of the first entries, for this connection only."""
+        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
 
     def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
-        """Let rows stand in a table's place for this connection alone, beside those unchanged since a boundary."""
+        """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
         name = f'pg_temp."{table.name}"'
         self._create(table, name)
         self._insert(name, table, rows)
@@ -264,7 +271,7 @@ class Transaction:
         return hasher.hexdigest()
 
     def _read(self, sql: str, use: Callable[[list[tuple[Any, ...]]], object]) -> None:
-        """Read many rows, a stretch at a time."""
+        """Read many rows, a batch at a time."""
         self._db.execute("SET LOCAL statement_timeout = 0")
         with psycopg.RawServerCursor(self._db, "deedbook_stretch") as cursor:
             cursor.execute(sql)
@@ -283,13 +290,13 @@ def _names_of(view: Projection[Any]) -> list[str]:
     return [*itertools.chain.from_iterable(names)]
 
 
-def _with_words(sql: str, args: Expression) -> str:
-    """Return a query whose text says what it asks the full-text index."""
-    return sql.replace("deedbook_matches(?)", hits_of(args, is_ranked="search_words.rank" in sql))
+def _with_words(sql: str, expression: Expression) -> str:
+    """Return a query with its full-text query as part of the SQL text."""
+    return sql.replace("deedbook_matches(?)", hits_of(expression, is_ranked="search_words.rank" in sql))
 
 
 def _as_stored(row: tuple[Any, ...]) -> list[Any]:
-    """Return a row's values as SQLite keeps them: True as 1, and -0.0 as 0.0."""
+    """Return a row's values as SQLite stores them: True as 1, and -0.0 as 0.0."""
     return [value + 0 if value.__class__ in (bool, float) else value for value in row]
 
 

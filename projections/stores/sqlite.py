@@ -1,20 +1,21 @@
-"""Views in one SQLite file (``views.db``), WAL mode, tables under their plain names for anybody's SQL tool.
+"""Views in one SQLite file (``views.db``), WAL mode, under plain table names, so any SQL tool can read them.
 
 - A write transaction begins with ``BEGIN IMMEDIATE``: the write lock is taken before the positions are read, so two
   processes that fold at once never apply an event twice.
 - ``synchronous=NORMAL``: after a power cut the last commits may be missing, but rows and position are missing
-  together, and the next fold makes them again from the log. Views hold nothing of their own.
-- A view that is built has no secondary indexes; ``make_live`` sorts them into place at once. That pays for many rows:
-  indexes that grow row by row take a fifth longer (225,000 events). Only where it is built beside a live one have its
-  tables the suffix ``__next``, until they are renamed: SQLite parses all others to rename one (2 ms).
-- The file names the ledger it was made from and the format of its bookkeeping; another database is refused, and not
-  touched. What is no database, or a damaged one, can be set aside and made again (``set_aside``).
-- Each transaction asks whether the file is still the one that was opened: one that somebody deleted or replaced is
-  opened (or made) again, and the runner finds its views missing.
-- Nothing but a regular file is opened, nor are the journals beside it: SQLite would follow a link out of the folder.
-- A full-text table is an FTS5 index that keeps where words stand, and not the text they stand in. The words come from
-  the fold, normalised and set apart by spaces, so FTS5's plainest tokenizer is right: whatever is no ASCII letter or
-  digit and no character beyond ASCII ends a word.
+  together, and the next fold makes them again from the log. Views hold no data of their own.
+- A view that is being built has no secondary indexes; ``make_live`` creates them sorted. That pays off for many rows:
+  indexes that grow row by row take a fifth longer (225,000 events). Only the shadow tables of a live view have the
+  suffix ``__next``, until they are renamed: SQLite parses all other tables to rename one (2 ms).
+- The file names its ledger and the format of its bookkeeping. A database of another program is refused and not touched.
+  A damaged file, or one that is no database, can be moved away and rebuilt (``set_aside``).
+- Each transaction checks that the file is still the one that was opened. A deleted or replaced file is opened (or
+  created) again, and the runner finds its views missing.
+- Only regular files are opened, and the journals beside the file must be regular too: SQLite would follow a link out of
+  the folder.
+- A full-text table is an FTS5 index that stores the positions of words and not the text. The fold has normalised the
+  words and separated them by spaces, so FTS5's plainest tokenizer is right: every ASCII character that is no letter or
+  digit ends a word.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from deedbook.ledger.system.files import as_unavailable, locked, temporary_folde
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
     ADVICE,
-    SLOTS,
+    VIEW_VERSIONS_SQL,
     Changes,
-    Damaged,
-    Moved,
-    Slot,
+    DamagedStore,
+    MovedViews,
     Value,
+    ViewVersion,
     boundary_before,
+    boundary_states_table,
     columns_sql,
-    kept_table,
     rows_hashed,
-    slots_of,
     states_table,
     tables_of,
+    view_versions_of,
     word_places_max,
 )
 from deedbook.projections.views.projection import Projection, Row, Table
@@ -75,15 +76,15 @@ CREATE TABLE deedbook_tables (
 
 
 class SqliteStore:
-    """A ``Store`` in a file; used by any number of threads and processes."""
+    """A ``Store`` in a file, usable by any number of threads and processes."""
 
     is_shared: Final = False
 
     def __init__(self, path: Path, *, ledger: str, is_apart: bool = False) -> None:
-        """Open the file, or make it; ``is_apart``: for tables that only it sees, on disk.
+        """Open the file, or create it; ``is_apart``: for shadow tables, which then are on disk.
 
         Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the file is damaged, is no views file, or
-        is of another ledger.
+        belongs to another ledger.
         """
         self.path = path
         self.name = str(path)
@@ -102,7 +103,7 @@ class SqliteStore:
             try:
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute(f"PRAGMA cache_size = -{cache_size_kib}")
-                # A long past has more than what should lie in memory.
+                # The shadow tables of a long past are too large for memory.
                 db.execute(f"PRAGMA temp_store = {'FILE' if self._is_apart else 'MEMORY'}")
                 db.execute(f"PRAGMA wal_autocheckpoint = {wal_pages_max}")
                 db.execute(f"PRAGMA journal_size_limit = {wal_size_kept_max_bytes}")
@@ -114,7 +115,7 @@ class SqliteStore:
         return db, file
 
     def apart(self) -> SqliteStore:
-        """Return the same store on a connection of its own, for tables that only it sees."""
+        """Return the same store on a connection of its own, for shadow tables."""
         return SqliteStore(self.path, ledger=self._ledger, is_apart=True)
 
     def close(self) -> None:
@@ -124,37 +125,40 @@ class SqliteStore:
             views_file.open_files.remove(self._file)
 
     def check(self) -> str:
-        """Return ``ok``, or what is damaged: a look at the whole file."""
+        """Return ``ok``, or what is damaged; reads the whole file."""
         with self.reading() as reading:
             (row,) = reading.rows("PRAGMA quick_check(1)")
         return str(row["quick_check"])
 
     def set_aside(self) -> str:
-        """Move the file away, as ``set_aside`` does; the next transaction makes another."""
+        """Move the damaged file away and return its new path; the next transaction creates another."""
         with self._lock:
             try:
                 views_file.look(self.path)
-            except Damaged:  # what lies there now is no database, whichever file it is
+            except DamagedStore:  # the present file is no database, whichever file it is
                 return str(views_file.set_aside(self.path))
             return str(views_file.set_aside(self.path, self._file))
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Transaction]:
-        """The views of one moment, as long as the block lasts."""
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[SqliteTransaction]:
+        """Read one snapshot of the views, for the duration of the block."""
         return self._transaction("BEGIN", expected)
 
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """A write transaction: it waits for the write lock, and commits at the end of the block."""
+    def writing(self) -> AbstractContextManager[SqliteTransaction]:
+        """Write: wait for the write lock, and commit at the end of the block."""
         return self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, expected: Sequence[Slot] | None = None) -> Iterator[Transaction]:
+    def _transaction(self, begin: str, expected: Sequence[ViewVersion] | None = None) -> Iterator[SqliteTransaction]:
         with self._lock, views_file.translated(self.path):
             self._reopen_if_replaced()
             self._db.execute(begin)
             try:
-                if expected is not None and slots_of(self._db.execute(SLOTS).fetchall()) != expected:
-                    raise Moved  # noqa: TRY301 - which ends the transaction
-                yield Transaction(self._db)
+                if (
+                    expected is not None
+                    and view_versions_of(self._db.execute(VIEW_VERSIONS_SQL).fetchall()) != expected
+                ):
+                    raise MovedViews
+                yield SqliteTransaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -174,13 +178,13 @@ class SqliteStore:
 
 
 @contextlib.contextmanager
-def temporary(tables: Iterable[Table]) -> Iterator[Transaction]:
-    """A place for the rows of one question, without indexes and books, on disk what is large; gone after the block."""
+def temporary(tables: Iterable[Table]) -> Iterator[SqliteTransaction]:
+    """A temporary store for one query, without indexes and bookkeeping; large data goes to disk."""
     with contextlib.closing(sqlite3.connect("", isolation_level=None)) as db:
         db.executescript("PRAGMA journal_mode = OFF; BEGIN")
         for table in tables:
             create_table(db, table, table.name)
-        yield Transaction(db)
+        yield SqliteTransaction(db)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -190,18 +194,18 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path, ledger: str) -> None:
-    """Make an empty views file, complete or not at all.
+    """Create an empty views file, completely or not at all.
 
-    It is made under another name and linked into place: while SQLite changes a new file to WAL mode it refuses every
-    other process at once, without waiting. If another process made the file first, theirs stands.
+    It is created under another name and linked into place, because SQLite refuses every other process at once, without
+    waiting, while it changes a new file to WAL mode. If another process created the file first, its file stays.
     """
     with (
         as_unavailable(path, "cannot be made"),
         temporary_folder(path.parent, ".views-") as folder,
     ):
-        made = folder / path.name
-        made.touch(mode=0o600)
-        db = _connect(made)
+        new_path = Path(folder) / path.name
+        new_path.touch(mode=0o600)
+        db = _connect(new_path)
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_BOOKKEEPING)
@@ -212,10 +216,10 @@ def _make(path: Path, ledger: str) -> None:
             db.close()
         with locked(path.parent), contextlib.suppress(FileExistsError):
             if not os.path.lexists(path):
-                # Journals of a file that was deleted would be read into this one.
+                # SQLite would apply the journals of a deleted file to this one.
                 for journal in views_file.journals_of(path):
                     journal.unlink(missing_ok=True)
-            path.hardlink_to(made)
+            path.hardlink_to(new_path)
 
 
 def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
@@ -224,15 +228,17 @@ def _check_identity(db: sqlite3.Connection, path: Path, ledger: str) -> None:
     if application != views_file.APPLICATION_ID:
         raise views_file.foreign(path)
     if version < FORMAT:
-        raise Damaged("CORRUPTED", f"an older Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them")
+        raise DamagedStore(
+            "CORRUPTED", f"an older version of Deedbook made {path}: {ADVICE}", cause="an older Deedbook made them"
+        )
     if version > FORMAT:
-        raise Corrupted("CORRUPTED", f"a newer Deedbook made {path}: use that", version=version)
+        raise Corrupted("CORRUPTED", f"a newer version of Deedbook made {path}: use that version", version=version)
     if db.execute("SELECT ledger FROM deedbook").fetchall() != [(ledger,)]:
         raise Corrupted("CORRUPTED", f"{path} holds the views of another ledger: {ADVICE}", ledger=ledger)
 
 
-class Transaction:
-    """The ``Writing`` of a transaction that was begun, which says what each of these does."""
+class SqliteTransaction:
+    """An open transaction, which implements ``WriteTransaction`` and ``ShadowTransaction``."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -242,42 +248,42 @@ class Transaction:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        return [self.rows(*one) for one in args]
+    def together(self, *queries: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
+        return [self.rows(*query) for query in queries]
 
-    def slots(self) -> list[Slot]:
-        return slots_of(self._db.execute(SLOTS))
+    def view_versions(self) -> list[ViewVersion]:
+        return view_versions_of(self._db.execute(VIEW_VERSIONS_SQL))
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
         return {table.name: self._digest(table) for table in tables_of(view)}
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
-        name = self._physical(slot, states_table(slot.view))
-        sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
+        name = self._physical(version, states_table(version.view))
+        sql = f'SELECT data FROM "{name}" WHERE key = ?'
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        if changes.replaced and (boundary := boundary_before(slot.position)):
-            # What a state was at the boundary is kept when it changes for the first time behind it.
-            kept, now = (self._physical(slot, of(view.name)) for of in (kept_table, states_table))
-            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
+        if changes.replaced and (boundary := boundary_before(version.position)):
+            # A state that changes for the first time after the boundary is stored as of the boundary.
+            stored, live = (self._physical(version, of(view.name)) for of in (boundary_states_table, states_table))
+            sql = f'INSERT INTO "{stored}" SELECT ?1, key, changed, data FROM "{live}" WHERE key = ?2 AND changed < ?1'
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
-            # A row that is its state's only one is replaced by its key; of several, some may have gone.
+            # A state's only row is replaced by its key. A state with several rows may have lost some.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
+                sql = f'DELETE FROM "{self._physical(version, table)}" WHERE "{table.owner}" = ?'
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
-                self._insert(self._physical(slot, table), table, rows)
+                self._insert(self._physical(version, table), table, rows)
 
-    def move(self, slot: Slot) -> None:
+    def move(self, version: ViewVersion) -> None:
         sql = "UPDATE deedbook_views SET position = ?, last_id = ? WHERE view = ? AND is_live = ?"
-        self._db.execute(sql, (slot.position, slot.last_id, slot.view, slot.is_live))
+        self._db.execute(sql, (version.position, version.last_id, version.view, version.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
         self.drop(view.name, is_live=False)
-        is_beside = any(slot.is_live for slot in self.slots() if slot.view == view.name)
+        is_beside = any(version.is_live for version in self.view_versions() if version.view == view.name)
         is_live = in_place and not is_beside
         for table in tables_of(view):
             physical = f"{table.name}__next" if is_beside else table.name
@@ -296,26 +302,26 @@ class Transaction:
             self._db.execute('ALTER TABLE "{}" RENAME TO "{}"'.format(*names))
         for table in tables_of(view):
             self.index(table)
-        for book in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
-            self._db.execute(f"UPDATE {book} WHERE view = ?", (view.name,))
+        for change in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
+            self._db.execute(f"UPDATE {change} WHERE view = ?", (view.name,))
 
     def shown(self) -> set[str]:
-        """Return the names of what only this connection has."""
+        """Return the names of the tables and views that exist for this connection only."""
         return {name for (name,) in self._db.execute("SELECT name FROM temp.sqlite_master")}
 
     def cut(self, table: Table, size: int) -> None:
-        """Let the first entries' rows stand in the place of a table's, for this connection alone."""
-        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'  # noqa: S608 - fixed names
+        """Shadow a table by its rows of the first entries, for this connection only."""
+        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
 
     def index(self, table: Table, schema: str = "main") -> None:
-        """Make the indexes of a table."""
+        """Create the indexes of a table."""
         for columns in table.indexes:
             name, listed = "_".join(("by", table.name, *columns)), ", ".join(f'"{column}"' for column in columns)
             self._db.execute(f'CREATE INDEX {schema}."{name}" ON "{table.name}" ({listed})')
 
     def shadow(self, table: Table, rows: Iterable[Row], states: str = "", boundary: int = 0) -> None:
-        """Let rows stand in a table's place for this connection alone, beside those unchanged since a boundary."""
+        """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
         create_table(self._db, table, table.name, schema="temp")
         self._insert(table.name, table, rows)
         if states:
@@ -327,17 +333,17 @@ class Transaction:
             self.index(table, "temp")
 
     def drop(self, view: str, *, is_live: bool) -> None:
-        # The names come from the books: an older version of the view may have had other tables.
-        held = self._db.execute("SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = ?", (view, is_live))
-        for (physical,) in held.fetchall():
+        # The names come from the bookkeeping: an older version of the view may have had other tables.
+        rows = self._db.execute("SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = ?", (view, is_live))
+        for (physical,) in rows.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
-        for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
+        for table in ("deedbook_views", "deedbook_tables"):
+            self._db.execute(f"DELETE FROM {table} WHERE view = ? AND is_live = ?", (view, is_live))
 
-    def _physical(self, slot: Slot, table: Table) -> str:
-        """Return the name that a table of a slot has here."""
+    def _physical(self, version: ViewVersion, table: Table) -> str:
+        """Return the name of a table of a view version in this file."""
         sql = "SELECT physical FROM deedbook_tables WHERE view = ? AND is_live = 0 AND name = ?"
-        return table.name if slot.is_live else str(self._db.execute(sql, (slot.view, table.name)).fetchone()[0])
+        return table.name if version.is_live else str(self._db.execute(sql, (version.view, table.name)).fetchone()[0])
 
     def _insert(self, name: str, table: Table, rows: Iterable[Row]) -> None:
         verb, columns = "INSERT", ""
@@ -359,11 +365,11 @@ class Transaction:
         return hasher.hexdigest()
 
     def _full_text_digest(self, name: str) -> str:
-        """Return the BLAKE3 (hex) over every word of a full-text table, with its rows and places, in order.
+        """Return the BLAKE3 (hex) over every word of a full-text table, with its rows and positions, in order.
 
-        Which rows are merged into which segments depends on batches; what the index *says* does not, so an index that
-        is out of step with the log is found. First how often each word stands, then where, one number a place: together
-        they leave nothing open, in half the time that the words would take beside each of their places (measured).
+        The segments that hold the rows depend on batches. The *content* of the index does not, so an index that does
+        not match the log is found. First the count of each word is hashed, then its positions, one number for each.
+        Together they are unambiguous, in half the time of hashing the word beside each of its positions (measured).
         """
         hasher = blake3()
         for detail, columns in (("row", "term, doc, cnt"), ("instance", f'doc * {word_places_max} + "offset"')):
@@ -379,14 +385,14 @@ class Transaction:
 
 
 def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str = "main") -> None:
-    """Make an empty table under a name; its columns have the types of the row's fields.
+    """Create an empty table under a name; its columns have the types of the row's fields.
 
-    Raises Unavailable: ``STORE_UNAVAILABLE`` when this Python's SQLite was built without FTS5.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if this Python's SQLite was built without FTS5.
     """
     if not table.is_full_text:
         key = ", ".join(f'"{column}"' for column in table.primary_key)
         columns = ", ".join(f"{column} {kind}{null}" for column, kind, null in columns_sql(table.row))
-        # A clustered table keeps the rows of one owner together; a single key keeps SQLite's own row number.
+        # A clustered table stores the rows of one owner together; with a single key, SQLite's row number stays.
         option = " WITHOUT ROWID" if len(table.primary_key) > 1 else ""
         db.execute(f'CREATE TABLE {schema}."{name}" ({columns}, PRIMARY KEY ({key})){option}')
         return
@@ -396,5 +402,5 @@ def create_table(db: sqlite3.Connection, table: Table, name: str, *, schema: str
     except sqlite3.OperationalError as error:
         if "no such module" not in str(error):
             raise
-        message = "the SQLite of this Python has no FTS5, which search needs: use a Python whose sqlite3 has it"
+        message = "search needs FTS5, which the SQLite of this Python lacks: use a Python whose sqlite3 has it"
         raise Unavailable("STORE_UNAVAILABLE", message, cause=str(error)) from error

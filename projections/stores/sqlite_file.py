@@ -1,7 +1,7 @@
-"""The file that views lie in: looked at before SQLite opens it, set aside when it is damaged.
+"""The views file: checks before SQLite opens it, and moving a damaged one away.
 
-A folder may hold what a stranger put there. SQLite would follow a link out of it, wait for a pipe, and roll back the
-journal of another program's database; so it is asked first what lies there.
+A folder may contain files from strangers. SQLite would follow a link out of it, wait for a pipe, and roll back the
+journal of another program's database, so the file is checked first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.system.files import as_unavailable, check_regular, locked, open_regular
-from deedbook.projections.stores.store import ADVICE, Damaged
+from deedbook.projections.stores.store import ADVICE, DamagedStore
 
 FileId: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = 0x4241544E  # "BATN"
@@ -27,10 +27,10 @@ _DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")
 
 
 class OpenFiles:
-    """How often this process has each file open.
+    """The number of times that this process has each file open.
 
-    Whoever closes a descriptor of a file gives up all locks that his process has on it, SQLite's among them (POSIX), so
-    a file that is open is not looked at a second time.
+    A process that closes any descriptor of a file loses all its locks on that file (POSIX), SQLite's among them. So a
+    file that is open is not inspected a second time.
     """
 
     def __init__(self) -> None:
@@ -38,19 +38,19 @@ class OpenFiles:
         self._counts: Counter[FileId] = Counter()
 
     def add(self, file: FileId) -> None:
-        """Count a file that was opened."""
+        """Count an opened file."""
         with self._lock:
             self._counts[file] += 1
 
     def remove(self, file: FileId) -> None:
-        """Count a file that was closed."""
+        """Count a closed file."""
         with self._lock:
             self._counts[file] -= 1
             if self._counts[file] <= 0:
                 del self._counts[file]
 
     def holds(self, file: FileId) -> bool:
-        """Tell whether this process has a file open."""
+        """Return whether this process has a file open."""
         with self._lock:
             return file in self._counts
 
@@ -59,19 +59,19 @@ open_files: Final = OpenFiles()
 
 
 def file_id(status: os.stat_result) -> FileId:
-    """Return what tells one file from another that has its name later."""
+    """Return the device and inode, which distinguish a file from one that gets its name later."""
     return status.st_dev, status.st_ino
 
 
 def look(path: Path) -> bool:
-    """Tell whether there is a file, before SQLite opens it or anything beside it.
+    """Return whether the file exists, before SQLite opens it or a journal beside it.
 
-    Raises Damaged: it is no database. Corrupted: it is one of something else. Refused: it, or a journal beside it, is
+    Raises DamagedStore: it is no database. Corrupted: another program made it. Refused: it, or a journal beside it, is
     no regular file.
     """
-    for place in (path, *journals_of(path)):
+    for file in (path, *journals_of(path)):
         with contextlib.suppress(FileNotFoundError):
-            check_regular(place)
+            check_regular(file)
     with as_unavailable(path, "cannot be used"):
         try:
             if open_files.holds(file_id(path.lstat())):
@@ -81,29 +81,29 @@ def look(path: Path) -> bool:
         except FileNotFoundError:
             return False
     if len(header) < _HEADER_BYTES or not header.startswith(_HEADER):
-        raise Damaged("CORRUPTED", f"the views in {path} are damaged (no database): {ADVICE}", path=str(path))
+        raise DamagedStore("CORRUPTED", f"the views in {path} are damaged (not a database): {ADVICE}", path=str(path))
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise foreign(path)
     return True
 
 
 def journals_of(path: Path) -> list[Path]:
-    """Return the files that SQLite keeps beside a database."""
+    """Return the paths of the journals that SQLite writes beside a database."""
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
 def set_aside(path: Path, damaged: FileId | None = None) -> Path:
-    """Move a damaged file away and return its new name; one of an earlier time is replaced.
+    """Move a damaged file away and return its new path; an earlier damaged file there is replaced.
 
-    Nothing happens when it is not the file ``damaged`` any more: another process was quicker. Raises Unavailable:
-    ``STORE_UNAVAILABLE`` when it cannot be moved.
+    Nothing happens if the file is no longer ``damaged``: another process was first. Raises Unavailable:
+    ``STORE_UNAVAILABLE`` if it cannot be moved.
     """
     aside = path.with_name(path.name + ".damaged")
-    cannot = as_unavailable(path, "is damaged, and cannot be moved away")
+    cannot = as_unavailable(path, "is damaged and cannot be moved away")
     with cannot, locked(path.parent), contextlib.suppress(FileNotFoundError):
         if damaged in (None, file_id(path.lstat())):
-            # If we crash after the journals went, the damaged file is found again; with them, they would be read
-            # into the file that is made next.
+            # If we crash after the journals are deleted, the damaged file is found again. If they stayed, SQLite
+            # would apply them to the next file.
             for journal in journals_of(path):
                 journal.unlink(missing_ok=True)
             path.replace(aside)
@@ -112,13 +112,13 @@ def set_aside(path: Path, damaged: FileId | None = None) -> Path:
 
 def foreign(path: Path) -> Corrupted:
     """Return the refusal of another program's database."""
-    message = f"{path} is a database of something else: move it away, and the views are made anew"
+    message = f"{path} is a database of another program: move it away, then Deedbook creates the views"
     return Corrupted("CORRUPTED", message, path=str(path))
 
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what SQLite's errors mean, as a ``Store`` does."""
+    """Convert SQLite's errors to those that a ``Store`` raises."""
     try:
         yield
     except sqlite3.Error as error:
@@ -129,9 +129,9 @@ def _translate(error: sqlite3.Error, path: Path) -> DeedbookError:
     name = getattr(error, "sqlite_errorname", "") or ""
     details = {"path": str(path), "cause": str(error)}
     if name.startswith("SQLITE_FULL"):
-        return Unavailable("STORE_FULL", f"the disk has no room for the views in {path}", **details)
+        return Unavailable("STORE_FULL", f"the disk is full: the views in {path} cannot be written", **details)
     if name.startswith(_DAMAGE) or str(error).startswith(("no such table", "no such column")):
-        return Damaged("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
+        return DamagedStore("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)
     damage = ("SQLITE_CONSTRAINT", "SQLITE_ERROR", "SQLITE_MISMATCH")
     if name.startswith(damage):
         return Corrupted("CORRUPTED", f"the views in {path} are damaged ({error}): {ADVICE}", **details)

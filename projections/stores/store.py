@@ -1,7 +1,7 @@
-"""What a runner and a reader ask of a view store: SQLite's file and PostgreSQL's schema both answer it.
+"""The interface of a view store, which SQLite's file and PostgreSQL's schema both implement.
 
-A **slot** is one copy of a view's tables: the *live* one that queries read, or the one being *built* beside it under
-other table names, until it has caught up and takes the live one's place.
+A **view version** is one generation of a view's tables: the *live* one, which queries read, or the one being *built* in
+shadow tables beside it, until it has caught up and replaces the live one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from deedbook.projections.views.projection import NoState, Projection, Row, Tabl
 
 Value: TypeAlias = str | int | float | bytes | None
 stretch_events: Final = 1_024
-"""The log's boundaries are so far apart: at each, states that are about to change are kept
+"""The distance between boundaries of the log. States that change after a boundary are stored as of the boundary
 (``projections.answers.past``).
 
-No batch reaches over one, so what is kept is the same whatever batches the log was folded in. 1,024 instead of 4,096
-cost no time of a fold (measured), and a past folds a quarter.
+No batch crosses a boundary, so the stored states do not depend on the batches. 1,024 instead of 4,096 cost no time of a
+fold (measured), and a past folds a quarter.
 """
 word_places_max: Final = 2**20  # of a row: an entry has fewer bytes
 rows_hashed: Final = 4_096
@@ -31,16 +31,16 @@ _SQL_TYPES: Final = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL"
 ADVICE: Final = "delete the file, and `deed project` rebuilds it from the log"
 
 
-class Damaged(Corrupted):
-    """The store itself cannot be read: it can be set aside and made again, because views hold nothing of their own."""
+class DamagedStore(Corrupted):
+    """The store itself cannot be read. It can be moved away and rebuilt, because views hold no data of their own."""
 
 
-class Moved(Exception):
-    """The views are not in the slots that were expected: they were folded on, or made anew."""
+class MovedViews(Exception):
+    """The view versions are not the expected ones: the views were folded further, or rebuilt."""
 
 
 class StateRow(Row, frozen=True):
-    """A state of a view, packed, beside the rows of the view; ``changed`` is the last event that was folded into it."""
+    """A packed state, stored beside the rows of its view; ``changed`` is the last event that was folded into it."""
 
     key: str
     changed: int
@@ -52,8 +52,8 @@ def states_table(view: str) -> Table:
     return Table(f"deedbook_states_{view}", StateRow, primary_key=("key",), owner="key")
 
 
-class KeptRow(Row, frozen=True):
-    """A state as its event ``changed`` left it; at the boundary ``until`` it was so, and behind it changed again."""
+class BoundaryStateRow(Row, frozen=True):
+    """A packed state as of the boundary ``until``; ``changed`` is its last event then, and it changed again later."""
 
     until: int
     key: str
@@ -61,23 +61,25 @@ class KeptRow(Row, frozen=True):
     data: bytes
 
 
-def kept_table(view: str) -> Table:
-    """Return the table of the states that a view had at the boundaries of the log, of what was under way there."""
-    return Table(f"deedbook_kept_{view}", KeptRow, primary_key=("until", "key"), indexes=(("until", "changed"),))
+def boundary_states_table(view: str) -> Table:
+    """Return the table of the states that a view had at the boundaries of the log, if they changed after them."""
+    return Table(
+        f"deedbook_kept_{view}", BoundaryStateRow, primary_key=("until", "key"), indexes=(("until", "changed"),)
+    )
 
 
 def boundary_before(position: int) -> int:
-    """Return the last boundary at or before an index; it lies before the entry that bears it."""
+    """Return the last boundary at or before an index; a boundary is before the entry with its index."""
     return position - position % stretch_events
 
 
 def boundary_behind(position: int) -> int:
-    """Return the first boundary behind an index, which no batch that begins there reaches over."""
+    """Return the first boundary after an index; no batch that begins at the index crosses it."""
     return boundary_before(position) + stretch_events
 
 
 class SkippedRow(Row, frozen=True):
-    """An entry that a view left out because it does not follow from those before it: no gate admitted it."""
+    """An entry that a view skipped because it does not follow from those before it: no gate admitted it."""
 
     event_index: int
     code: str
@@ -85,39 +87,41 @@ class SkippedRow(Row, frozen=True):
 
 
 def skipped_table(view: str) -> Table:
-    """Return the table that lists which entries a view left out."""
+    """Return the table of the entries that a view skipped."""
     return Table(f"deedbook_skipped_{view}", SkippedRow, primary_key=("event_index",))
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
-    """Return the tables of a view, with those of its states, now and at boundaries, and of what it left out."""
-    states = () if view.state is NoState else (states_table(view.name), kept_table(view.name))
+    """Return the tables of a view, with those of its states (present and at boundaries) and of skipped entries."""
+    states = () if view.state is NoState else (states_table(view.name), boundary_states_table(view.name))
     return (*view.tables, *states, skipped_table(view.name))
 
 
 @functools.cache
 def columns_sql(row: type[Row]) -> tuple[tuple[str, str, str], ...]:
-    """Return of each column its quoted name, its type, and whether it is never NULL, as it is declared."""
+    """Return for each column its quoted name, its type, and `` NOT NULL`` or an empty text."""
     return tuple((f'"{field.name}"', *_sql_type(field.type)) for field in msgspec.structs.fields(row))
 
 
 def _sql_type(annotation: Any) -> tuple[str, str]:
     options = get_args(annotation) if get_origin(annotation) in {Union, UnionType} else (annotation,)
-    (held,) = (option for option in options if option is not NoneType)
-    if get_origin(held) is Literal:
-        held = str
-    return _SQL_TYPES[held], "" if NoneType in options else " NOT NULL"
+    (type_,) = (option for option in options if option is not NoneType)
+    if get_origin(type_) is Literal:
+        type_ = str
+    return _SQL_TYPES[type_], "" if NoneType in options else " NOT NULL"
 
 
-SLOTS: Final = "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
-"""What reads ``slots_of`` in either store."""
+VIEW_VERSIONS_SQL: Final = (
+    "SELECT view, version, is_live, position, last_id FROM deedbook_views ORDER BY view, is_live DESC"
+)
+"""The query for ``view_versions_of``, in both stores."""
 
 
-class Slot(msgspec.Struct, frozen=True):
-    """One copy of a view in the store.
+class ViewVersion(msgspec.Struct, frozen=True):
+    """One generation of a view in the store.
 
-    ``position`` is the index of the next event it needs, ``last_id`` the id of the event before that ("" at the start):
-    a log that was rolled back and grew again holds another event there.
+    ``position`` is the index of the next event it needs. ``last_id`` is the id of the event before that ("" at the
+    start): a log that was rolled back and grew again has another event there.
     """
 
     view: str
@@ -127,111 +131,114 @@ class Slot(msgspec.Struct, frozen=True):
     last_id: str
 
 
-def slots_of(rows: Iterable[tuple[Any, ...]]) -> list[Slot]:
-    """Return the slots that ``SLOTS`` reads."""
-    return [Slot(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
+def view_versions_of(rows: Iterable[tuple[Any, ...]]) -> list[ViewVersion]:
+    """Return the view versions that ``VIEW_VERSIONS_SQL`` reads."""
+    return [ViewVersion(view, version, bool(is_live), at, last_id) for view, version, is_live, at, last_id in rows]
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a batch changed in one slot.
+    """The changes that a batch makes to one view version.
 
-    ``rows`` are the rows to write by their type: those of events, those of changed keys, and the keys' packed states.
-    ``replaced`` are the changed keys that had a state before, whose old rows have to go.
+    ``rows`` are the rows to write, by type: those of events, those of changed keys, and the keys' packed states.
+    ``replaced`` are the changed keys that had a state before, whose old rows must be deleted.
     """
 
     rows: Mapping[type[Row], Sequence[Row]]
     replaced: Sequence[str]
 
 
-class Reading(Protocol):
-    """The views of one moment."""
+class ReadTransaction(Protocol):
+    """A snapshot of the views."""
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query as dicts."""
 
     def together(self, *args: tuple[str, Sequence[Value]]) -> list[list[dict[str, Any]]]:
-        """Return the rows of each of several queries, none of which rests on another's."""
+        """Return the rows of each of several independent queries."""
 
-    def slots(self) -> list[Slot]:
-        """Return the slots as of this moment; within ``writing``, as read under the write lock."""
+    def view_versions(self) -> list[ViewVersion]:
+        """Return the view versions of this snapshot; within ``writing``, as read under the write lock."""
 
     def table_digests(self, view: Projection[Any]) -> dict[str, str]:
-        """Return, for each table of a live view and for its states, the BLAKE3 (hex) over its sorted rows."""
+        """Return for each table of a live view, and for its states, the BLAKE3 (hex) of its sorted rows."""
 
 
-class Writing(Reading, Protocol):
-    """One write transaction; it holds the store's write lock until it commits or is undone."""
+class WriteTransaction(ReadTransaction, Protocol):
+    """A write transaction; it holds the store's write lock until it commits or is rolled back."""
 
-    def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
+    def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the packed states of those keys that have one."""
 
-    def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
-        """Replace and add rows and states; those of before the boundary that ``slot`` is behind are kept."""
+    def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
+        """Replace and add rows and states; states that change for the first time after the last boundary are stored."""
 
-    def move(self, slot: Slot) -> None:
-        """Set the position and last event of a slot to what ``slot`` says."""
+    def move(self, version: ViewVersion) -> None:
+        """Set the position and last event of a view version."""
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Make an empty slot, also in place of one being built; ``in_place``, for few rows: live where none is."""
+        """Create an empty view version, replacing one being built; ``in_place`` (for few rows): live if none is."""
 
     def make_live(self, view: Projection[Any]) -> None:
-        """Let the slot being built take the place of the live one, whose tables are dropped."""
+        """Replace the live view version by the one being built; the old tables are dropped."""
 
     def drop(self, view: str, *, is_live: bool) -> None:
-        """Drop a slot of a view, if there is one."""
+        """Drop the live view version of a view, or the one being built, if it exists."""
 
 
 class Store(Protocol):
-    """A place for views. Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged."""
+    """Storage for views. Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``. Corrupted: the store is damaged."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether nodes share it: then it may be ahead of this one's log, as far as another's has come."""
+        """Whether several nodes share it. Then it may be ahead of this node's log."""
 
-    def reading(self, expected: Sequence[Slot] | None = None) -> AbstractContextManager[Reading]:
-        """Read the views of one moment. Raises Moved, at the block's end at last: the slots are not ``expected``."""
+    def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[ReadTransaction]:
+        """Read one snapshot of the views.
 
-    def writing(self) -> AbstractContextManager[Writing]:
-        """Write; what was written commits at the end of the block."""
+        Raises MovedViews, at the latest at the end of the block: the view versions are not ``expected``.
+        """
+
+    def writing(self) -> AbstractContextManager[WriteTransaction]:
+        """Write; the transaction commits at the end of the block."""
 
 
-class Shadowing(Reading, Protocol):
-    """A transaction on a connection of its own, which may hide tables behind others for itself alone."""
+class ShadowTransaction(ReadTransaction, Protocol):
+    """A transaction on a separate connection, which may shadow tables for that connection only."""
 
     def shown(self) -> set[str]:
-        """Return the names of what it has for itself."""
+        """Return the names of the tables and views that exist for this connection only."""
 
     def cut(self, table: Table, size: int) -> None:
-        """Let a table show the rows of the first ``size`` entries."""
+        """Shadow a table by its rows of the first ``size`` entries."""
 
     def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
-        """Let ``rows`` stand in a table's place, beside those whose states have not changed since ``boundary``."""
+        """Shadow a table by ``rows``, plus the live rows whose states have not changed since ``boundary``."""
 
 
-class Apart(Protocol):
+class SeparateStore(Protocol):
     """A store on a connection of its own."""
 
-    def reading(self) -> AbstractContextManager[Shadowing]:
-        """Read the views of one moment; what is made for it stays, if the block ends well."""
+    def reading(self) -> AbstractContextManager[ShadowTransaction]:
+        """Read one snapshot of the views; shadow tables made in the block stay if it ends without an error."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
-class Local(Store, Protocol):
+class LocalStore(Store, Protocol):
     """A store that this process opened itself."""
 
     name: str
-    """Where it is, for people and to tell it from others; no secret is in it."""
+    """The location, for people and for comparison with other stores; it contains no secret."""
 
-    def apart(self) -> Apart:
+    def apart(self) -> SeparateStore:
         """Return the same store on a connection of its own."""
 
     def check(self) -> str:
         """Return ``ok``, or what is damaged."""
 
     def set_aside(self) -> str:
-        """Put away what is damaged, make room for another, and return where it is now."""
+        """Move the damaged data away, make room for new views, and return the new location of the old data."""
 
     def close(self) -> None:
         """Close what is open."""

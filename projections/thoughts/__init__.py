@@ -1,1 +1,1 @@
-"""Trees of thoughts as rows: tasks, nodes, and who said what to whom."""
+"""Trees of Thoughts as rows: tasks, nodes, and the messages between their agents."""

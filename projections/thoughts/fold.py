@@ -1,7 +1,7 @@
-"""The fold of trees of thoughts: one state a task, with its whole tree, and one row for every message.
+"""The fold of Trees of Thoughts: a state for each task, with its whole tree, and a row for every message.
 
-The gate's machine says what a status is and which request an answer answers (``ledger.lifecycle.tot``). Children,
-frontier, best path and stats follow from the nodes and are not kept.
+The gate's machine decides the status, and which request an answer answers (``ledger.lifecycle.tot``). Children,
+frontier, best path and stats follow from the nodes and are not stored in the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class TaskRow(Row, frozen=True):
-    """A task. What is not known yet is NULL; lists and objects are JSON."""
+    """A task. Unknown values are NULL; lists and objects are JSON."""
 
     id: str
     status: str
@@ -56,7 +56,7 @@ class TaskRow(Row, frozen=True):
 
 
 class NodeRow(Row, frozen=True):
-    """A node; ``position`` is the order in which nodes were added, ``source_id`` whose answer it came from."""
+    """A node; ``position`` is the order of addition, ``source_id`` the answer that it came from."""
 
     task_id: str
     position: int
@@ -78,7 +78,7 @@ class NodeRow(Row, frozen=True):
 
 
 class MessageRow(Row, frozen=True):
-    """An event. A request has its own id as ``request_id``, and so has its answer."""
+    """An event. ``request_id`` of a request is its own id, and its answer has the same."""
 
     event_index: int
     task_id: str
@@ -107,8 +107,8 @@ NODES: Final = Table(
 MESSAGES: Final = Table("tot_messages", MessageRow, primary_key=("event_index",), indexes=(("task_id", "event_index"),))
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Where a node came from: the entry that added it, its temporary id, and the generator's answer (event id)."""
+class NodeOrigin(msgspec.Struct, frozen=True, array_like=True):
+    """The origin of a node: the entry that added it, its temporary id, and the generator's answer (event id)."""
 
     added_index: int
     temp_id: str | None = None
@@ -116,15 +116,15 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One task as its events left it; ``nodes`` stand in the order in which they were added."""
+    """One task after its events; ``nodes`` are in the order of addition."""
 
     id: str
-    life: TotState | None = None
+    lifecycle: TotState | None = None
     started: kinds.TotStarted | None = None
     author: str = ""
     config: kinds.SearchConfig | None = None
     nodes: dict[str, kinds.ThoughtNode] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, NodeOrigin] = {}
     rounds: int = 0
     backtracks: int = 0
     costs: Costs = Costs()
@@ -141,16 +141,18 @@ class TaskRecord(msgspec.Struct, frozen=True, array_like=True):
 
 def fold(state: TaskRecord, event: Event) -> TaskRecord:
     """Return the task after one more of its events."""
-    life = transition(state.life, event)
+    lifecycle = transition(state.lifecycle, event)
     rounds = state.rounds + isinstance(event.data, kinds.GenerateThoughts)
-    fields = {"life": life, "costs": costs_after(state.costs, event), "rounds": rounds} | _changes_of(state, event)
+    fields = {"lifecycle": lifecycle, "costs": costs_after(state.costs, event), "rounds": rounds} | _changes_of(
+        state, event
+    )
     before, state = state, msgspec.structs.replace(state, **fields)
-    if before.life is None or life.nodes is before.life.nodes:
+    if before.lifecycle is None or lifecycle.nodes is before.lifecycle.nodes:
         return state
     restated = {
-        id_: msgspec.structs.replace(node, status=life.nodes[id_].status)
+        id_: msgspec.structs.replace(node, status=lifecycle.nodes[id_].status)
         for id_, node in state.nodes.items()
-        if node.status != life.nodes[id_].status
+        if node.status != lifecycle.nodes[id_].status
     }
     return msgspec.structs.replace(state, nodes=state.nodes | restated) if restated else state
 
@@ -178,7 +180,7 @@ def _changes_of(state: TaskRecord, event: Event) -> dict[str, Any]:
             return {"error": data.error}
         case kinds.TotResumed() as data:
             return {"error": None, "thinker": data.thinker}
-        case _:  # the other kinds of a task: `transition` refuses whatever is none
+        case _:  # the other kinds of a task: `transition` refuses any other kind
             return _ended(event)
 
 
@@ -189,26 +191,26 @@ def _ended(event: Event) -> dict[str, Any]:
             return end | {"claimed": payload.stats, "tree_ref": payload.tree_ref, "error": error}
         case kinds.TotError(sender="orchestrator", error=error):
             return end | {"error": error}
-        case _:  # whatever else is said ends nothing
+        case _:  # the other kinds end nothing
             return {}
 
 
 def _added_nodes(state: TaskRecord, event: Event, data: kinds.TotNodesAdded) -> dict[str, Any]:
-    drawn = {} if state.life is None else state.life.drawn
+    drawn = {} if state.lifecycle is None else state.lifecycle.drawn
     source = next((cause for cause in event.causes if cause in drawn), None) if data.temp_ids else None
     temp_ids: list[str] | list[None] = data.temp_ids or [None] * len(data.nodes)
     origins = {
-        node.id: Origin(event.index, temp_id, source) for node, temp_id in zip(data.nodes, temp_ids, strict=True)
+        node.id: NodeOrigin(event.index, temp_id, source) for node, temp_id in zip(data.nodes, temp_ids, strict=True)
     }
     return {"nodes": state.nodes | {node.id: node for node in data.nodes}, "origins": state.origins | origins}
 
 
 def rows(state: TaskRecord) -> Rows:
     """Return the task's row and those of its nodes."""
-    if state.life is None or state.started is None:
+    if state.lifecycle is None or state.started is None:
         return ()
     stats = stats_of(state.nodes, backtracks=state.backtracks, costs=state.costs, rounds=state.rounds)
-    waiting = [{"request_id": id_, "type": request.type} for id_, request in state.life.waiting.items()]
+    waiting = [{"request_id": id_, "type": request.type} for id_, request in state.lifecycle.waiting.items()]
     row = row_of(
         TaskRow,
         state,
@@ -225,7 +227,7 @@ def rows(state: TaskRecord) -> Rows:
         solution=_whole(state.solution),
         failure=_whole(state.error),
         root_id=root_of(state.nodes),
-        tree_digest=tree_digest(state.life.nodes),
+        tree_digest=tree_digest(state.lifecycle.nodes),
     )
     nodes = enumerate(with_children(state.nodes).values())
     return (row, *(_node(state, position, node) for position, node in nodes))
@@ -233,7 +235,7 @@ def rows(state: TaskRecord) -> Rows:
 
 def status_of(state: TaskRecord) -> str:
     """Return ``started``, ``searching``, ``paused``, or how it ended: ``solved``, ``failed``, ``unverified``."""
-    if state.ended_index is None and state.life is not None and state.life.is_paused:
+    if state.ended_index is None and state.lifecycle is not None and state.lifecycle.is_paused:
         return "paused"
     if state.ended_index is None:
         return "started" if state.config is None else "searching"
@@ -260,12 +262,12 @@ def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
 def added(state: TaskRecord | None, logged: Logged) -> Rows:
     """Return the row of the event."""
     event, data = logged.event, logged.event.data
-    assert state is not None  # noqa: S101 - every event of a task has its key
-    assert state.life is not None  # noqa: S101 - and was folded just now
+    assert state is not None
+    assert state.lifecycle is not None
     request_id = event.id if isinstance(data, kinds.Question) else None
-    if isinstance(data, kinds.Answer):  # the request that it was taken to answer
-        request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)
-    # The orchestrator starts a task, the explorer grows the tree; whatever else is said names who says it.
+    if isinstance(data, kinds.Answer):  # the request that it answers
+        request_id = next(cause for cause in event.causes if state.lifecycle.answered.get(cause) == event.id)
+    # The orchestrator starts a task and the explorer grows the tree; other messages name their sender.
     sender = "orchestrator" if isinstance(data, kinds.TotStarted) else getattr(data, "sender", "explorer")
     row = MessageRow(
         event_index=event.index,
@@ -285,7 +287,7 @@ def added(state: TaskRecord | None, logged: Logged) -> Rows:
 
 
 def _whole(value: msgspec.Struct | None) -> str | None:
-    """Return a struct as JSON with all its fields, also those that have their defaults."""
+    """Return a struct as JSON with all its fields, including defaults."""
     return None if value is None else json_text(_plain(value))
 
 
@@ -295,7 +297,7 @@ def _plain(value: Any) -> Any:
             return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case list():
             return [_plain(item) for item in value]
-        case _:  # numbers, texts, dicts as they are
+        case _:  # numbers, texts and dicts as they are
             return value
 
 

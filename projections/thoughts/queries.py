@@ -1,4 +1,4 @@
-"""Questions about trees of thoughts: lists, one task, its tree, and whether its agents really ran."""
+"""Queries about Trees of Thoughts: lists, one task, its tree, and whether its agents really ran."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def show_task(context: QueryContext, args: ById) -> Answer:
 
 
 def show_tree(context: QueryContext, args: ById) -> Answer:
-    """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order in which nodes were added.
+    """Return the whole tree as a ``ThoughtTree``: every field of every node, in the order of addition.
 
-    ``search_config`` is None before the search was args for, ``root_id`` before there is a root.
+    ``search_config`` is None before the search began, ``root_id`` before there is a root.
     """
     task = _task_of(context, args.id)
     rows = context.rows("SELECT * FROM tot_nodes WHERE task_id = ? ORDER BY position", (task["id"],))
@@ -61,9 +61,9 @@ def show_tree(context: QueryContext, args: ById) -> Answer:
 def prove_task(context: QueryContext, args: ById) -> Answer:
     """Return for each answer its request, signer, key and index, and whether six agents really ran.
 
-    ``answered_itself`` lists answers by the agent or the key that had args; ``never_ran`` the roles that said nothing,
-    ``missing`` those of them that were args, or all of them once there is a solution. ``passed``: nobody answered
-    himself and nobody is missing. ``unanswered`` requests may still wait.
+    ``answered_itself`` lists answers by the agent or the key that sent the request. ``never_ran`` lists the roles that
+    sent nothing; ``missing`` those of them that got a request, or all of them once there is a solution. ``passed``: no
+    agent answered itself and none is missing. ``unanswered`` requests may still be open.
     """
     task = _task_of(context, args.id)
     sql = "SELECT * FROM tot_messages WHERE task_id = ? ORDER BY event_index"
@@ -79,8 +79,8 @@ def prove_task(context: QueryContext, args: ById) -> Answer:
     ran = {row["sender"] for row in messages}
     never_ran = [binding["role"] for binding in task["roles"] if binding["role"] not in ran]
     is_whole = task["solution"] is not None
-    wanted = {row["receiver"] for row in requests.values()}
-    missing = [role for role in never_ran if is_whole or role in wanted]
+    receivers = {row["receiver"] for row in requests.values()}
+    missing = [role for role in never_ran if is_whole or role in receivers]
     unanswered = [
         {"request_id": id_, "type": row["type"], "receiver": row["receiver"], "request_index": row["event_index"]}
         for id_, row in requests.items()
@@ -99,8 +99,8 @@ def prove_task(context: QueryContext, args: ById) -> Answer:
     }
 
 
-def _task_of(context: QueryContext, args: str) -> dict[str, Any]:
-    return _task(row_of_id(context, "tot_tasks", args, "task", "tot"))
+def _task_of(context: QueryContext, reference: str) -> dict[str, Any]:
+    return _task(row_of_id(context, "tot_tasks", reference, "task", "tot"))
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def _node(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(request: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    kept = ("type", "signer", "key", "accepted_ms", "error", "usage")
-    return with_json({name: row[name] for name in kept}, "error", "usage") | {
+    columns = ("type", "signer", "key", "accepted_ms", "error", "usage")
+    return with_json({name: row[name] for name in columns}, "error", "usage") | {
         "role": row["sender"],
         "answer_id": row["event_id"],
         "answer_index": row["event_index"],

@@ -1,10 +1,10 @@
-"""What a tree of thoughts comes to: children, frontier, best path and stats, from its nodes alone.
+"""The result of a Tree of Thoughts: children, frontier, best path and stats, from its nodes alone.
 
-The explorer closes a search with it, and the view shows it at every index: there is one rule for both.
+The explorer uses it to close a search, and the view shows it at every index: there is one rule for both.
 
-The best path leads to the best end: of all nodes that are evaluated or an end, neither pruned nor below a pruned one, a
-terminal one before others, then by score, by confidence, of those that are no end the deeper one, then the one that was
-added first.
+The best path leads to the best end, among all nodes that are evaluated or terminal and neither pruned nor below a
+pruned node. A terminal node comes before others; then the score decides, then the confidence, then among non-terminal
+nodes the greater depth, then the earlier addition.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from deedbook.ledger.events.tot import (
 
 
 class Costs(msgspec.Struct, frozen=True, array_like=True):
-    """What a task cost so far: its answers, and what a model was paid for requests that still wait (by their ids)."""
+    """The costs of a task so far: those of answers, and those of model calls for open requests (by their ids)."""
 
     answered: Usage = Usage()
     waiting: dict[str, Usage] = {}
 
     @property
     def total(self) -> Usage:
-        """Return both together."""
+        """The sum of both."""
         return sum(self.waiting.values(), self.answered)
 
 
 def costs_after(costs: Costs, event: Event) -> Costs:
-    """Return the costs after one more event: an answer says the whole cost of its request, or what was paid does."""
+    """Return the costs after one more event: an answer has the whole cost of its request, or at least what was paid."""
     match event.data:
         case TotModelAnswered(usage=usage):
             paid = {cause: costs.waiting.get(cause, Usage()) + usage for cause in event.causes[:1]}
@@ -50,12 +50,12 @@ def costs_after(costs: Costs, event: Event) -> Costs:
             whole = Usage(*(max(pair) for pair in zip(astuple(usage), astuple(known), strict=True)))
             waiting = {id_: spent for id_, spent in costs.waiting.items() if id_ not in paid}
             return Costs(costs.answered + whole, waiting)
-        case _:  # whatever else is said costs nothing
+        case _:  # the other kinds cost nothing
             return costs
 
 
 def with_children(nodes: Mapping[str, ThoughtNode]) -> dict[str, ThoughtNode]:
-    """Return the nodes, each with its children in the order in which they were added."""
+    """Return the nodes, each with its children in the order of addition."""
     children: dict[str, list[str]] = {id_: [] for id_ in nodes}
     for id_, node in nodes.items():
         if node.parent_id is not None:
@@ -69,14 +69,14 @@ def root_of(nodes: Mapping[str, ThoughtNode]) -> str | None:
 
 
 def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> SearchState:
-    """Return where a search stands; ``current_depth`` is that of the next node to grow, else of the deepest."""
+    """Return the state of a search; ``current_depth`` is the depth of the next node to expand, else of the deepest."""
     open_ = frontier(nodes, config)
     depth = nodes[open_[0]].depth if open_ else max((node.depth for node in nodes.values()), default=0)
     return SearchState(current_depth=depth, frontier=open_, best_path=best_path(nodes))
 
 
 def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> list[str]:
-    """Return what waits to be expanded: by level in a breadth-first search, deepest first in another, then by score."""
+    """Return the nodes to expand: by level in a breadth-first search, else deepest first, then by score."""
     if config is None:
         return []
     cut = cut_off(nodes)
@@ -90,7 +90,7 @@ def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> l
 
 
 def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
-    """Return the ids from the root to the best node; the root alone while nothing is evaluated."""
+    """Return the ids from the root to the best node; only the root while nothing is evaluated."""
     cut = cut_off(nodes)
     judged = (node for node in nodes.values() if node.evaluation is not None or node.status == "terminal")
     ends = [node for node in judged if node.id not in cut]
@@ -104,7 +104,7 @@ def best_path(nodes: Mapping[str, ThoughtNode]) -> list[str]:
 
 
 def stats_of(nodes: Mapping[str, ThoughtNode], *, backtracks: int, costs: Costs, rounds: int) -> SearchStats:
-    """Return the counts of a search; ``best_score`` is the highest that any node had, pruned or not."""
+    """Return the counts of a search; ``best_score`` is the highest of any node, pruned or not."""
     usage = costs.total
     scores = [node.evaluation.score for node in nodes.values() if node.evaluation is not None]
     return SearchStats(
@@ -126,7 +126,7 @@ def _worth(node: ThoughtNode) -> tuple[bool, float, float, int]:
 
 
 def cut_off(nodes: Mapping[str, ThoughtNode]) -> set[str]:
-    """Return what is pruned, and all below it; parents stand before their children."""
+    """Return the pruned nodes and all below them; parents come before their children."""
     cut: set[str] = set()
     for id_, node in nodes.items():
         if node.status == "pruned" or node.parent_id in cut:

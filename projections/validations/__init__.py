@@ -1,1 +1,1 @@
-"""Validations as rows: what was found about which version of a graph, by whom."""
+"""Validations as rows: the reports on graph versions, and their authors."""

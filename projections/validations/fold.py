@@ -1,4 +1,4 @@
-"""The fold of validations: one row a ``reasoning.validated``, never changed; ``data`` is the event's data as JSON."""
+"""The fold of validations: a row for each ``reasoning.validated``; ``data`` is the event's data as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 
 
 class ValidationRow(Row, frozen=True):
-    """A report on a version of a graph; ``tree`` is what it was checked against, ``issues`` how many there were."""
+    """A report on a graph version; ``tree`` is the tree it was checked against, ``issues`` their number."""
 
     event_index: int
     event_id: str

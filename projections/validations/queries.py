@@ -1,12 +1,12 @@
-"""Questions about validations: all of a reasoning or version, and what they come to.
+"""Queries about validations: all of a reasoning or version, and the verdict.
 
-**The verdict is one value**, and every reader of a reasoning shows it. It is the newest independent report; where the
-newest of another validator comes to something else, ``differing`` names that one too. One voice against is enough for
-``failed``: who is right is for a human to say. A report that found nothing wrong, but could not look up a reference or
-an assumption, or that a key signed which was called compromised since, vouches for nothing: ``unchecked``.
+**The verdict is one value**, which every reader of a reasoning shows. It is the outcome of the newest independent
+report. If the newest report of another validator has another outcome, ``differing`` has that one too. One voice against
+is enough for ``failed``: a human decides who is right. A report is ``unchecked`` if it found nothing wrong but could
+not look up a reference or an assumption, or if its key was later reported compromised.
 
-A report is *independent* when it stands on a reasoning that has this very version, and its author owns no reasoning
-that has it. The gate refuses an owner's report on his own stream; what spans streams is seen here.
+A report is *independent* if it is on a reasoning with this very version, and its author owns no reasoning with it. The
+gate refuses an owner's report on their own stream; the rule across streams is applied here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from deedbook.ledger.events.reasoning import Counts, EvidenceCheck, ReasoningValidated
-from deedbook.projections.agents.suspects import suspect_by
+from deedbook.projections.agents.compromised import compromised_by
 from deedbook.projections.answers.query import (
     Answer,
     Arguments,
@@ -46,7 +46,7 @@ problems_named_max: Final = 3
 
 
 class Voice(msgspec.Struct, frozen=True, kw_only=True):
-    """What one validator's newest report comes to: ``stand`` of ``references``, against which tree, and since when."""
+    """The outcome of a validator's newest report: how many ``references`` hold (``stand``), in which tree, and when."""
 
     outcome: Outcome
     by: str
@@ -64,7 +64,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatestVerdict(msgspec.Struct, frozen=True):
-    """What is known of a version of a graph; ``latest`` is None where nobody independent validated this version."""
+    """The verdict on a graph version; ``latest`` is None if nobody independent validated this version."""
 
     reasoning_ref: str
     outcome: Outcome
@@ -73,12 +73,12 @@ class LatestVerdict(msgspec.Struct, frozen=True):
     differing: list[Voice] = []
 
     def voices(self, outcome: Outcome) -> list[Voice]:
-        """Return those that come to ``outcome``, the latest first."""
-        return [one for one in (self.latest, *self.differing) if one is not None and one.outcome == outcome]
+        """Return the voices with an ``outcome``, the latest first."""
+        return [voice for voice in (self.latest, *self.differing) if voice is not None and voice.outcome == outcome]
 
 
-class ValidationsOf(Arguments, frozen=True):
-    """The reports on a version, or on all versions of a reasoning named by its id; of one validator, that passed."""
+class ValidationFilter(Arguments, frozen=True):
+    """The reports on a version, or on all versions of a reasoning by its id; of one validator, or by ``passed``."""
 
     ref: str
     author: str | None = None
@@ -87,14 +87,14 @@ class ValidationsOf(Arguments, frozen=True):
     limit: Limit = 50
 
 
-def list_validations(context: QueryContext, args: ValidationsOf) -> Answer:
+def list_validations(context: QueryContext, args: ValidationFilter) -> Answer:
     """Return ``{"validations", "total", "next"}``, each with its ``data``, newest first."""
-    found = find_version(context, args.ref)
+    version = find_version(context, args.ref)
     where = Where(args, "author", "passed")
-    if args.ref.removeprefix("reasoning/") == found.reasoning_id:
-        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", found.reasoning_id)
+    if args.ref.removeprefix("reasoning/") == version.reasoning_id:
+        where.add("reasoning_ref IN (SELECT ref FROM reasoning_versions WHERE reasoning_id = ?)", version.reasoning_id)
     else:
-        where.equal("reasoning_ref", found.ref)
+        where.equal("reasoning_ref", version.ref)
 
     def read(row: Answer) -> Answer:
         return row | {"passed": bool(row["passed"]), "data": msgspec.json.decode(row["data"])}
@@ -109,17 +109,17 @@ def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
     if not voices:
         return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, "none", "not validated")))
     latest = voices[0]
-    differing = [one for one in voices if one.outcome != latest.outcome]
-    strongest = max((latest, *differing), key=lambda one: _STRONGER.index(one.outcome))
-    text = "; but ".join(one.text for one in (latest, *differing))
+    differing = [voice for voice in voices if voice.outcome != latest.outcome]
+    strongest = max((latest, *differing), key=lambda voice: _STRONGER.index(voice.outcome))
+    text = "; but ".join(voice.text for voice in (latest, *differing))
     return cast("Answer", msgspec.to_builtins(LatestVerdict(ref, strongest.outcome, text, latest, differing)))
 
 
 def _voices(context: QueryContext, ref: str) -> list[Voice]:
     newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
-    suspect = suspect_by(key, "v.event_index")
-    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
+    reported_by = compromised_by(key, "v.event_index")
+    sql = f"SELECT v.*, {reported_by} AS compromised FROM validations v WHERE v.event_index IN ({newest})"
     rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, context.now_ms) for row in rows]
 
@@ -128,16 +128,18 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     data = msgspec.json.decode(row["data"], type=ReasoningValidated)
     counts = data.counts
     missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted - counts.assumptions_settled
-    is_whole = 0 < counts.evidence == counts.evidence_ok and not missing  # who saw nothing vouches for nothing
-    is_sure = is_whole and row["suspect"] is None
+    is_whole = (
+        0 < counts.evidence == counts.evidence_ok and not missing
+    )  # without evidence, a report vouches for nothing
+    is_sure = is_whole and row["compromised"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
     stand = counted_words(counts, data.evidence)
     if counts.assumptions_settled:
         stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"
-    if row["suspect"] is not None:
-        stand += f", signed with a key that entry {row['suspect']} says is compromised"
+    if row["compromised"] is not None:
+        stand += f", signed with a key that entry {row['compromised']} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
     done = {"failed": "found wrong", "passed": "validated", "unchecked": tried}[outcome]
     problems = [issue.message for issue in data.issues[:problems_named_max]]
@@ -161,9 +163,9 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
 
 
 def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
-    """Return how much of the evidence stood; where nobody could look, that says so, for "0 of 2" would be a finding."""
+    """Return how much of the evidence holds; "0 of 2" would be a finding, so it says if nothing was looked up."""
     if not counts.evidence:
         return "no evidence"
-    if {check.status for check in evidence} == {"not_checked"}:  # those that do not hold are listed first
+    if {check.status for check in evidence} == {"not_checked"}:  # failed checks are listed first
         return f"nothing was looked up of {counts.evidence} reference{'s' * (counts.evidence > 1)}"
     return f"{counts.evidence_ok} of {counts.evidence} {stand}"

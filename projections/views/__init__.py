@@ -1,1 +1,1 @@
-"""What a view is, the table of all views, and the runner that folds events into them."""
+"""The shape of a view, the table of all views, and the runner that folds events into them."""

@@ -1,4 +1,4 @@
-"""Whether the views are what the log says: fold it anew beside them, and compare digests."""
+"""Verify the views: fold the log again into a temporary store, and compare digests table by table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.limits import range_events_max
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.stores.sqlite import temporary
-from deedbook.projections.stores.store import Slot, Store, Value, boundary_behind, tables_of
+from deedbook.projections.stores.store import Store, Value, ViewVersion, boundary_behind, tables_of
 from deedbook.projections.views.projection import Projection, Row
 from deedbook.projections.views.registry import ON_DEMAND, VIEWS
 from deedbook.projections.views.runner import Runner, Work, read_logged, states_cached_max
@@ -30,7 +30,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A table whose rows are not what the log gives; ``deedbook_states_VIEW`` is where a view keeps its states."""
+    """A table whose rows differ from the log; ``deedbook_states_VIEW`` is the table of a view's states."""
 
     view: str
     table: str
@@ -45,20 +45,22 @@ def verify_views(
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[Difference]:
-    """Return where the stored views differ from the log; empty when every view is right.
+    """Return where the stored views differ from the log; empty if every view is right.
 
-    Brings the views up to date first, then folds the same stretch of the log into a temporary store. A view that is
-    made on demand, and was not asked for yet, is not made in order to be verified. Raises Unavailable: the log or the
-    store cannot be used. Corrupted: the store is damaged.
+    Brings the views up to date first, then folds the same part of the log into a temporary store. A view that is made
+    on demand and does not exist yet is not made. Raises Unavailable: the log or the store cannot be used. Corrupted:
+    the store is damaged.
     """
     with store.reading() as reading:
-        held = {slot.view for slot in reading.slots()}
-    views = [view for view in views if view.name in held or view.name not in ON_DEMAND]
+        existing = {version.view for version in reading.view_versions()}
+    views = [view for view in views if view.name in existing or view.name not in ON_DEMAND]
     Runner(client, store, views).catch_up(progress=lambda at: progress(at.position, 2 * at.size))
     with store.reading() as reading:
-        size = max(slot.position for slot in reading.slots() if slot.is_live)
-        if size > client.head().size:  # another node's log is ahead of this one's
-            raise Unavailable("STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them where it leads")
+        size = max(version.position for version in reading.view_versions() if version.is_live)
+        if size > client.head().size:  # another node's log is ahead
+            raise Unavailable(
+                "STORE_UNAVAILABLE", "the views are ahead of this node's log: verify them on the leading node"
+            )
         stored = {view.name: reading.table_digests(view) for view in views}
     rebuilt = _rebuild(client, views, size, lambda done: progress(size + done, 2 * size))
     return [
@@ -70,19 +72,21 @@ def verify_views(
 
 
 def compare_beside(settings: Settings, answering: Connection) -> None:
-    """Send the differences of the views in the ledger's folder, or the error, from a process of its own."""
+    """Send the differences of the views in the ledger's folder, or the error, from a separate process."""
     answer: list[Difference] | DeedbookError
     try:
         with LocalClient(settings) as client, Reader(client, settings) as reader:
-            told = -1
+            reported = -1
 
-            def tell(done: int, total: int) -> None:
-                nonlocal told
-                if (percent := 100 * done // max(total, 1)) > told:  # few fit into a pipe that is read after the replay
-                    told = percent
+            def report(done: int, total: int) -> None:
+                nonlocal reported
+                if (
+                    percent := 100 * done // max(total, 1)
+                ) > reported:  # a pipe that is read after the replay holds only a few
+                    reported = percent
                     answering.send((done, total))
 
-            answer = verify_views(client, reader.store, VIEWS, progress=tell)
+            answer = verify_views(client, reader.store, VIEWS, progress=report)
     except DeedbookError as error:
         answer = error
     answering.send(answer)
@@ -91,10 +95,10 @@ def compare_beside(settings: Settings, answering: Connection) -> None:
 def _rebuild(
     client: Client, views: Sequence[Projection[Any]], size: int, progress: Callable[[int], None]
 ) -> dict[str, dict[str, str]]:
-    """Return the digests that the log gives. Rows of events are hashed, not kept (8 of 42 µs an event)."""
+    """Return the digests that the log gives. Rows of events are hashed, not stored (8 of 42 µs an event)."""
     folds = [
         (
-            Slot(view.name, view.version, True, 0, ""),  # noqa: FBT003 - live
+            ViewVersion(view.name, view.version, True, 0, ""),
             view,
             Work(view),
             {
@@ -112,20 +116,21 @@ def _rebuild(
             page = client.entries(start, limit=min(range_events_max, end - start))
             events = [read_logged(index, data) for index, data in page.entries]
             position = page.next_index
-            for slot, view, work, hashers in folds:
-                changes = work.fold(events, partial(writing.load, slot))
+            for version, view, work, hashers in folds:
+                changes = work.fold(events, partial(writing.load, version))
                 rows = dict(changes.rows)
                 for table, hasher in hashers.items():
                     hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
-                writing.write(replace(slot, position=start), view, replace(changes, rows=rows))
+                writing.write(replace(version, position=start), view, replace(changes, rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
         return {
-            view.name: writing.table_digests(view) | {table.name: made.hexdigest() for table, made in hashers.items()}
+            view.name: writing.table_digests(view)
+            | {table.name: hasher.hexdigest() for table, hasher in hashers.items()}
             for _, view, _, hashers in folds
         }
 
 
 def _as_given_back(row: Row) -> list[Value]:
-    """Return the values of a row as SQLite gives them back: True as 1, and -0.0 as 0.0."""
+    """Return the values of a row as SQLite returns them: True as 1, and -0.0 as 0.0."""
     return [value + 0 if value.__class__ in (bool, float) else value for value in msgspec.structs.astuple(row)]

@@ -1,8 +1,9 @@
 """The shape of a projection: a pure fold from events to rows, of two types.
 
-- rows of a **state**: ``rows(state)`` stand in tables that have an ``owner`` column, and are replaced whenever the
-  state of that key changed;
-- rows of an **event**: ``added(state, logged)`` stand in tables without an owner, and are written once, never changed.
+- Rows of a **state**: ``rows(state)`` go into tables with an ``owner`` column. They are replaced whenever the state of
+  that key changes.
+- Rows of an **event**: ``added(state, logged)`` go into tables without an owner. They are written once and never
+  change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A row of a table: its fields are the columns, in order, of type str, int, bool, float or bytes, or None.
 
-    Where a state is no more than its row, the row is the state: its first field is the key, the others have defaults.
+    A state that is no more than its row is the row: its first field is the key, and the others have defaults.
     """
 
 
@@ -34,7 +35,7 @@ Rows: TypeAlias = Sequence[Row]
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """An event with what its bytes alone can tell: the SHA-256 of its body, and the size of its entry in bytes."""
+    """An event with facts about its bytes: the SHA-256 of its body, and the size of its entry in bytes."""
 
     event: Event
     body_ref: str
@@ -42,12 +43,12 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table of a view; the type of its rows gives the columns, and leads from a row to its table.
+    """One table of a view; the type of its rows gives the columns, and maps a row to its table.
 
-    ``owner`` names the column that holds the key of the state which a row belongs to; it is the first column of the
-    primary key, so that the rows of one key lie side by side. A table without an owner is only ever added to.
-    ``is_full_text``: a number and words set apart by spaces, of which the store keeps an index to search in, no more.
-    ``long`` are columns whose text may have any length: an index that holds whole values has no room for them.
+    ``owner`` names the column with the key of the state that a row belongs to. It is the first column of the primary
+    key, so that the rows of one key are stored together. Rows of a table without an owner are only ever added.
+    ``is_full_text``: the row is a number and words separated by spaces, and the store holds only an index of them.
+    ``long`` names columns with text of any length, which an index of whole values cannot hold.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Table(msgspec.Struct, frozen=True):
     long: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a table that could not be replaced key by key, and a full-text table that is more than an index."""
+        """Refuse a table that cannot be replaced key by key, and a full-text table that is more than an index."""
         if self.owner is not None and self.primary_key[0] != self.owner:
             raise ValueError(f"the primary key of {self.name} begins with its owner {self.owner}")
         if self.is_full_text and (self.owner or self.indexes or len(self.columns) != 2):
@@ -72,16 +73,16 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class NoState(msgspec.Struct, frozen=True):
-    """The state of a projection that keeps none: it has no keys either."""
+    """The state of a projection that has none: it has no keys either."""
 
     key: str = ""
 
 
 class Projection(msgspec.Struct, Generic[S], frozen=True):
-    """A view: its name, the version of its meaning, its tables and its pure functions.
+    """A view: its name, version, tables and pure functions.
 
     A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
-    the kinds it wants, None for all. ``state(key)`` is the state before the first event of a key.
+    the handled kinds, None for all. ``state(key)`` is the state before the first event of a key.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     tables: tuple[Table, ...]
     state: type[S]
     fold: Callable[[S, Event], S]
-    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state, it only adds rows
+    keys: Callable[[Event], tuple[str, ...]] = lambda _event: ()  # it changes no state and only adds rows
     rows: Callable[[S], Rows] = lambda _state: ()
     added: Callable[[S | None, Logged], Rows] = lambda _state, _logged: ()
 
@@ -98,7 +99,7 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
 def event_rows(
     name: str, version: int, kinds: frozenset[str], tables: tuple[Table, ...], added: Callable[[Logged], Rows]
 ) -> Projection[NoState]:
-    """Return the projection that keeps no state: each event of ``kinds`` adds its rows to ``tables``, for good."""
+    """Return a projection without states: each event of ``kinds`` adds its rows to ``tables``."""
     return Projection(
         name=name,
         version=version,
@@ -111,44 +112,44 @@ def event_rows(
 
 
 def kinds_of(stream: str) -> frozenset[str]:
-    """Return the kinds that stand on streams ``stream/NAME``."""
+    """Return the kinds of events on streams ``stream/NAME``."""
     return frozenset(name for name, kind in KINDS.items() if kind.stream == stream)
 
 
 def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:
-    """Return the ``keys`` of a view of streams ``stream/NAME``: the name; none for a record of something else."""
+    """Return the ``keys`` function of a view of streams ``stream/NAME``: the name, or nothing for another stream."""
     start = f"{stream}/"
     return lambda event: (event.name,) if event.stream.startswith(start) else ()
 
 
 def unfolded(event: Event) -> NotImplementedError:
-    """Return the error of a fold that got an event of a kind that it handles and does not name."""
-    return NotImplementedError(f"this fold handles {event.kind} and does not name it")
+    """Return the error of a fold that handles a kind but has no case for it."""
+    return NotImplementedError(f"this fold handles {event.kind} but has no case for it")
 
 
-def row_of(row: type[R], *sources: Any, **given: Any) -> R:
-    """Return a row of what is ``given``, else of the one source that has it. Raises TypeError: none or two have it."""
-    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(given)), strict=True):
+def row_of(row: type[R], *sources: Any, **values: Any) -> R:
+    """Return a row of ``values``, else of the one source that has the column. Raises TypeError: none or two have it."""
+    for source, names in zip(sources, _columns_by_source(row, tuple(map(type, sources)), tuple(values)), strict=True):
         for name in names:
-            given[name] = getattr(source, name)
-    return row(**given)
+            values[name] = getattr(source, name)
+    return row(**values)
 
 
 @cache
 def _columns_by_source(
-    row: type[Row], sources: tuple[type[msgspec.Struct], ...], given: tuple[str, ...]
+    row: type[Row], sources: tuple[type[msgspec.Struct], ...], named: tuple[str, ...]
 ) -> list[list[str]]:
-    """Return which columns are taken from which source, worked out once for all rows that are made alike."""
+    """Return the columns that each source supplies, computed once for all rows made alike."""
     taken: list[list[str]] = [[] for _ in sources]
     for column in row.__struct_fields__:
-        if column not in given:
-            places = [place for place, source in enumerate(sources) if hasattr(source, column)]
-            if len(places) != 1:
-                raise TypeError(f"{column} of {row.__name__} stands in {len(places)} of its sources")
-            taken[places[0]].append(column)
+        if column not in named:
+            matches = [position for position, source in enumerate(sources) if hasattr(source, column)]
+            if len(matches) != 1:
+                raise TypeError(f"{column} of {row.__name__} is in {len(matches)} of its sources")
+            taken[matches[0]].append(column)
     return taken
 
 
 def json_text(value: object) -> str:
-    """Return a value as it stands in a column that holds JSON: keys sorted, so that equal values are equal rows."""
+    """Return a value for a column that holds JSON: keys are sorted, so that equal values are equal rows."""
     return encode_sorted(value).decode()

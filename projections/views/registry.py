@@ -1,4 +1,4 @@
-"""Every view there is: the only table of projections, and the only table of queries; both are loaded when asked for."""
+"""The tables of all views and of all queries; both load their modules on first use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any, Final, get_type_hints
 from deedbook.projections.answers.query import Query
 from deedbook.projections.views.projection import Projection
 
-# Each view, in the order in which views are folded, with the version of its meaning: raise it with any change of its
-# tables, fold or rows. They stand here, beside no fold, so that whoever only reads can tell whether the views are up to
-# date without loading any.
+# Each view with its version, in the order of folding. Raise the version with any change of tables, fold or rows. The
+# versions are not in the folds, so that a reader can check whether the views are up to date without loading any fold.
 VIEW_VERSIONS: Final = {
     "catalog": 7,
-    "agents": 7,
+    "agents": 8,
     "reasoning": 6,
     "briefs": 4,
     "handoffs": 9,
@@ -29,11 +28,11 @@ VIEW_VERSIONS: Final = {
     "search": 4,
 }
 
-# Brought up to date by the questions that are put to them, and by `deed project`, not by every question: full-text
-# search costs a quarter of all folding (measured), and few runs search.
+# Only their own queries and `deed project` bring these views up to date: full-text search costs a quarter of all
+# folding (measured), and few commands search.
 ON_DEMAND: Final = frozenset({"search"})
 
-# About one thing, and asked by whoever acts on it: not answered from rows, but from signed entries (``checked``).
+# Queries that usually precede a write. They are answered from signed entries and not from rows (``answers.checked``).
 CHECKED: Final = frozenset(
     {
         "handoffs.facts",
@@ -52,13 +51,13 @@ CHECKED: Final = frozenset(
     }
 )
 
-# Which function of which module under this package answers which query.
+# The module and function under this package that answers each query.
 _QUERIES: Final = {
     "agents.activity": "agents.queries.agents_at_work",
     "agents.keys": "agents.queries.list_keys",
     "agents.list": "agents.queries.list_agents",
     "agents.show": "agents.queries.show_agent",
-    "agents.suspects": "agents.suspects.list_suspects",
+    "agents.compromised": "agents.compromised.list_compromised",
     "briefs.best": "briefs.queries.best_brief",
     "catalog.find": "catalog.queries.find_events",
     "catalog.lanes": "catalog.lanes.lanes_of_agents",
@@ -114,7 +113,7 @@ _QUERIES: Final = {
 }
 
 
-# What a door calls the answer of a query that has a verb of its own; any other's bears the query's name.
+# The ``kind`` of answers to queries with a verb of their own; for other queries it is the query's name.
 _KINDS: Final = {
     "agents.keys": "keys",
     "agents.list": "agents",
@@ -148,7 +147,7 @@ _KINDS: Final = {
 
 
 class _Views(Sequence[Projection[Any]]):
-    """Projections, loaded together when one of them is asked for: each is ``VIEW`` in its package's ``fold``."""
+    """Projections, loaded together on first use: each is ``VIEW`` in its package's ``fold``."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -165,7 +164,7 @@ class _Views(Sequence[Projection[Any]]):
 
 
 class _Queries(Mapping[str, Query]):
-    """The queries by name, each loaded with its module, once."""
+    """The queries by name, each loaded once, with its module."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Query] = {}
@@ -186,11 +185,11 @@ class _Queries(Mapping[str, Query]):
 
 
 VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(VIEW_VERSIONS))
-# Those that every question brings up to date.
-KEPT_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
+# The views that every query brings up to date.
+EAGER_VIEWS: Final[Sequence[Projection[Any]]] = _Views(tuple(name for name in VIEW_VERSIONS if name not in ON_DEMAND))
 QUERIES: Final[Mapping[str, Query]] = _Queries()
 
 
 def kind_of(query: str) -> str:
-    """Return the ``kind`` of the JSON document that answers a query, by every door."""
+    """Return the ``kind`` of the JSON document that answers a query, in every interface."""
     return _KINDS.get(query, query.replace(".", "_"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client
     from deedbook.ledger.client.reads import HeadView, Page
     from deedbook.ledger.home.config import Settings
-    from deedbook.projections.stores.store import Reading
+    from deedbook.projections.stores.store import ReadTransaction
 
 
 class Beginning:
@@ -49,5 +49,5 @@ class Prefix(Reader):
         super().close()
         self._folder.cleanup()
 
-    def _now_ms(self, reading: Reading) -> int:
+    def _now_ms(self, reading: ReadTransaction) -> int:
         return last_ms(reading)

@@ -188,7 +188,7 @@ def test_view_that_names_another_handoff_than_was_asked_for_is_not_believed(
     monkeypatch.setattr(client, "view", lambda *_: {"id": "production"})
     assert ask(client, "handoffs.facts", {"id": "prod"})["id"] == "production"
     for asked in ("log", "log.md", "handoff/log"):
-        with pytest.raises(Corrupted, match="names production") as refused:
+        with pytest.raises(Corrupted, match="answered production") as refused:
             ask(client, "handoffs.facts", {"id": asked})
         assert refused.value.code == "VERIFICATION_FAILED"
 
@@ -249,7 +249,7 @@ def test_view_that_answers_in_another_form_is_not_believed(
     ledger.hand_over("h")
     monkeypatch.setattr(client, "view", lambda *_: answer)
     for query, arguments in (("handoffs.next", {}), ("handoffs.show", {"id": "h"})):
-        with pytest.raises(Corrupted, match="a view answers otherwise") as refused:
+        with pytest.raises(Corrupted, match="the answer of a view has the wrong form") as refused:
             ask(client, query, arguments)
         assert refused.value.code == "VERIFICATION_FAILED"
 

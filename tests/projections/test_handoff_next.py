@@ -80,7 +80,7 @@ def test_a_handoff_waits_for(given, expected):
 def queue(reader, agent=None, **arguments):
     """Return the items of an agent's queue."""
     items = reader.answer("handoffs.next", {"agent": agent, "limit": 500, **arguments})["items"]
-    assert all(item.keys() - {"suspect"} == ITEM for item in items)
+    assert all(item.keys() - {"compromised"} == ITEM for item in items)
     return items
 
 
@@ -208,7 +208,7 @@ def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
     ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
     item = only(reader, "bob")
-    assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob ran out", ledger.size - 1)
+    assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob expired", ledger.size - 1)
     with Prefix(reader.client, reader.settings, ledger.size) as then:
         assert only(then, "bob")["action"] == "continue"
 
@@ -244,7 +244,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, verb, sa
     ledger.emit("alice", "handoff/h", record)
     item = only(reader, "rita")
     assert (item["action"], item["from"], item["is_imported"]) == ("approve", "Kuro / Alex", True)
-    assert item["why"] == f"confirm: it was imported{said}, which nobody here has approved or verified"
+    assert item["why"] == f"it was imported{said}, and nobody here has approved or verified it: confirm it"
     assert (item["act"], item["arguments"]) == (verb, {})
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
     assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
@@ -345,11 +345,11 @@ def test_a_waiver_that_is_asked_for_waits_for_the_reviewer_and_then_for_the_rece
     ledger.emit("bob", "handoff/h", kinds.HandoffWaiverAsked(position=0, reason="there is no Mac"))
     item = only(reader, "rita")
     assert (item["action"], item["act"], item["arguments"]) == ("waive", "waive", {"criterion_numbers": [1]})
-    assert item["why"] == "bob asks to do without criterion 1. runs on macOS: there is no Mac"
+    assert item["why"] == "bob asks to waive criterion 1. runs on macOS: there is no Mac"
     assert item["since_index"] == ledger.size - 1
     assert (only(reader, "bob")["act"], only(reader, "bob")["why"]) == (
         "show",
-        "open criteria: 1. runs on macOS (its waiver is asked for)",
+        "open criteria: 1. runs on macOS (a waiver is requested)",
     )
     ledger.emit("rita", "handoff/h", kinds.HandoffCriterionWaived(position=0, reason="no"))
     assert queue(reader, "rita") == []
@@ -370,7 +370,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
         _lead(ledger, name, chance.randrange(10), depends_on=wanted, unlock_at=unlock_at, to=to, criteria=criteria)
     removed = ledger.emit("root", "agent/carl", AgentRemoved(agent="carl")).index
     stolen = KeyCompromised(key=ledger.keys["rita"].public.hex(), since=half)
-    suspect = ledger.emit("root", "agent/rita", stolen).index
+    reported_by = ledger.emit("root", "agent/rita", stolen).index
     expected = set()
     for name in names:
         state = ledger.handoff(name)
@@ -386,7 +386,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
             is_waiver_asked="asked" in state.criteria,
             is_lapsed=is_lapsed(state.status, state.lease, 2**60),
             approval_index=state.approval_index,
-            suspect_approval=suspect if (state.approval_index or 0) >= half else None,
+            compromised_approval=reported_by if (state.approval_index or 0) >= half else None,
             receiver_removed=removed if state.receiver == "carl" else None,
         )
         expected |= {(agent, action, name) for agent, action in waits_for(found)}

@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.past import pasts_open_max
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.stores import store
-from deedbook.projections.stores.sqlite import Transaction
+from deedbook.projections.stores.sqlite import SqliteTransaction
 from deedbook.projections.views import runner
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.projection import NoState
@@ -90,9 +90,9 @@ def answer_of(reader, query, arguments, *as_of):
 
 
 def without_marks(value):
-    """Return an answer without the marks of what is suspect by what is known today."""
+    """Return an answer without the marks of compromised signatures, which follow what is known today."""
     if isinstance(value, dict):
-        return {name: without_marks(one) for name, one in value.items() if name != "suspect"}
+        return {name: without_marks(one) for name, one in value.items() if name != "compromised"}
     return [without_marks(one) for one in value] if isinstance(value, list) else value
 
 
@@ -107,7 +107,7 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
     with Prefix(reader.client, reader.settings, index + 1) as fresh:
         for query, arguments in asked:
             expected, given = answer_of(fresh, query, arguments), answer_of(reader, query, arguments, index)
-            if query == "agents.suspects":
+            if query == "agents.compromised":
                 assert given == reader.answer(query)  # what is known now
             else:
                 form = unordered if query in RANKED else without_marks
@@ -126,7 +126,7 @@ def test_states_between_two_boundaries_are_kept_once_whatever_batches_they_came_
         Runner(lived.reads, made, VIEWS).catch_up()
         with made.reading() as reading:
             return {
-                view.name: reading.rows(f"SELECT * FROM {store.kept_table(view.name).name}")
+                view.name: reading.rows(f"SELECT * FROM {store.boundary_states_table(view.name).name}")
                 for view in VIEWS
                 if view.state is not NoState
             }
@@ -157,7 +157,7 @@ def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(li
     compare(reader, index, SHORT)
 
 
-def test_past_that_is_asked_again_marks_what_became_suspect_meanwhile(ledger, reader, monkeypatch):
+def test_past_that_is_asked_again_marks_what_became_compromised_meanwhile(ledger, reader, monkeypatch):
     ledger.record_session("s1")
     asked = ("sessions.show", {"id": "s1"}, ledger.size - 1)
     before = reader.answer(*asked)
@@ -230,7 +230,7 @@ def test_full_folder_of_temporary_files_is_named_and_the_past_answers_once_there
 
     index = lived.size // 2
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "shadow", full)
+        patch.setattr(SqliteTransaction, "shadow", full)
         refused = answer_of(reader, "handoffs.list", {}, index)
     assert (refused["code"], "TMPDIR" in refused["message"]) == ("STORE_FULL", True)
     compare(reader, index, SHORT)

@@ -9,11 +9,11 @@ from reporting import AFTER, BEFORE
 
 from deedbook.projections.reports.calibration import (
     VECTOR_NAMES,
-    Ends,
+    AssessmentPair,
+    assessment_pair,
     bias_of,
     compare,
     deltas_of,
-    ends_of,
     label_of_bias,
     overall_of,
 )
@@ -140,17 +140,20 @@ def test_labels_are_symmetric_and_agree_with_the_bias_and_its_sentence(grown, fa
     ],
 )
 def test_the_last_postflight_is_compared_with_the_preflight_before_it(phases, preflight, postflight, expected):
-    ends = ends_of(assessed(*phases))
+    ends = assessment_pair(assessed(*phases))
     places = [None if one is None else one["place"] for one in (ends.preflight, ends.postflight)]
     assert (places, ends.report_type) == ([preflight, postflight], expected)
 
 
 def test_an_assessment_without_vectors_counts_only_where_there_is_no_other():
     opened = [{"phase": "PREFLIGHT", "vectors": {}, "place": 9}]
-    assert ends_of(assessed("PREFLIGHT") + opened).preflight["place"] == 0
-    assert ends_of(opened).preflight["place"] == 9
-    assert ends_of([*assessed("PREFLIGHT", "POSTFLIGHT"), opened[0] | {"phase": "POSTFLIGHT"}]).postflight["place"] == 1
+    assert assessment_pair(assessed("PREFLIGHT") + opened).preflight["place"] == 0
+    assert assessment_pair(opened).preflight["place"] == 9
+    assert (
+        assessment_pair([*assessed("PREFLIGHT", "POSTFLIGHT"), opened[0] | {"phase": "POSTFLIGHT"}]).postflight["place"]
+        == 1
+    )
 
 
 def test_a_postflight_alone_makes_a_planning_report():
-    assert Ends(None, {}, has_check=True).report_type == "planning"
+    assert AssessmentPair(None, {}, has_check=True).report_type == "planning"

@@ -11,12 +11,14 @@ from reporting import report
 
 from deedbook.projections.reports.compressed import compressed_of
 from deedbook.projections.reports.markdown import counted, markdown_of
-from deedbook.projections.reports.report import Correction, Report, is_same, uncorrected
+from deedbook.projections.reports.report import Report, ReportCorrection, is_same, uncorrected
 
 
 def corrected(kind: str, text: str, **fields: Any) -> Report:
     """Return the example report, of which one text was corrected."""
-    made = Correction(kind=kind, text=text, author="ada", timestamp="2026-02-13T", words="the `cause`", event_index=9)
+    made = ReportCorrection(
+        kind=kind, text=text, author="ada", timestamp="2026-02-13T", words="the `cause`", event_index=9
+    )
     return msgspec.structs.replace(report(**fields), corrections=[made])
 
 

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from deedbook.ledger.home.config import Settings
 
 
-def slots_of(store: SqliteStore) -> object:
+def view_versions_of(store: SqliteStore) -> object:
     """Return where every view stands."""
     with store.reading() as reading:
-        return reading.slots()
+        return reading.view_versions()
 
 
 def check_store(store: SqliteStore, size: int) -> None:
-    """Hold what is always true of a store that is up to date: one live slot a view, every event in the catalog once."""
+    """Hold what is always true of a store that is up to date: each view live, each event in the catalog once."""
     with store.reading() as reading:
-        slots = reading.slots()
+        versions = reading.view_versions()
         indexes = [row["event_index"] for row in reading.rows("SELECT event_index FROM events ORDER BY event_index")]
-    assert sorted(slot.view for slot in slots) == sorted(view.name for view in VIEWS)
-    assert all(slot.is_live and slot.position == size for slot in slots)
+    assert sorted(version.view for version in versions) == sorted(view.name for view in VIEWS)
+    assert all(version.is_live and version.position == size for version in versions)
     assert indexes == list(range(size))
 
 
@@ -99,7 +99,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     store = open_store()
     runner = Runner(ledger.reads, store, VIEWS)
     runner.catch_up()
-    before = digests_of(store), slots_of(store)
+    before = digests_of(store), view_versions_of(store)
     ledger.finish("late")
     real = Work.fold
 
@@ -111,7 +111,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     monkeypatch.setattr(Work, "fold", failing)
     with pytest.raises(KeyboardInterrupt):
         runner.catch_up()
-    assert (digests_of(store), slots_of(store)) == before
+    assert (digests_of(store), view_versions_of(store)) == before
     monkeypatch.undo()
     runner.catch_up()  # the states that the failed batch left in memory must not be used
     assert verify_views(ledger.reads, store, VIEWS) == []
@@ -263,7 +263,7 @@ def test_a_first_fold_has_no_place_to_take_and_makes_what_a_rebuild_makes(
     store = open_store()
     runner = Runner(ledger.reads, store, VIEWS)
     with store.reading() as reading:
-        assert all(slot.is_live and slot.position == 0 for slot in reading.slots())
+        assert all(version.is_live and version.position == 0 for version in reading.view_versions())
     runner.catch_up()
     first, first_digests = made(), digests_of(store)
     runner.rebuild(first_digests)

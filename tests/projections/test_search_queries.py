@@ -22,7 +22,7 @@ from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.search.queries import SearchText, excerpt_max_chars, find_text
 from deedbook.projections.stores import sqlite
 from deedbook.projections.views.comparison import verify_views
-from deedbook.projections.views.registry import KEPT_VIEWS, VIEWS
+from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
 from deedbook.projections.views.runner import Runner
 
 
@@ -53,10 +53,10 @@ def refusal(reader, text, **more):
     return refused.value.code
 
 
-def slots(reader):
+def view_versions(reader):
     """Return the live views and their positions."""
     with reader.store.reading() as reading:
-        return {slot.view: slot.position for slot in reading.slots() if slot.is_live}
+        return {version.view: version.position for version in reading.view_versions() if version.is_live}
 
 
 @pytest.mark.parametrize("text", ["页", "登录", "登录页", "页面超时", "“登录页面”", "登录 超时", "ＪＷＴ 登录", "录*"])
@@ -301,14 +301,14 @@ def test_text_with_a_nul_is_found_on_both_sides_of_it(written, reader):
 def test_other_questions_leave_the_view_alone_and_search_brings_it_up_to_date(written, reader):
     written("the pool")
     assert reader.answer("handoffs.list")["total"] == 0
-    assert "search" not in slots(reader)
+    assert "search" not in view_versions(reader)
     assert len(found(reader, "pool")) == 1
-    at = slots(reader)["search"]
+    at = view_versions(reader)["search"]
     written("the pool", name="t")
     reader.answer("handoffs.list")
-    assert slots(reader)["search"] == at < slots(reader)["catalog"]
+    assert view_versions(reader)["search"] == at < view_versions(reader)["catalog"]
     assert len(found(reader, "pool")) == 2
-    assert len(set(slots(reader).values())) == 1
+    assert len(set(view_versions(reader).values())) == 1
 
 
 def test_the_past_is_searched_as_it_was(ledger, written, reader):
@@ -354,10 +354,10 @@ def test_verify_finds_an_index_that_is_out_of_step(ledger, written, reader):
 def test_verify_does_not_make_a_view_nobody_asked_for(ledger, written, open_store):
     written("the pool")
     store = open_store()
-    Runner(ledger.reads, store, KEPT_VIEWS).catch_up()
+    Runner(ledger.reads, store, EAGER_VIEWS).catch_up()
     assert verify_views(ledger.reads, store, VIEWS) == []
     with store.reading() as reading:
-        assert "search" not in {slot.view for slot in reading.slots()}
+        assert "search" not in {version.view for version in reading.view_versions()}
 
 
 def test_a_damaged_index_is_refused_with_the_way_out(ledger, written, reader, open_store):
@@ -372,7 +372,7 @@ def test_a_damaged_index_is_refused_with_the_way_out(ledger, written, reader, op
 
 def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
     monkeypatch.setattr(sqlite, "FULL_TEXT", "fts_of_nobody")
-    with pytest.raises(Unavailable, match="no FTS5") as unavailable:
+    with pytest.raises(Unavailable, match="search needs FTS5, which the SQLite of this Python lacks") as unavailable:
         found(reader, "pool")
     assert unavailable.value.code == "STORE_UNAVAILABLE"
     assert reader.answer("handoffs.list")["total"] == 0

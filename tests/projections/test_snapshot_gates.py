@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deedbook.projections.briefs.embedding import HASH_V1, Embedder, Embedding, embed_text
-from deedbook.projections.briefs.gates import check_level, domain_told, should_fetch_full_reasoning
+from deedbook.projections.briefs.gates import check_level, domain_implied, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot
 
@@ -101,7 +101,7 @@ def test_snapshot_that_nobody_assessed_asks_for_the_full_graph() -> None:
     ],
 )
 def test_words_give_the_domain_that_nobody_named(text: str, domain: str) -> None:
-    assert domain_told(text) == domain
+    assert domain_implied(text) == domain
     snapshot = replace(QUIET, domain=" ", conclusion=text, reasoning_brief="", context_summary="")
     rule = should_fetch_full_reasoning(snapshot).rule
     assert (rule is not None and rule.name) == ("high_risk_domain" if domain else False)

@@ -34,7 +34,8 @@ import sys
 from pathlib import Path
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.home.config import Settings
-from deedbook.projections import Reader, postgres_connection, runner
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.views import runner
 runner.batch_events_max = 3
 with LocalClient(Settings(home=Path(sys.argv[1]))) as client:
     with Reader(client, Settings(home=Path(sys.argv[1])), store=sys.argv[2]) as reader:
@@ -211,7 +212,7 @@ def test_a_schema_of_another_ledger_or_a_newer_version_is_refused_and_left_alone
     with psycopg.connect(database, autocommit=True) as other:
         books = f'"{schema_of(ledger.reads.ledger)}".deedbook'
         other.execute(f"UPDATE {books} SET format = format + 1")
-        with pytest.raises(Corrupted, match="another version of Deedbook: drop the schema"):
+        with pytest.raises(Corrupted, match="another version of Deedbook made the schema .*: drop the schema"):
             PostgresStore(database, ledger=ledger.reads.ledger)
         other.execute(f"UPDATE {books} SET format = format - 1, ledger = 'another'")
         with pytest.raises(Corrupted, match="of another ledger"):
@@ -225,7 +226,7 @@ def test_a_schema_that_somebody_else_made_first_is_not_used(postgres, database):
         other.execute(f"CREATE FUNCTION {schema_of('x')}.spy() RETURNS text RETURN current_user || ' ran this'")
         other.execute(f"CREATE VIEW {schema_of('x')}.deedbook AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format")
         other.execute(f"GRANT USAGE ON SCHEMA {schema_of('x')} TO PUBLIC")
-        with pytest.raises(Corrupted, match="is another role's: drop the schema"):
+        with pytest.raises(Corrupted, match="another role owns the schema .*: drop the schema"):
             PostgresStore(database, ledger="x")
         other.execute(f"DROP SCHEMA {schema_of('x')} CASCADE; RESET ROLE; DROP OWNED BY eve; DROP ROLE eve")
     PostgresStore(database, ledger="x").close()
@@ -301,7 +302,7 @@ def test_a_node_of_another_past_is_refused_by_the_shared_views(ledger, shared, d
         fork.hand_over("there")
         with (
             Reader(fork.reads, fork.settings(), store=database) as other,
-            pytest.raises(Corrupted, match="another past"),
+            pytest.raises(Corrupted, match="another history"),
         ):
             other.catch_up()
 
@@ -311,7 +312,7 @@ def test_a_question_that_takes_too_long_is_given_up_and_the_connection_used_agai
     with monkeypatch.context() as patched:
         begin = [one._replace(sql=one.sql.replace("'30s'", "'50ms'")) for one in of_postgres._READING]
         patched.setattr(of_postgres, "_READING", begin)
-        with pytest.raises(Unavailable, match="was given up"), shared.store.reading() as reading:
+        with pytest.raises(Unavailable, match="did not finish the query"), shared.store.reading() as reading:
             reading.rows("SELECT 1 AS one FROM pg_sleep(60)")
     with pytest.raises(Unavailable, match="read-only"), shared.store.reading() as reading:
         reading.rows("DELETE FROM handoffs")
@@ -326,7 +327,7 @@ def test_views_that_somebody_took_away_between_two_questions_are_made_again_wher
         with shared.store.writing() as writing:
             writing.drop("handoffs", is_live=True)
         assert shared.answer("handoffs.list") == expected
-    assert not notices  # what fails along with slots that are not the expected ones is no damage
+    assert not notices  # what fails along with view versions that are not the expected ones is no damage
 
 
 def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prepared_at_once(
@@ -351,7 +352,7 @@ def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prep
 def test_statements_that_nobody_asked_for_lately_are_forgotten_and_prepared_again(ledger, shared, monkeypatch):
     live_a_little(ledger, 1)
     shared.catch_up()
-    monkeypatch.setattr(postgres_connection, "statements_kept", 5)
+    monkeypatch.setattr(postgres_connection, "statements_prepared_max", 5)
     for _ in range(2):
         for number in range(30):
             with shared.store.reading() as reading:

@@ -41,7 +41,7 @@ def test_a_database_of_something_else_is_refused(ledger: ViewLedger) -> None:
     with sqlite3.connect(ledger.home.views) as db:
         db.execute("CREATE TABLE recipes (name TEXT)")
     db.close()
-    with pytest.raises(Corrupted, match="database of something else"):
+    with pytest.raises(Corrupted, match="database of another program"):
         SqliteStore(ledger.home.views, ledger=ledger.reads.ledger)
 
 
@@ -57,9 +57,9 @@ def test_views_ahead_of_the_log_are_refused(ledger: ViewLedger, open_store: Call
     runner = Runner(ledger.reads, store, VIEWS)
     runner.catch_up()
     with store.writing() as writing:
-        for slot in writing.slots():
-            writing.move(replace(slot, position=slot.position + 1))
-    with pytest.raises(Corrupted, match="another past of this log"):
+        for version in writing.view_versions():
+            writing.move(replace(version, position=version.position + 1))
+    with pytest.raises(Corrupted, match="another history of this log"):
         runner.catch_up()
 
 
@@ -70,7 +70,7 @@ def test_views_of_another_past_are_refused(ledger: ViewLedger, tmp_path: Path) -
         store = SqliteStore(ledger.home.views, ledger=fork.id)
         Runner(fork.reads, store, VIEWS).catch_up()
         ledger.hand_over("later")
-        with pytest.raises(Corrupted, match="another past of this log"):
+        with pytest.raises(Corrupted, match="another history of this log"):
             Runner(ledger.reads, store, VIEWS).catch_up()
         store.close()
 

@@ -94,9 +94,9 @@ def test_views_of_an_older_format_are_made_anew_and_those_of_a_newer_refused(led
     if version < 0:
         with Reader(ledger.reads, ledger.settings(), notice=notices.append) as reader:
             assert reader.answer("handoffs.list") == before
-        assert "(an older Deedbook made them): set aside" in notices[0]
+        assert "(an older Deedbook made them). They were moved to" in notices[0]
     else:
-        with pytest.raises(Corrupted, match="a newer Deedbook made"):
+        with pytest.raises(Corrupted, match="a newer version of Deedbook made"):
             Reader(ledger.reads, ledger.settings())
         assert ledger.home.views.read_bytes() == content
 
@@ -107,7 +107,7 @@ def test_database_of_another_program_is_left_as_it_is(ledger: ViewLedger) -> Non
     db.commit()
     db.close()
     content = ledger.home.views.read_bytes()
-    with pytest.raises(Corrupted, match="something else"):
+    with pytest.raises(Corrupted, match="a database of another program"):
         Reader(ledger.reads, ledger.settings())
     assert ledger.home.views.read_bytes() == content
     assert not list(ledger.home.path.glob("views.db?*"))

@@ -201,7 +201,7 @@ def _records(handoff: dict[str, Any], read_entry: Callable[[int], bytes]) -> Ite
 
 def _row_of(record: HandoffRecord) -> dict[str, Any]:
     """Return the fields of a record that a file has, as in an answer of ``handoffs.show``."""
-    state, content = record.life, record.content
+    state, content = record.lifecycle, record.content
     assert state is not None  # noqa: S101 - a fold of at least one event
     assert content is not None  # noqa: S101 - as above
     tasks, criteria = zip(content.tasks, state.tasks, strict=True), zip(content.criteria, state.criteria, strict=True)

@@ -23,7 +23,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.system.files import read_regular
-from deedbook.projections.agents.suspects import suspect_places
+from deedbook.projections.agents.compromised import compromised_names
 from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class App(ReadingApp):
 
         answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
 
-        self._doubts |= suspect_places(answer)  # what is made of it may not pass the marks on
+        self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
         return answer
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class App(ReadingApp):
         client = self.client()
         return [
             describe(read_event(row["event_index"], client.entry(row["event_index"])))
-            | {name: row[name] for name in ("skipped", "suspect") if name in row}
+            | {name: row[name] for name in ("skipped", "compromised") if name in row}
             for row in rows
         ]
 

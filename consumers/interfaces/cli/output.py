@@ -232,9 +232,9 @@ def imported_by(mark: dict[str, Any] | None) -> str:
     return "" if mark is None else f"  [imported by {clean(mark['importer'])}]"
 
 
-def suspect_cell(row: dict[str, Any]) -> str:
+def compromised_cell(row: dict[str, Any]) -> str:
     """Return the mark of a row that may be the work of a thief; empty for any other."""
-    return f"SUSPECT: {row['suspect']}" if "suspect" in row else ""
+    return f"COMPROMISED: {row['compromised']}" if "compromised" in row else ""
 
 
 def short_key(key: str) -> str:

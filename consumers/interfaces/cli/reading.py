@@ -22,7 +22,7 @@ from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored, shown
-from deedbook.projections.agents.suspects import suspect_words
+from deedbook.projections.agents.compromised import compromised_words
 from deedbook.projections.answers.view_reader import ViewReader, ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
 
@@ -109,7 +109,7 @@ class ReadingApp(ClosableOptions):
         """
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
-                for words in suspect_words(data, self._doubts):
+                for words in compromised_words(data, self._doubts):
                     click.secho(words, fg="red")
             if self.moment is not None:
                 then = self.query("catalog.instant", at=self.moment)
@@ -120,8 +120,8 @@ class ReadingApp(ClosableOptions):
                 for line in [text] if isinstance(text, str) else text:
                     click.echo(line)
             return
-        if self._doubts and isinstance(data, dict) and "suspect" not in data:
-            data |= {"suspect": max(self._doubts.values())}
+        if self._doubts and isinstance(data, dict) and "compromised" not in data:
+            data |= {"compromised": max(self._doubts.values())}
         if "." in kind:
             kind = kind_of(kind)
         self.line(document(kind, data, following))

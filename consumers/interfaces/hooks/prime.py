@@ -30,7 +30,7 @@ from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.system.files import open_regular
-from deedbook.projections.agents.suspects import suspect_words
+from deedbook.projections.agents.compromised import compromised_words
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def prime(
 
     def ask(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer = view(query, arguments)
-        doubts.update(dict.fromkeys(suspect_words(answer)))
+        doubts.update(dict.fromkeys(compromised_words(answer)))
         return answer
 
     now = datetime.now(UTC)
@@ -118,7 +118,7 @@ def prime(
     if doubts:
         warning = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
         lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
-        packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "deed key list"))
+        packing.add(_Section("compromised", "Do not rely on this", lines, len(lines), "deed key list"))
     packing.add(dead_ends)
     if known.items:
         packing.add(known)

@@ -243,7 +243,7 @@ class HandoffTools(Tools):
         tokens = next_tokens_max if with_handoff else 0
         shown = as_citations(self._citations(tokens).shown(shown))
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
-        answer |= {name: shown[name] for name in ("suspect",) if name in shown}
+        answer |= {name: shown[name] for name in ("compromised",) if name in shown}
         answer |= {of: found for of in _GROUNDS if (found := shown.pop(of, None))}
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}

@@ -23,7 +23,7 @@ def current_users(client: LocalClient, home: Home, name: str = NODE) -> BusUsers
     """Return the users that the log and the folder of the node ``name`` give: agents with valid identity and bus keys.
 
     And who holds an open invitation, until it is used, taken back or expires. Not: whose identity key was revoked or
-    called compromised and not yet replaced, and who was removed; nor whose bus key is no key or somebody else's: a
+    reported compromised and not yet replaced, and who was removed; nor whose bus key is no key or somebody else's: a
     nats-server refuses its whole configuration for one that it cannot use. Raises Refused: ``KEY_FILE_MISSING`` or
     ``KEY_FILE_MODE`` for the node's own key.
     """

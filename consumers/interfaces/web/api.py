@@ -42,7 +42,7 @@ from deedbook.consumers.interfaces.web.stream import (
     as_server_sent,
     events_from,
 )
-from deedbook.consumers.sdk.events import Suspects, describe, whole_event
+from deedbook.consumers.sdk.events import CompromisedKeys, describe, whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import index_in
 from deedbook.consumers.sdk.receipts import take
@@ -234,13 +234,13 @@ class Api:
             start = converted(EVENTS, {"from": last}, "Last-Event-ID")["from"] + 1
         if start > (size := asked.size):
             raise Refused("NOT_FOUND", f"the log has {size} entries: there is nothing from {start} on yet", size=size)
-        suspects = Suspects(self._ask, is_filtered=bool(wanted.kinds or wanted.stream))
+        compromised = CompromisedKeys(self._ask, is_filtered=bool(wanted.kinds or wanted.stream))
         if media != JSON:
             until = size if media == NDJSON else None
-            return Stream(self._followed(wanted, start, until, suspects), media, self._followers)
+            return Stream(self._followed(wanted, start, until, compromised), media, self._followers)
         events, index = self._scan(wanted, size)
         bad = {one["index"]: {"skipped": one["code"]} for one in self._ask("catalog.skipped", {})["entries"]}
-        rows = [describe(one) | bad.get(one.index, {}) | suspects.mark(one) for one in events]
+        rows = [describe(one) | bad.get(one.index, {}) | compromised.mark(one) for one in events]
         following = None if index >= size else address(asked.route, values | {"from": index})
         return asked.document("events", {"events": rows, "next": following and index}, following)
 
@@ -257,7 +257,7 @@ class Api:
         return events, index
 
     async def _followed(
-        self, wanted: EventsAsked, start: int, until: int | None, suspects: Suspects
+        self, wanted: EventsAsked, start: int, until: int | None, compromised: CompromisedKeys
     ) -> AsyncIterator[bytes]:
         """Yield events: up to an index as lines, or without an end as server-sent events."""
         threads = self._followers.threads
@@ -269,7 +269,7 @@ class Api:
             if isinstance(item, int):
                 yield as_server_sent(item - 1) if until is None else b""
                 continue
-            row = _line(describe(item) | await to_thread.run_sync(suspects.mark, item, limiter=threads))
+            row = _line(describe(item) | await to_thread.run_sync(compromised.mark, item, limiter=threads))
             yield row if until is not None else as_server_sent(item.index, row)
 
     def _index_of(self, ref: str) -> int:

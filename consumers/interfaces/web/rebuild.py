@@ -37,7 +37,9 @@ class Rebuild:
     def position(self, *, searches: bool = False) -> int:
         """Return how far the views are folded that every question brings up to date, or all."""
         with self.reader.store.reading() as reading:
-            ends = {one.view: one.position for one in reading.slots() if VIEW_VERSIONS.get(one.view) == one.version}
+            ends = {
+                one.view: one.position for one in reading.view_versions() if VIEW_VERSIONS.get(one.view) == one.version
+            }
         return min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND)
 
     def demand(self, size: int, *, searches: bool) -> None:

@@ -27,7 +27,7 @@ from deedbook.ledger.system.files import replacing
 from deedbook.projections.answers.query import is_whole_ref, prefix_range
 from deedbook.projections.briefs.gates import FetchAnswer, should_fetch_full_reasoning
 from deedbook.projections.briefs.prompt import LEVEL_TOKENS, Prompt, TransferLevel, to_context_prompt
-from deedbook.projections.briefs.rejection import CertificateProblem, Rejected
+from deedbook.projections.briefs.rejection import CertificateProblem, RejectedBrief
 from deedbook.projections.reasoning.delta import Size, read_payload, write_full
 from deedbook.projections.reasoning.delta import measure as measure_payload
 from deedbook.projections.reasoning.memory import (
@@ -88,7 +88,7 @@ class Received(msgspec.Struct, frozen=True):
     prose: Prose | None = None
     prose_missing: str = ""
     imported: dict[str, Any] | None = None
-    rejected: Rejected | None = None
+    rejected: RejectedBrief | None = None
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ def _problems(packed: bytes, canonical: bytes, domain: str | None) -> list[Certi
 
 def published(
     view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
-) -> tuple[_BriefData | None, Rejected | None]:
+) -> tuple[_BriefData | None, RejectedBrief | None]:
     """Return the published brief of a level, or who signed one that does not hold; neither where none can be used."""
     # By the graph's own ref: under its id there may meanwhile be a newer one, whose brief is no forgery of this.
     ref = compute_reasoning_ref(memory)
@@ -189,7 +189,7 @@ def published(
     if prose is not None and not problems and not holds(prose, memory):
         problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
     if problems:
-        return None, Rejected(found.event_id, found.author, problems)
+        return None, RejectedBrief(found.event_id, found.author, problems)
     # What was made for another budget, or counted by another tokenizer, is no lie; but nobody here can say it holds.
     usable = brief.level == level.value and brief.budget == LEVEL_TOKENS[level][1] and is_comparable(brief)
     return (found.data if usable else None), None

@@ -70,7 +70,7 @@ class Review(msgspec.Struct, frozen=True):
     verdict: str | None = None
     comment: str = ""
     answered_by: str | None = None
-    suspect: int | None = None
+    compromised: int | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -152,7 +152,7 @@ def act_on(
     if rule is None and own is not None and not own.passed:
         rule = gates.FetchRule(_OWN, "The receiver's own validation failed.")
     versions = [] if verdict is None else view("reasoning.show", {"id": verdict.reasoning_ref})["versions"]
-    for entry in [one["suspect"] for one in versions if "suspect" in one][:1] if rule is None else ():
+    for entry in [one["compromised"] for one in versions if "compromised" in one][:1] if rule is None else ():
         rule = gates.FetchRule("suspect_key", f"A key that signed it is compromised, says entry {entry}.")
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
@@ -302,7 +302,7 @@ def _ask_human(
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
         # What a thief may have answered is asked again.
-        is_own = review is not None and review.author == asker and review.suspect is None
+        is_own = review is not None and review.author == asker and review.compromised is None
         if review is not None and is_own and review.reasoning_ref == asked.reasoning_ref:
             return review
     raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")

@@ -33,7 +33,7 @@ from deedbook.projections.briefs.embedding import is_embedding_of
 from deedbook.projections.briefs.fidelity import LOSSLESS, WEIGHTS, band_of, measure
 from deedbook.projections.briefs.gates import is_critical_evidence
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.briefs.rejection import CertificateProblem, Rejected
+from deedbook.projections.briefs.rejection import CertificateProblem, RejectedBrief
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.snapshots.snapshot import (
     EnhancedEpistemicSnapshot,
@@ -129,7 +129,7 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
             shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
             data, problems = _held(view, shown.data)
             found = snapshot_of(data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
-            rejected = Rejected(shown.event_id, shown.author, problems)
+            rejected = RejectedBrief(shown.event_id, shown.author, problems)
             return with_changed(found, rejected=rejected) if problems else found
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):

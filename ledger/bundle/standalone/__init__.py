@@ -11,7 +11,7 @@ families of events of which that is so: `deed verify --bundle` replays those, to
 The verdict is the last line, the exit code beside it:
 
     VALID         0  everything fits
-    SUSPECT_KEY   0  everything fits, and some of it was signed with a key that was called compromised later
+    SUSPECT_KEY   0  everything fits, and some of it was signed with a key that was reported compromised later
     PARTIAL       6  what is here fits, but events or files are missing, which are named (with --partial: 0)
     INVALID       6  something does not fit: the index, or the file
                   2  this is no bundle

@@ -322,9 +322,12 @@ class Audit:
         what = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"
         if self.missing:
             return 0 if is_partial_enough else 6, f"PARTIAL: {'; '.join(self.missing[:5])}: {what}"
-        suspects = self.authority.suspects()
-        if suspects:
-            return 0, f"SUSPECT_KEY at index {suspects[0]}: {len(suspects)} entries by a compromised key: {what}"
+        compromised = self.authority.compromised_signatures()
+        if compromised:
+            return (
+                0,
+                f"SUSPECT_KEY at index {compromised[0]}: {len(compromised)} entries with compromised signatures: {what}",
+            )
         return 0, f"VALID: {what}"
 
 

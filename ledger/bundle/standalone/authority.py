@@ -58,17 +58,17 @@ class Key:
     streams: list[str] = field(default_factory=list)
     left: int | None = None
     ended: int | None = None
-    suspect_since: int | None = None
+    compromised_since: int | None = None
 
     def end(self, index: int) -> None:
         """Let it sign nothing from here on."""
         self.ended = index if self.ended is None else self.ended
 
-    def is_suspect(self, index: int) -> bool:
+    def is_compromised(self, index: int) -> bool:
         """Whether what it signed at an index may be somebody else's, as its owner or an admin says."""
-        if self.suspect_since is not None and index >= self.suspect_since:
+        if self.compromised_since is not None and index >= self.compromised_since:
             return True
-        return self.by is not None and self.by.is_suspect(self.since)
+        return self.by is not None and self.by.is_compromised(self.since)
 
 
 @dataclass
@@ -167,9 +167,9 @@ class Authority:
         need(is_covered, f"the session key is not for {event.kind} on {event.stream}")
         need(key.left != 0, "the session key has signed all its events")
 
-    def suspects(self) -> list[int]:
-        """Return the entries whose key was called compromised before them, as is known at the end."""
-        return [index for index, key in self.signed if key.is_suspect(index)]
+    def compromised_signatures(self) -> list[int]:
+        """Return the entries whose key was reported compromised before them, as is known at the end."""
+        return [index for index, key in self.signed if key.is_compromised(index)]
 
     def is_admin(self, event: Event) -> bool:
         """Whether the author may say who signs."""
@@ -252,7 +252,7 @@ class Authority:
         is_open = invitation.from_ms <= event.entry.accepted_ms < invitation.until_ms and not invitation.ended
         need(is_open, f"the invitation of {name} was used or revoked, or has expired")
         by = self.agents[invitation.by]
-        may = "admin" in by.roles and by.key.ended is None and not invitation.by_key.is_suspect(invitation.index)
+        may = "admin" in by.roles and by.key.ended is None and not invitation.by_key.is_compromised(invitation.index)
         need(may, f"the invitation of {name} is by {invitation.by}, who may invite nobody any more")
         is_same = set(roles) == set(invitation.roles) and len(roles) == len(set(roles))
         need(is_same, f"{name} was invited with other roles")
@@ -324,12 +324,12 @@ class Authority:
         is_own = event.author == key.owner and key.owner not in RESERVED
         may = event.author == "root" or (self.is_admin(event) and key.owner not in RESERVED) or is_own
         may &= key.ended is not None or not (key.owner in RESERVED or self.is_node(key.owner))
-        need(may, f"a key of {key.owner} is called compromised by somebody who may not, or before it was replaced")
-        need(since <= event.index, "a key is called compromised since an entry that is not there yet")
-        is_news = key.suspect_since is None or since < key.suspect_since
-        need(is_news, "a key is called compromised again, and not since an earlier entry")
+        need(may, f"a key of {key.owner} is reported compromised by somebody who may not, or before it was replaced")
+        need(since <= event.index, "a key is reported compromised since an entry that is not there yet")
+        is_news = key.compromised_since is None or since < key.compromised_since
+        need(is_news, "a key is reported compromised again, and not since an earlier entry")
         key.end(event.index)
-        key.suspect_since = since
+        key.compromised_since = since
 
     def checkpoint_key_rotated(self, event: Event, data: Any) -> None:
         """The root alone replaces the key of checkpoints."""

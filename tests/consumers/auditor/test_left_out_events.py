@@ -150,7 +150,7 @@ def test_the_ledgers_word_on_where_streams_end_is_of_this_tree_stream_and_form(t
         assert (alone(path).word, ours(path).word) == ("INVALID", "INVALID"), note
 
 
-def test_key_called_compromised_later_makes_what_it_signed_since_suspect(tmp_path: Path) -> None:
+def test_key_called_compromised_later_makes_what_it_signed_since_compromised(tmp_path: Path) -> None:
     forge = Forge()
     for text in "abc":
         finding(forge, corr=text)
@@ -158,12 +158,12 @@ def test_key_called_compromised_later_makes_what_it_signed_since_suspect(tmp_pat
     data = KeyCompromised(key=forge.keys["alice"].public.hex(), since=since)
     forge.emit("ada", "agent/alice", data)
     for stream in (None, SESSION):
-        path = forge.export(tmp_path / "suspect.tar", stream)
+        path = forge.export(tmp_path / "compromised.tar", stream)
         for verdict in (alone(path).text, ours(path).text):
-            assert f"SUSPECT_KEY at index {since}: 2 entries" in verdict
+            assert f"SUSPECT_KEY at index {since}: 2 entries with compromised signatures" in verdict
 
 
-def test_revocation_alone_makes_nothing_suspect(tmp_path: Path) -> None:
+def test_revocation_alone_compromises_nothing(tmp_path: Path) -> None:
     forge = Forge()
     finding(forge)
     ended(forge, "ada", "alice")

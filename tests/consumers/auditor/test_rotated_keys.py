@@ -50,7 +50,7 @@ def rotate_checkpoint(ledger: Ledger) -> CheckpointKey:
 
 
 def lived(ledger: Ledger) -> dict[str, Key]:
-    """Let every key be replaced, one be called compromised and an agent removed; return the old keys."""
+    """Let every key be replaced, one be reported compromised and an agent removed; return the old keys."""
     ledger.emit("alice", STREAM, SessionStarted())
     old = {"alice": rotate(ledger, "alice"), ROOT: rotate(ledger, ROOT), NODE: rotate(ledger, NODE, by=ROOT)}
     ledger.emit("alice", STREAM, FindingLogged(finding="one"))

@@ -64,7 +64,7 @@ def outcome(replay: Replay) -> tuple[object, ...]:
         replay.authority,
         replay.created,
         replay.verified,
-        replay.suspects,
+        replay.compromised_signatures,
         replay.clock_ms,
         found.problems,
         found.notes,

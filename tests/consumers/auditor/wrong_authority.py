@@ -299,7 +299,7 @@ WHO_CHANGES_KEYS: Final = (
         then(lambda f: rotated(f, NODE, NODE), lambda f: compromised(f, "ada", NODE, 3)),
     ),
     WrongLog(
-        "the node's key is replaced before it is called compromised",
+        "the node's key is replaced before it is reported compromised",
         "NOT_AUTHORIZED",
         lambda f: compromised(f, ROOT, NODE, 3),
     ),

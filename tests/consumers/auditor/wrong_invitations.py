@@ -171,7 +171,7 @@ WHO_IS_LET_IN: Final = (
         joins_after_its_inviter_lost(lambda f: KeyRevoked(key=f.keys["ada"].public.hex())),
     ),
     WrongLog(
-        "an invitation by a key called compromised lets nobody in",
+        "an invitation by a key reported compromised lets nobody in",
         "NOT_INVITED",
         joins_after_its_inviter_lost(lambda f: KeyCompromised(key=f.keys["ada"].public.hex(), since=1)),
     ),
@@ -252,7 +252,7 @@ WHO_IS_A_NODE: Final = (
     ),
     WrongLog("the key of a node is not revoked", "NOT_AUTHORIZED", lambda f: key_of_node(f, KeyRevoked)),
     WrongLog(
-        "the key of a node is replaced before it is called compromised",
+        "the key of a node is replaced before it is reported compromised",
         "NOT_AUTHORIZED",
         lambda f: key_of_node(f, KeyCompromised, since=1),
     ),

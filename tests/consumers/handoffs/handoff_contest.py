@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deedbook.ledger.events.authority import Role
-    from deedbook.projections.stores.store import Reading
+    from deedbook.projections.stores.store import ReadTransaction
 
 _WAITING = {"DEPENDENCY_MISSING", "DEPENDENCY_PENDING"}
 
@@ -68,7 +68,7 @@ class ReaderAt(Reader):
 
     now_ms = START_MS
 
-    def _now_ms(self, _reading: Reading) -> int:
+    def _now_ms(self, _reading: ReadTransaction) -> int:
         return self.now_ms
 
 

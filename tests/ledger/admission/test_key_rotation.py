@@ -1,4 +1,4 @@
-"""Keys are replaced, called compromised, and agents removed: by whom, and what nobody can do with them afterwards."""
+"""Keys are replaced, reported compromised, and agents removed: by whom, and what nobody can do with them afterwards."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_declaration_can_only_lower_trust(ledger: Ledger) -> None:
     with ledger.log.snapshot() as snapshot:
         record = snapshot.key(key)
     assert record is not None
-    assert (record.suspect_since, record.ended_index, record.suspect_index) == (2, 4, 5)
+    assert (record.compromised_since, record.ended_index, record.compromised_index) == (2, 4, 5)
 
 
 def test_declaration_is_made_by_its_agent_or_an_admin_about_what_is_past(ledger: Ledger) -> None:
@@ -254,7 +254,7 @@ def test_approval_by_a_compromised_key_counts_for_no_later_claim(ledger: Ledger)
     old, _ = rotate(ledger, "rita", by=ROOT)
     compromise(ledger, "rita", approved_at, key=old)
     refused = refusal(ledger, "bob", "handoff/h1", {"lease_seconds": None}, kind="handoff.claimed")
-    assert (refused.code, refused.details["suspect"]) == ("NOT_APPROVED", ledger.head()[0] - 1)
+    assert (refused.code, refused.details["compromised"]) == ("NOT_APPROVED", ledger.head()[0] - 1)
     ledger.claim("h0")
     ledger.clock.advance(1)
     ledger.approve("h1", data)

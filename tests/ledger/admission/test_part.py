@@ -60,7 +60,7 @@ def part_of(entries: dict[int, bytes], **ends: object) -> Part:
 
 def test_a_whole_part_is_right_and_leads_to_the_state_of_the_log(ledger: Ledger, entries: dict[int, bytes]) -> None:
     part = part_of(entries)
-    assert (part.refused, part.doubtful, part.missing, part.suspects) == ({}, {}, [], {})
+    assert (part.refused, part.doubtful, part.missing, part.compromised_signatures) == ({}, {}, [], {})
     assert [event.index for event in part.events] == list(entries)
     stored = stored_state(ledger.log)
     for stream in ENDS:
@@ -150,14 +150,14 @@ def test_signature_form_and_time_are_checked(ledger: Ledger, entries: dict[int, 
     assert decode_entry(data).batch_size == 2
 
 
-def test_what_a_compromised_key_signed_is_suspect(ledger: Ledger, entries: dict[int, bytes]) -> None:
+def test_what_a_compromised_key_signed_is_compromised(ledger: Ledger, entries: dict[int, bytes]) -> None:
     ledger.emit("root", "agent/rita", KeyCompromised(key=ledger.keys["rita"].public.hex(), since=6))
     last = ledger.head()[0] - 1
     part = part_of(given(ledger), authority=6)
     events = {event.index: event for event in part.events}
-    assert part.suspects
-    assert {events[index].author for index in part.suspects} == {"rita"}
-    assert set(part.suspects.values()) == {last}
+    assert part.compromised_signatures
+    assert {events[index].author for index in part.compromised_signatures} == {"rita"}
+    assert set(part.compromised_signatures.values()) == {last}
 
 
 def test_a_handoff_that_was_made_later_is_not_missed(ledger: Ledger) -> None:

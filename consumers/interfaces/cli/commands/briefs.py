@@ -33,7 +33,7 @@ from deedbook.projections.validations.queries import counted_words
 if TYPE_CHECKING:
     from deedbook.consumers.reasoning.validator.publication import Validated
     from deedbook.consumers.sdk.llm.model import LlmClient
-    from deedbook.projections.briefs.rejection import Rejected
+    from deedbook.projections.briefs.rejection import RejectedBrief
 
 LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500
@@ -113,7 +113,7 @@ def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     app.show("explanation", data, lambda: _print_explanation(data, received.rejected))
 
 
-def print_rejected(rejected: Rejected | None) -> None:
+def print_rejected(rejected: RejectedBrief | None) -> None:
     """Say on standard error who signed the brief or snapshot that does not hold, if there is one."""
     if rejected is not None:
         fields = ", ".join(dict.fromkeys(problem.field for problem in rejected.problems))
@@ -121,7 +121,7 @@ def print_rejected(rejected: Rejected | None) -> None:
         click.secho(f"-- MADE AGAIN HERE: {signed}", err=True, bold=True)
 
 
-def _print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
+def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
     click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
     print_rejected(rejected)

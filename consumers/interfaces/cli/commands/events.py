@@ -90,7 +90,7 @@ def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
         return clean(event["ref"])
     place = f"{event['event_index']}  {event['kind']}  {clean(event['stream'])}"
-    return f"{place}  by  {event['author']}  {output.suspect_cell(event)}".rstrip()
+    return f"{place}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
 
 def _blob_size(app: App, ref: str) -> int | None:

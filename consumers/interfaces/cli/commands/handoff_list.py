@@ -59,7 +59,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: i
             one["id"],
             f"[{one['status']} → {one['to']}]",
             one["title"],
-            output.suspect_cell(one)
+            output.compromised_cell(one)
             or ("ready" if one["is_ready"] else "" if one["status"] in is_done else one["reason"]),
             f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
             output.cut(_depends_text(one["depends_on"]), depends_cells_max),

@@ -175,7 +175,7 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             shown = item["agent"]
             click.secho(shown, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
-        since, doubt = output.when(item["since_ms"]), output.suspect_cell(item)
+        since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
         output.print_lines(
             f"{item['action']:8}  {where} {one_line(item['title'])}  (since {since})",
             f"          {one_line(item['why'])}{'  ' if doubt else ''}{doubt}",

@@ -165,9 +165,10 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     """Report that a key was stolen at an entry or time; of an agent, every identity key since then.
 
-    The key signs nothing any more, and what it signed since, or a session key that it delegated since, is shown as
-    suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
-    agent (--as) or an admin; by root if nobody is named. A key of root or node is replaced first.
+    The key can sign nothing any more. Its signatures since then, and those of session keys that it delegated since
+    then, are shown as compromised signatures everywhere. Nothing is deleted. An approval with such a signature does
+    not count for a later claim. The agent itself signs this (--as), or an admin; without --as, root signs. Replace a
+    key of root or of a node first.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)
@@ -196,13 +197,13 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
 
 
 def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
-    """Return the identity keys that were replaced by the present one since then, and are not suspect since then."""
+    """Return the agent's former identity keys that were valid at some time since then and are not yet compromised."""
     keys = app.query("agents.keys", agent=present["agent"])["keys"]
     return [
         one["key"]
         for one in keys
         if one["sort"] == "identity" and one["key"] != present["key"]
-        if one["ended_index"] > since and (one["suspect_since"] is None or one["suspect_since"] > since)
+        if one["ended_index"] > since and (one["compromised_since"] is None or one["compromised_since"] > since)
     ]
 
 
@@ -242,7 +243,7 @@ def list_keys(app: App, name: str | None) -> None:
     for one in keys:
         state = str(one["state"])
         state += "" if one["ended_index"] is None else f" at {one['ended_index']} by {one['ended_by']}"
-        state += "" if one["suspect_since"] is None else f", suspect since {one['suspect_since']}"
+        state += "" if one["compromised_since"] is None else f", compromised since {one['compromised_since']}"
         rows.append((one["agent"], one["sort"], short_key(one["key"]), state, one["expires_at"] or ""))
     app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
 

@@ -53,4 +53,4 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
 
 def _marks(event: dict[str, Any]) -> str:
     skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
-    return " ".join(filter(None, (output.suspect_cell(event), skipped)))
+    return " ".join(filter(None, (output.compromised_cell(event), skipped)))

@@ -52,7 +52,7 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         hit["author"],
         clean(hit["stream"]),
         hit["kind"],
-        output.suspect_cell(hit),
+        output.compromised_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )
     output.print_lines("  ".join(str(part) for part in place if part != ""))

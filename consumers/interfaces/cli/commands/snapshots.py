@@ -25,7 +25,7 @@ from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.briefs.rejection import Rejected
+from deedbook.projections.briefs.rejection import RejectedBrief
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, render_snapshot
 from deedbook.projections.snapshots.vectors import read_vectors
 from deedbook.projections.validations.queries import LatestVerdict
@@ -143,7 +143,7 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     }
 
 
-def _print_decision(data: dict[str, Any], rejected: Rejected | None) -> None:
+def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
     click.echo(clean(data["prompt"]))
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"

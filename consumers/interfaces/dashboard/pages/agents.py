@@ -25,7 +25,7 @@ def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     is_recent = row["last"] is not None and now_ms - row["last"]["accepted_ms"] < idle_after_ms
     is_busy = any((one["lease_until_ms"] or 0) > now_ms for one in row["handoffs"])  # without a lease it may lie about
     begun = row["open_sessions"] > 0 or bool(row["handoffs"])
-    return row | {"suspect": row.get("suspect"), "is_at_work": is_busy or (is_recent and begun)}
+    return row | {"compromised": row.get("compromised"), "is_at_work": is_busy or (is_recent and begun)}
 
 
 def agent(seen: Seen) -> Page:

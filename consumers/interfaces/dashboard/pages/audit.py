@@ -19,14 +19,14 @@ VERIFY: Final = "/audit/verify"
 
 
 def audit(seen: Seen) -> Page:
-    """Return ``{"head", "checkpoint", "witnesses", "suspects", "skipped", "audit", "csrf", "has_views"}``."""
+    """Return ``{"head", "checkpoint", "witnesses", "compromised_keys", "skipped", "audit", "csrf", "has_views"}``."""
     head = seen.client.head()
     keys = seen.ask("agents.keys")["keys"]
     data = {
         "head": msgspec.to_builtins(head),
         "checkpoint": checkpoint(seen),
         "witnesses": _witnesses(seen, head),
-        "suspects": [key for key in keys if key["suspect_since"] is not None],
+        "compromised_keys": [key for key in keys if key["compromised_since"] is not None],
         "skipped": seen.ask("catalog.skipped")["entries"],
         "audit": msgspec.to_builtins(seen.audit.state),
         "csrf": seen.session.token(VERIFY),

@@ -77,7 +77,7 @@ def reasoning(seen: Seen) -> Page:
             "signer": event.author,
             "signed_ms": event.accepted_ms,
             "signed_index": event.index,
-            "suspect": row.get("suspect"),
+            "compromised": row.get("compromised"),
         },
         "brief": describe(received),
         "rules": msgspec.to_builtins(received.answer.all_rules),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.dashboard.page import Page, Seen
 from deedbook.ledger.errors import or_none
 from deedbook.projections.answers.query import page_rows_max
-from deedbook.projections.reports.calibration import INVERTED, VECTOR_NAMES, bias_above, ends_of
+from deedbook.projections.reports.calibration import INVERTED, VECTOR_NAMES, assessment_pair, bias_above
 
 rows_max: Final = 200
 _MADE: Final = frozenset({"handoff.created", "handoff.completed"})
@@ -23,7 +23,7 @@ def session(seen: Seen) -> Page:
     row = seen.ask("sessions.show", id=seen.params["id"])
     assessments = row.pop("assessments")
     trajectory = seen.ask("sessions.trajectory", id=row["id"])
-    ends = ends_of(assessments)
+    ends = assessment_pair(assessments)
     before, after = ({} if side is None else side["vectors"] for side in (ends.preflight, ends.postflight))
     between = [one["vectors"] for one in assessments if one["phase"] not in _ENDS]
     vectors = [
@@ -39,7 +39,7 @@ def session(seen: Seen) -> Page:
     ]
     lists = {name: row[name][:rows_max] for name in ("findings", "unknowns", "dead_ends", "tools")}
     data = {
-        "session": row | lists | {"suspect": row.get("suspect")},
+        "session": row | lists | {"compromised": row.get("compromised")},
         "rows_max": rows_max,
         "vectors": vectors,
         "has": {"before": ends.preflight is not None, "after": ends.postflight is not None},

@@ -136,19 +136,19 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
     mine.refuses("USAGE", "key", "rotate", "--as", "a", "--unprotected")
 
 
-def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_suspect(mine: Deed) -> None:
+def test_stolen_key_is_declared_by_time_or_index_and_what_it_signed_shown_as_compromised(mine: Deed) -> None:
     mine("session", "start", "--as", "a", "--task", "before", "s1")
     stolen = mine.data("log", "--limit", "500")["events"][0]["index"] + 1
     mine("session", "start", "--as", "a", "--task", "after", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--reason", "phished")
     assert (said["since"], said["introduced"]) == (stolen, [])
-    assert "SUSPECT" not in mine("session", "show", "s1")
-    assert mine("session", "show", "s2").startswith("SUSPECT: s2 may be")
-    marked = {one["index"]: one.get("suspect") for one in mine.data("log", "--limit", "500")["events"]}
+    assert "COMPROMISED" not in mine("session", "show", "s1")
+    assert mine("session", "show", "s2").startswith("COMPROMISED SIGNATURE: s2 may be")
+    marked = {one["index"]: one.get("compromised") for one in mine.data("log", "--limit", "500")["events"]}
     assert {index for index, mark in marked.items() if mark is not None} == {stolen}
-    assert mine.data("show", str(stolen))["suspect"] == said["index"]
-    assert f"SUSPECT: {said['index']}" in mine("log", "--limit", "500")
-    assert f"suspect since {stolen}" in mine("key", "list")
+    assert mine.data("show", str(stolen))["compromised"] == said["index"]
+    assert f"COMPROMISED: {said['index']}" in mine("log", "--limit", "500")
+    assert f"compromised since {stolen}" in mine("key", "list")
     mine.refuses("TRANSITION_NOT_ALLOWED", "key", "compromised", said["key"][:12], "--since", str(stolen))
     mine.refuses("INVALID_FIELD", "key", "compromised", "b", "--since", "9" * 5_000)
     mine.refuses("NOT_FOUND", "key", "compromised", "b", "--since", "2100-01-01T00:00:00Z")
@@ -166,9 +166,9 @@ def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -
     mine("key", "rotate", "--as", "a")
     mine("session", "start", "--as", "a", "--task", "under the new key", "s2")
     said = mine.data("key", "compromised", "a", "--since", str(stolen), "--as", "a")
-    keys = {one["key"]: one["suspect_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
+    keys = {one["key"]: one["compromised_since"] for one in mine.data("key", "list", "--agent", "a")["keys"]}
     assert keys == {said["key"]: stolen, said["earlier"][0]: stolen}
-    assert all(mine("session", "show", one).startswith("SUSPECT") for one in ("s1", "s2"))
+    assert all(mine("session", "show", one).startswith("COMPROMISED SIGNATURE") for one in ("s1", "s2"))
 
 
 def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
@@ -177,7 +177,7 @@ def test_approval_by_a_stolen_key_is_asked_for_again(mine: Deed) -> None:
     mine("handoff", "approve", "h1", "--as", "rita", "--version", version)
     mine("key", "compromised", "rita", "--since", "0", "--reason", "phished")
     mine.refuses("NOT_APPROVED", "handoff", "claim", "h1", "--as", "b")
-    assert "rita approves it again" in mine("handoff", "why", "h1")
+    assert "rita must approve it again" in mine("handoff", "why", "h1")
     (item,) = mine.data("next", "--as", "rita")["items"]
     assert (item["action"], item["id"]) == ("approve", "h1")
     mine("key", "rotate", "--as", "rita", "--lost", "--unprotected")

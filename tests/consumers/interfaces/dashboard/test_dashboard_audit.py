@@ -100,10 +100,10 @@ def test_a_key_that_was_called_compromised_is_named_with_the_entry_that_says_so(
     viewer.ledger.hand_over("h")
     key = viewer.ledger.keys["alice"].public.hex()
     said = viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=0, reason="stolen"))
-    (suspect,) = viewer.data("/audit")["suspects"]
-    assert (suspect["agent"], suspect["suspect_index"]) == ("alice", said.index)
-    assert "suspect" in viewer.page("/a/alice")
-    assert "suspect" in viewer.page("/agents")
+    (stolen_key,) = viewer.data("/audit")["compromised_keys"]
+    assert (stolen_key["agent"], stolen_key["compromised_index"]) == ("alice", said.index)
+    assert "compromised" in viewer.page("/a/alice")
+    assert "compromised" in viewer.page("/agents")
 
 
 def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(

@@ -94,10 +94,10 @@ def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x")
     key = viewer.ledger.keys["alice"].public.hex()
     viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=4))
-    assert viewer.data("/e/4")["row"]["suspect"] == 5
-    assert "suspect" in viewer.page("/e/4")
-    assert "suspect" in viewer.page("/events")
-    assert "suspect" in viewer.page("/")
+    assert viewer.data("/e/4")["row"]["compromised"] == 5
+    assert "compromised" in viewer.page("/e/4")
+    assert "compromised" in viewer.page("/events")
+    assert "compromised" in viewer.page("/")
 
 
 def test_events_are_filtered_and_paged(viewer: Viewer) -> None:

@@ -73,7 +73,7 @@ TABLE: Final = dict(
             sql="SELECT name FROM agents ORDER BY name",
         ),
         asked("agents.show", "agent show bob"),
-        asked("agents.suspects", None, PARTS),
+        asked("agents.compromised", None, PARTS),
         asked("briefs.best", None, "`reasoning brief` shows it as a prompt, or makes one on the spot"),
         asked(
             "catalog.find",

@@ -34,8 +34,8 @@ def builtins_of(python: Ledger, *kinds: str) -> list[Any]:
 
 
 def unmarked(rows: list[Any]) -> list[Any]:
-    """Return rows of events without the marks of what is suspect, which no event holds."""
-    return [{name: value for name, value in row.items() if name != "suspect"} for row in rows]
+    """Return rows of events without the marks of compromised signatures, which no event holds."""
+    return [{name: value for name, value in row.items() if name != "compromised"} for row in rows]
 
 
 def test_pages_of_events_lead_to_the_end_of_the_log(reading: Reading, python: Ledger) -> None:
@@ -46,7 +46,7 @@ def test_pages_of_events_lead_to_the_end_of_the_log(reading: Reading, python: Le
         rows += document["data"]["events"]
         path = document.get("next")
     assert unmarked(rows) == builtins_of(python)
-    assert any("suspect" in row for row in rows)
+    assert any("compromised" in row for row in rows)
 
 
 def test_events_are_filtered_by_kinds_and_stream(reading: Reading, python: Ledger) -> None:

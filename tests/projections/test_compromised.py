@@ -7,7 +7,7 @@ from building import key_named
 
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.projections.agents.suspects import suspect_places, suspect_words
+from deedbook.projections.agents.compromised import compromised_names, compromised_words
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import QUERIES, VIEWS
 
@@ -64,50 +64,50 @@ def test_no_digest_changes_but_that_of_the_keys(ledger, reader):
 @pytest.mark.parametrize("query", sorted(ASKED))
 def test_every_answer_bears_the_mark(ledger, reader, query):
     ledger.fill()
-    assert suspect_places(reader.answer(query, ASKED[query])) == {}
+    assert compromised_names(reader.answer(query, ASKED[query])) == {}
     said = set()
     for agent in ledger.reads.agents():
         if agent.name not in {"root", "node"}:
             said.add(ledger.emit("root", f"agent/{agent.name}", KeyCompromised(key=agent.key, since=0)).index)
-    marks = suspect_places(reader.answer(query, ASKED[query]))
+    marks = compromised_names(reader.answer(query, ASKED[query]))
     assert marks
     assert set(marks.values()) <= said
 
 
-def test_what_was_signed_before_is_not_suspect_and_what_came_after_is(ledger, reader):
+def test_what_was_signed_before_is_not_compromised_and_what_came_after_is(ledger, reader):
     ledger.emit("bob", "session/s1", SessionStarted())
     since = ledger.emit("bob", "session/s1", FindingLogged(finding="the thief's")).index
     said = compromise(ledger, "bob", since)
-    events = {one["event_index"]: one.get("suspect") for one in reader.answer("catalog.find")["events"]}
+    events = {one["event_index"]: one.get("compromised") for one in reader.answer("catalog.find")["events"]}
     assert events[since] == said
     assert {index for index, mark in events.items() if mark is not None} == {since}
-    assert reader.answer("sessions.show", {"id": "s1"})["suspect"] == said
+    assert reader.answer("sessions.show", {"id": "s1"})["compromised"] == said
 
 
-def test_session_keys_delegated_by_the_thief_are_suspect_and_honest_ones_are_not(ledger, reader):
+def test_session_keys_delegated_by_the_thief_are_compromised_and_honest_ones_are_not(ledger, reader):
     honest = ledger.delegate("bob", key_named("honest"))
     thief = ledger.delegate("bob", key_named("thief"))
     stolen_at = ledger.size - 1
     for name, key in (("s1", honest), ("s2", thief)):
         ledger.emit("bob", f"session/{name}", SessionStarted(), key=key)
     said = compromise(ledger, "bob", stolen_at)
-    marks = {one["id"]: one.get("suspect") for one in reader.answer("sessions.list")["sessions"]}
+    marks = {one["id"]: one.get("compromised") for one in reader.answer("sessions.list")["sessions"]}
     assert marks == {"s1": None, "s2": said}
-    assert {one["since"] for one in reader.answer("agents.suspects")["keys"]} == {stolen_at}
+    assert {one["since"] for one in reader.answer("agents.compromised")["keys"]} == {stolen_at}
 
 
 def test_past_is_marked_by_what_is_known_now(ledger, reader):
     ledger.emit("bob", "session/s1", SessionStarted())
     size = ledger.size
     said = compromise(ledger, "bob", 0)
-    assert "suspect" in reader.answer("sessions.show", {"id": "s1"})
-    assert reader.answer("sessions.show", {"id": "s1"}, size - 1)["suspect"] == said
+    assert "compromised" in reader.answer("sessions.show", {"id": "s1"})
+    assert reader.answer("sessions.show", {"id": "s1"}, size - 1)["compromised"] == said
 
 
 def test_words_name_the_places_and_count_the_rest():
-    rows = [{"event_index": number, "suspect": 99} for number in range(12)]
-    (words,) = suspect_words({"events": rows})
-    assert words.startswith("SUSPECT: entry 0, entry 1, ")
+    rows = [{"event_index": number, "compromised": 99} for number in range(12)]
+    (words,) = compromised_words({"events": rows})
+    assert words.startswith("COMPROMISED SIGNATURE: entry 0, entry 1, ")
     assert "and 2 more" in words
     assert "entry 99" in words
 

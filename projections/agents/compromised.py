@@ -1,0 +1,136 @@
+"""Marks of compromised signatures: events signed with a key since the entry from which it is reported compromised.
+
+The marks are computed when something is read. No fold knows of them, so a report changes the row of its key and no
+other. An answer as of a past entry carries today's marks, because its reader acts today on what a thief may have
+written then. The rule is that of ``ledger.lifecycle.authority.compromised_at``, in SQL. Every answer of a view goes
+through ``marked``: a row of an event is marked by the event's key, any other row by the events of its stream. A mark
+is ``"compromised": N``, the index of the entry that reports the key; other rows have no mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from deedbook.projections.answers.query import Answer, Arguments, QueryContext
+
+names_listed_max: Final = 10
+
+# The stream family of each group of queries whose rows have an id and no stream, and the column of that id.
+_STREAMS: Final = {
+    "handoffs": ("handoff", "id"),
+    "sessions": ("session", "id"),
+    "reasoning": ("reasoning", "id"),
+    "reviews": ("review", "id"),
+    "snapshots": ("snapshot", "id"),
+    "tot": ("tot", "id"),
+    "agents": ("agent", "name"),
+    "reports": ("session", "session_id"),
+    "briefs": ("reasoning", "reasoning_id"),
+    "validations": ("reasoning", "reasoning_id"),
+}
+# With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
+_NOW: Final = "main.agent_keys"
+_ANY: Final = f"SELECT 1 AS one FROM {_NOW} WHERE compromised_since IS NOT NULL LIMIT 1"
+
+
+def compromised_by(key: str, index: str, keys: str = "agent_keys") -> str:
+    """Return SQL for the entry that reports the signature of ``key`` at ``index`` as compromised, or NULL."""
+    return f"""(
+    SELECT CASE WHEN {index} >= sk.compromised_since THEN sk.compromised_index
+        WHEN sk.since_index >= si.compromised_since THEN si.compromised_index END
+    FROM {keys} sk LEFT JOIN {keys} si ON si.key = sk.delegated_by WHERE sk.key = {key})"""
+
+
+_OF_EVENT: Final = compromised_by("e.key", "e.event_index", _NOW)
+_EVENTS: Final = (
+    f"SELECT e.event_index AS target, {_OF_EVENT} AS compromised FROM events e "
+    "WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+)
+_OF_STREAMS: Final = (
+    f"SELECT e.stream AS target, min({_OF_EVENT}) AS compromised FROM events e "
+    "WHERE e.stream IN (SELECT value FROM json_each(?)) GROUP BY e.stream"
+)
+
+
+def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
+    """Return the answer with a mark on each row that rests on a compromised signature."""
+    if not context.cached(_ANY):
+        return answer
+    rows = [(row, target) for row in _dicts(answer) if (target := _target_of(query, row)) is not None]
+    reports: dict[Any, int] = {}
+    for sql, form in ((_EVENTS, int), (_OF_STREAMS, str)):
+        args = msgspec.json.encode(sorted({target for _, target in rows if isinstance(target, form)})).decode()
+        reports |= {
+            match["target"]: match["compromised"]
+            for match in context.rows(sql, (args,))
+            if match["compromised"] is not None
+        }
+    for row, target in rows:
+        if target in reports:
+            row["compromised"] = reports[target]
+    return answer
+
+
+def list_compromised(context: QueryContext, _args: Arguments) -> Answer:
+    """Return ``{"keys": [{"key", "since", "compromised"}]}``, for callers that read log entries instead of views."""
+    sql = (
+        f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "
+        "WHERE compromised_since IS NOT NULL "
+        f"UNION SELECT k.key, k.since_index, i.compromised_index FROM {_NOW} k JOIN {_NOW} i "
+        "ON i.key = k.delegated_by AND k.since_index >= i.compromised_since ORDER BY key, since"
+    )
+    return {"keys": context.rows(sql)}
+
+
+def compromised_words(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:
+    """Return a sentence for each entry that reports a key of rows in the answer, or of names in ``also``."""
+    names_by_report: dict[int, list[str]] = {}
+    for name, report in (compromised_names(answer) | dict(also or {})).items():
+        names_by_report.setdefault(report, []).append(name)
+    return [
+        f"COMPROMISED SIGNATURE: {', '.join(names[:names_listed_max])}"
+        + (f" and {len(names) - names_listed_max} more" if len(names) > names_listed_max else "")
+        + f" may be forged: entry {report} reports the signing key as compromised"
+        for report, names in sorted(names_by_report.items())
+    ]
+
+
+def compromised_names(answer: Any) -> dict[str, int]:
+    """Return the names of the marked rows in an answer, each with the index of the entry that reports the key."""
+    reports: dict[str, int] = {}
+    for row in _dicts(answer):
+        if isinstance(row.get("compromised"), int):
+            index = row.get("event_index", row.get("index"))
+            names = (row.get(name) for name in ("id", "session_id", "reasoning_id", "stream", "name"))
+            name = f"entry {index}" if index is not None else next(filter(None, names), "this")
+            reports[str(name)] = row["compromised"]
+    return reports
+
+
+def _target_of(query: str, row: Answer) -> int | str | None:
+    """Return the event index or the stream that a row is about; None for a part of another row."""
+    index = row.get("event_index")
+    if isinstance(index, int):
+        return index
+    stream = row.get("stream")
+    if isinstance(stream, str):
+        return stream
+    family, column = _STREAMS.get(query.partition(".")[0], ("", ""))
+    if query == "handoffs.next" and row.get("kind") == "review":
+        family = "review"
+    name = row.get(column) or row.get(f"{family}_id")
+    return f"{family}/{name}" if isinstance(name, str) and family else None
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            yield part
+            pending.extend(reversed(part.values()))  # reversed, so that they are yielded in their own order
+        elif isinstance(part, list | tuple):
+            pending.extend(reversed(part))
