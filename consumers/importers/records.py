@@ -24,7 +24,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.imported import KEPT_ASIDE, RecordImported
+from deedbook.ledger.events.imported import UNMAPPED, RecordImported
 from deedbook.ledger.format.codec import encode_canonical, encode_sorted
 from deedbook.projections.answers.query import page_rows_max
 
@@ -144,7 +144,7 @@ def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
     """Return the record of an original that stands for nothing here; the same original and source, the same record."""
     digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
     data = RecordImported(original=original, source=source, format=read_as, reason=reason[:reason_max_chars])
-    return Record(f"{KEPT_ASIDE}/{digest}", data)
+    return Record(f"{UNMAPPED}/{digest}", data)
 
 
 def import_records(

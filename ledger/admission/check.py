@@ -35,14 +35,14 @@ class Candidate(msgspec.Struct, frozen=True):
     secret: Secret | None = None
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedSubmission(msgspec.Struct, frozen=True):
     """A submission whose bytes are in order."""
 
     submission: Submission
     candidates: list[Candidate]
 
 
-def check(submission: Submission) -> Checked:
+def check(submission: Submission) -> CheckedSubmission:
     """Return the candidates of a submission.
 
     Raises Refused: the code of the first bad event; ``details["events"]`` names every bad one by position.
@@ -64,7 +64,7 @@ def check(submission: Submission) -> Checked:
 
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)
-    return Checked(submission, candidates)
+    return CheckedSubmission(submission, candidates)
 
 
 def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:

@@ -11,7 +11,9 @@ from deedbook.ledger.events.authority import ClockSet, HistoryReset
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.clock import forward_days_max, is_jump
 
-Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
+ReportIssue: TypeAlias = (
+    "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
+)
 
 
 class ClockMark(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Clock:
     clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
     """
 
-    def __init__(self, problem: Say, note: Say) -> None:
+    def __init__(self, problem: ReportIssue, note: ReportIssue) -> None:
         self._problem, self._note = problem, note
         self._before = 0
         self._changed_at = 0

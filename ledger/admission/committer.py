@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.check import CheckedSubmission, check
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.errors import DeedbookError, Unavailable
@@ -32,7 +32,7 @@ LoopAnswer = asyncio.Future[list[Accepted]]
 _threads = 3  # one writes, two check
 
 
-class _Asked(NamedTuple):
+class _Job(NamedTuple):
     submission: Submission | bytes
     answer: Answer | LoopAnswer
     began_s: float
@@ -45,8 +45,8 @@ class Committer(Resource):
         """Start the threads; from now on only the committer may use ``gate``. ``metrics`` is where work is counted."""
         self._gate = gate
         self._tally = metrics or Metrics()
-        self._arrived: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[tuple[_Asked, Checked]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[tuple[_Job, CheckedSubmission]] = queue.SimpleQueue()
         self._writing = threading.Lock()
         self._door = threading.Lock()
         self._waiting = 0
@@ -94,7 +94,7 @@ class Committer(Resource):
             is_full = self._waiting >= submit_queue_max
             if not is_full:
                 self._waiting += 1
-                self._arrived.put(_Asked(submission, answer, time.perf_counter()))
+                self._arrived.put(_Job(submission, answer, time.perf_counter()))
         if is_full:
             self._tally.count("refusals", "BUSY")
             raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
@@ -110,7 +110,7 @@ class Committer(Resource):
                 finally:
                     self._writing.release()
 
-    def _check(self, asked: _Asked) -> None:
+    def _check(self, asked: _Job) -> None:
         submission, answer, _ = asked
         is_wanted = answer.set_running_or_notify_cancel() if isinstance(answer, Future) else not answer.cancelled()
         if not is_wanted:  # the caller gave up while it waited
@@ -123,9 +123,9 @@ class Committer(Resource):
         except BaseException as error:
             self._answer([(asked, error)])
 
-    def _next_group(self) -> list[tuple[_Asked, Checked]]:
+    def _next_group(self) -> list[tuple[_Job, CheckedSubmission]]:
         """Return all that are ready, up to the limit."""
-        group: list[tuple[_Asked, Checked]] = []
+        group: list[tuple[_Job, CheckedSubmission]] = []
         count = 0
         with contextlib.suppress(queue.Empty):
             while count < group_commit_events_max:
@@ -133,7 +133,7 @@ class Committer(Resource):
                 count += len(group[-1][1].candidates)
         return group
 
-    def _write(self, group: Sequence[tuple[_Asked, Checked]]) -> None:
+    def _write(self, group: Sequence[tuple[_Job, CheckedSubmission]]) -> None:
         if not group:
             return
         began_s = time.perf_counter()
@@ -146,7 +146,7 @@ class Committer(Resource):
         self._tally.observe("commit_events", sum(len(checked.candidates) for _, checked in group))
         self._answer([(asked, given) for (asked, _), given in zip(group, answers, strict=True)])
 
-    def _answer(self, answered: Sequence[tuple[_Asked, list[Accepted] | BaseException]]) -> None:
+    def _answer(self, answered: Sequence[tuple[_Job, list[Accepted] | BaseException]]) -> None:
         ended_s = time.perf_counter()
         with self._door:
             self._waiting -= len(answered)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.admission.authority import Life
-from deedbook.ledger.admission.check import Candidate, Checked, refusal_of
+from deedbook.ledger.admission.check import Candidate, CheckedSubmission, refusal_of
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
@@ -23,13 +22,13 @@ from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
-from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
+from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamState
 from deedbook.ledger.secrets.scanner import refusal
 
 if TYPE_CHECKING:
     from deedbook.ledger.secrets.scanner import Secret
 
-Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
+FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +40,7 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True):
     is_repeat: bool = False
 
 
-class Decided(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True):
     """What a submission adds: its entries (none when it was a repeat) and the answer for each event."""
 
     entries: list[bytes]
@@ -49,7 +48,7 @@ class Decided(msgspec.Struct, frozen=True):
     accepted: list[Accepted]
 
 
-def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | None = None) -> Decided:
+def decide(checked: CheckedSubmission, group: Layer, system_ms: int, asked_last: FinalCheck | None = None) -> Decision:
     """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
 
     ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``);
@@ -59,7 +58,7 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
     """
     repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
-        return Decided([], [], repeats)
+        return Decision([], [], repeats)
     accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
     events: list[Event] = []
@@ -89,10 +88,10 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
         asked_last(checked, layer, accepted_ms)
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
-    return Decided(_entries(checked, accepted_ms, versions), events, accepted)
+    return Decision(_entries(checked, accepted_ms, versions), events, accepted)
 
 
-def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
+def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> int:
     """Return the time of a new submission's entries: the ledger's clock, or what the root sets it to.
 
     Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
@@ -191,8 +190,8 @@ def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
     layer.authority_version = entry.authority_version
 
 
-def _count(body: Body, layer: Layer, index: int, version: int, life: Life) -> None:
-    layer.put(stream_key(body.stream), StreamRecord(version + 1, index, life))
+def _count(body: Body, layer: Layer, index: int, version: int, state: StreamState | None) -> None:
+    layer.put(stream_key(body.stream), StreamRecord(version + 1, index, state))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
         layer.signer = None
@@ -232,7 +231,7 @@ def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     layer.put(idempotency_key(body.author, idem), IdempotencyRecord(idempotency_digest(candidate.raw), layer.size))
 
 
-def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
+def _repeats(checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
     """Return the indexes of the first answers when the whole submission is in the log already; None when none is."""
     indexes: list[int | None] = []
     refusals: dict[int, Refused] = {}
@@ -282,7 +281,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     return record.index
 
 
-def _entries(checked: Checked, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
+def _entries(checked: CheckedSubmission, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
     submission = checked.submission
     is_batch = submission.is_batch_signed
     size = len(submission.bodies) if is_batch else 1

@@ -24,7 +24,7 @@ from deedbook.ledger.log.log import Log, Pending
 from deedbook.ledger.log.read import Snapshot
 
 
-class Signed(NamedTuple):
+class SignedEntry(NamedTuple):
     """An entry whose signature fits, with what rules decide on."""
 
     data: bytes
@@ -32,7 +32,7 @@ class Signed(NamedTuple):
     candidate: Candidate
 
 
-class Follower:
+class LogFollower:
     """Appends to one log what another copy of it holds; used by one thread, and nobody else should write meanwhile."""
 
     def __init__(self, log: Log) -> None:
@@ -52,11 +52,11 @@ class Follower:
             self.take(start, signed)
         return len(signed)
 
-    def read(self, start: int, entries: Sequence[bytes]) -> list[Signed]:
+    def read(self, start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
         """Return the entries of all whole units among these, every signature verified. Raises as ``append``."""
         return _signed(start, entries)
 
-    def take(self, start: int, signed: Sequence[Signed]) -> None:
+    def take(self, start: int, signed: Sequence[SignedEntry]) -> None:
         """Append what ``read`` returned for ``start``, in one commit. Raises as ``append``."""
         with self._log.writing() as (txn, snapshot):
             if snapshot.size != start:
@@ -70,7 +70,7 @@ class Follower:
         self._cache |= layer.records
         self._cached_size = start + len(signed)
 
-    def _decide(self, snapshot: Snapshot, signed: Sequence[Signed]) -> tuple[Layer, Pending]:
+    def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, Pending]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
             self._cache = {}
         base = Transaction(snapshot, self._cache)
@@ -94,16 +94,16 @@ class Follower:
         return layer, pending
 
 
-def _signed(start: int, entries: Sequence[bytes]) -> list[Signed]:
+def _signed(start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
     """Return the entries of all whole units, each signature verified."""
-    signed: list[Signed] = []
+    signed: list[SignedEntry] = []
     while (position := len(signed)) < len(entries):
-        unit: list[Signed] = []
+        unit: list[SignedEntry] = []
         try:
             size = decode_entry(entries[position]).batch_size
             if position + size > len(entries):
                 break
-            unit = [Signed(data, *read_entry(data)) for data in entries[position : position + size]]
+            unit = [SignedEntry(data, *read_entry(data)) for data in entries[position : position + size]]
         except Refused as refusal:
             raise _unfit(start + position + len(unit), str(refusal)) from refusal
         _check_unit(start + position, unit)
@@ -111,7 +111,7 @@ def _signed(start: int, entries: Sequence[bytes]) -> list[Signed]:
     return signed
 
 
-def _check_unit(start: int, unit: list[Signed]) -> None:
+def _check_unit(start: int, unit: list[SignedEntry]) -> None:
     first = unit[0].entry
     shared = (first.key, first.sig, first.batch_size, first.accepted_ms)
     for position, (_, entry, _) in enumerate(unit):

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from deedbook.ledger.admission.authority import OF_KIND
-from deedbook.ledger.admission.check import Checked, check, refusal_of
+from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -54,7 +54,7 @@ _MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.t
 Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
-class Refold:
+class RecordVerifier:
     """What one process has held against the entries; used by one thread at a time."""
 
     def __init__(self) -> None:
@@ -97,12 +97,12 @@ class Refold:
         machine = _MACHINES.get(stream.partition("/")[0])
         if machine is None:
             return
-        life = None
+        state = None
         indexes = snapshot.stream_indexes(stream)
         for event in _events(snapshot, stream, indexes):
             with contextlib.suppress(Refused):  # it stands in the log all the same, and changes nothing
-                life = machine(life, event)
-        if not indexes or StreamRecord(len(indexes), indexes[-1][0], life) != record:
+                state = machine(state, event)
+        if not indexes or StreamRecord(len(indexes), indexes[-1][0], state) != record:
             raise _unlike(stream)
 
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
@@ -116,7 +116,7 @@ class Refold:
 
 def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
     """Return the records that the events of one agent, and those of the ledger, give."""
-    layer = Layer(_Others(name))
+    layer = Layer(_OtherAgents(name))
     events = sorted((*_events(snapshot, "ledger"), *_events(snapshot, f"agent/{name}")), key=lambda event: event.index)
     for event in events:
         attempt = Layer(layer)
@@ -129,7 +129,7 @@ def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
     return layer.records
 
 
-class _Others(Base):
+class _OtherAgents(Base):
     """A ``Base`` in which whoever the fold is not about was allowed to do what he did."""
 
     def __init__(self, name: str) -> None:
@@ -224,7 +224,7 @@ class Gate:
         self._publish = publish
         self._cache: dict[bytes, Any] = {}
         self._cached_size = -1
-        self._refold = Refold()
+        self._refold = RecordVerifier()
 
     def submit(self, submission: Submission) -> list[Accepted]:
         """Admit one submission; when this returns, it is on disk.
@@ -237,7 +237,7 @@ class Gate:
             raise answer
         return answer
 
-    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | DeedbookError]:
+    def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
         """Admit a group of checked submissions in one commit; the answers are in the group's order."""
         try:
             with self._log.writing() as (txn, snapshot):
@@ -271,7 +271,7 @@ class Gate:
         return answers
 
     def _decide(
-        self, checked: Checked, layer: Layer, system_ms: int, pending: Pending, base: Transaction
+        self, checked: CheckedSubmission, layer: Layer, system_ms: int, pending: Pending, base: Transaction
     ) -> list[Accepted] | DeedbookError:
         try:
             decided = decide(checked, layer, system_ms, self._ask_last if self._quota else None)
@@ -284,7 +284,7 @@ class Gate:
         pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
-    def _ask_last(self, checked: Checked, layer: Layer, accepted_ms: int) -> None:
+    def _ask_last(self, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
         """Ask what no replay asks: are the blobs that the events need here, and is this within the author's quota?
 
         Blobs are dropped under the write lock that is held here (``ledger.log.expiry``): what is found now stays.
@@ -317,10 +317,10 @@ class Gate:
 class Transaction(Base):
     """The base of all layers: the log within one write transaction, behind the cache."""
 
-    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], refold: Refold | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], refold: RecordVerifier | None = None) -> None:
         """Read from ``snapshot`` what ``cache`` does not hold yet, and let ``refold`` hold it against its entries."""
         super().__init__()
-        self._refold = refold or Refold()
+        self._refold = refold or RecordVerifier()
         self._snapshot = snapshot
         self._cache = cache
         self._glanced: dict[bytes, Any] = {}

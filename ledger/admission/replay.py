@@ -32,7 +32,7 @@ from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.records import StreamRecord
 
 
-class Judged(msgspec.Struct, frozen=True):
+class ReplayedEntry(msgspec.Struct, frozen=True):
     """An entry that was decided anew: its event if it counts; what its rule refuses; what is wrong of its versions."""
 
     event: Event | None
@@ -40,7 +40,7 @@ class Judged(msgspec.Struct, frozen=True):
     misplaced: Refused | None
 
 
-def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, now_ms: int) -> Judged:
+def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, now_ms: int) -> ReplayedEntry:
     """Decide the entry at ``index`` anew on an empty ``layer``, and leave its changes in the one below.
 
     What a rule refuses changes nothing, and is counted: it stands in the log all the same. Whoever decides on many
@@ -60,7 +60,7 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, n
         misplaced = refusal
         go_on_from(entry, candidate.body.stream, layer)  # what one damaged entry shifts is said of the next one alone
     layer.merge_down()
-    return Judged(event, refused, misplaced)
+    return ReplayedEntry(event, refused, misplaced)
 
 
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
@@ -75,7 +75,7 @@ def read_entry(data: bytes) -> tuple[Entry, Candidate]:
     return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingEntries(msgspec.Struct, frozen=True):
     """Entries ``first`` to ``last`` (None: and those after) of a stream, or of authority (None), that a part lacks.
 
     ``shown_by`` is the index of the entry that shows it; what rules refuse from the index ``since`` on may be for lack
@@ -94,7 +94,7 @@ class Missing(msgspec.Struct, frozen=True):
         return f"{which} of {'authority' if self.stream is None else self.stream}"
 
 
-class Part:
+class PartialReplay:
     """A part of a log, decided anew. Feed it its entries in the order of their indexes, then call ``finish``.
 
     ``events`` are those that count, and ``state`` where they lead. Of each index ``refused`` says why it must not stand
@@ -103,7 +103,7 @@ class Part:
     """
 
     def __init__(self) -> None:
-        self._nothing = _Nothing()
+        self._nothing = _EmptyBase()
         self.state = Layer(self._nothing)
         self._layer = Layer(self.state)
         self.events: list[Event] = []
@@ -113,7 +113,7 @@ class Part:
         self.refused: dict[int, Refused] = {}
         self.doubtful: dict[int, Refused] = {}
         self.notes: dict[int, Refused] = {}
-        self.missing: list[Missing] = []
+        self.missing: list[MissingEntries] = []
         self.suspects: dict[int, int] = {}
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._clock = Clock(self._refuse, self._note)
@@ -159,7 +159,7 @@ class Part:
         self._clock.end()
         for stream, index in self._nothing.looked_at.items():
             if self.state.stream(stream) is None:
-                self.missing.append(Missing(stream, 1, None, index, index))
+                self.missing.append(MissingEntries(stream, 1, None, index, index))
         if ends is not None:
             counts: dict[str | None, int] = {None: authority}
             counts.update((name, version) for name, version in ends.items())
@@ -206,7 +206,7 @@ class Part:
 
     def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
         version, last_index = self._end_of(stream)
-        self.missing.append(Missing(stream, version + 1, last, shown_by, last_index + 1))
+        self.missing.append(MissingEntries(stream, version + 1, last, shown_by, last_index + 1))
 
     def _end_of(self, stream: str | None) -> tuple[int, int]:
         """Return the version and the last index of a stream, or of authority, as far as it was fed."""
@@ -216,7 +216,7 @@ class Part:
         return (0, -1) if record is None else (record.version, record.last_index)
 
 
-class _Nothing(Base):
+class _EmptyBase(Base):
     """What lies under a part: nothing; which streams were looked at, is noted."""
 
     def __init__(self) -> None:

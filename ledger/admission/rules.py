@@ -10,14 +10,14 @@ from collections.abc import Callable
 from shlex import quote
 from typing import Final, TypeVar
 
-from deedbook.ledger.admission.authority import OF_KIND, Life, Rule, known_agent, require_role, typed
+from deedbook.ledger.admission.authority import OF_KIND, Rule, known_agent, require_role, typed
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS, handoff
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import Correction
-from deedbook.ledger.lifecycle import handoff as handoff_life
+from deedbook.ledger.lifecycle import handoff as handoff_machine
 from deedbook.ledger.lifecycle import reasoning, review, session, snapshot, tot
 from deedbook.ledger.lifecycle.authority import AgentRecord, suspect_at
 from deedbook.ledger.lifecycle.handoff import HandoffState
@@ -44,16 +44,16 @@ def check_working_role(agent: AgentRecord | None, name: str) -> None:
         raise Refused("NOT_AUTHORIZED", f"{name} has no role that works: grant it `agent`", name=name)
 
 
-def _life(life: Life, wanted: type[S]) -> S | None:
-    assert life is None or isinstance(life, wanted)
-    return life
+def _typed_state(current: StreamState | None, state_type: type[S]) -> S | None:
+    assert current is None or isinstance(current, state_type)
+    return current
 
 
-def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
+def _handoff(event: Event, state: Layer, current: StreamState | None) -> HandoffState:
     """The machine decides on the state, this rule on who exists, has which role, and waits for whom."""
     _require_working_role(event, state)
-    before = _life(life, HandoffState)
-    after = handoff_life.transition(before, event)
+    before = _typed_state(current, HandoffState)
+    after = handoff_machine.transition(before, event)
     match event.data:
         case handoff.HandoffCreated() | handoff.HandoffAmended():
             _check_parties(event, event.data, state)
@@ -89,19 +89,19 @@ def _handoff(event: Event, state: Layer, life: Life) -> HandoffState:
     return after
 
 
-def _suspect_approval(life: HandoffState, state: Layer) -> int | None:
+def _suspect_approval(current: HandoffState, state: Layer) -> int | None:
     """Return the entry that makes the approval of a handoff suspect, which then does not count for a later claim."""
-    if life.approval_index is None:
+    if current.approval_index is None:
         return None
-    return suspect_at(state.key, life.approval_key, life.approval_index)
+    return suspect_at(state.key, current.approval_key, current.approval_index)
 
 
-def _require_approval_that_counts(life: HandoffState, event: Event, state: Layer) -> None:
-    suspect = _suspect_approval(life, state)
+def _require_approval_that_counts(current: HandoffState, event: Event, state: Layer) -> None:
+    suspect = _suspect_approval(current, state)
     if suspect is not None:
-        message = f"the approval of {event.name} (entry {life.approval_index}) was signed with a key that entry \
-{suspect} calls compromised: {life.reviewer} approves it again (`deed handoff approve {quote(event.name)}`)"
-        raise Refused("NOT_APPROVED", message, status=life.status, suspect=suspect)
+        message = f"the approval of {event.name} (entry {current.approval_index}) was signed with a key that entry \
+{suspect} calls compromised: {current.reviewer} approves it again (`deed handoff approve {quote(event.name)}`)"
+        raise Refused("NOT_APPROVED", message, status=current.status, suspect=suspect)
 
 
 def _require_approval_missing(before: HandoffState | None, event: Event, state: Layer) -> None:
@@ -144,12 +144,12 @@ def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, eve
 
 def _check_dependencies(event: Event, after: HandoffState, state: Layer) -> None:
     for wanted in after.depends_on:
-        life = _handoff_state(state, wanted)
-        if life is None:
+        dependency = _handoff_state(state, wanted)
+        if dependency is None:
             raise Refused("DEPENDENCY_MISSING", f"{event.name} depends on {wanted}, which does not exist", on=wanted)
-        if not is_unlocked(life.status, after.unlock_at):
-            message = f"{event.name} waits for {wanted}, which is {life.status}"
-            raise Refused("DEPENDENCY_PENDING", message, on=wanted, status=life.status)
+        if not is_unlocked(dependency.status, after.unlock_at):
+            message = f"{event.name} waits for {wanted}, which is {dependency.status}"
+            raise Refused("DEPENDENCY_PENDING", message, on=wanted, status=dependency.status)
 
 
 def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> None:
@@ -163,8 +163,8 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
     for name in walked:  # which grows meanwhile
         if came_from:
             record = state.glance(stream_key(f"handoff/{name}"))
-            life = None if record is None else _life(record.state, HandoffState)
-            depends_on = () if life is None else life.depends_on
+            dependency = None if record is None else _typed_state(record.state, HandoffState)
+            depends_on = () if dependency is None else dependency.depends_on
         for wanted in depends_on:
             if wanted not in came_from:
                 came_from[wanted] = name
@@ -186,7 +186,7 @@ def _check_cycle(event: Event, depends_on: tuple[str, ...], state: Layer) -> Non
 def _handoff_state(state: Layer, name: str) -> HandoffState | None:
     """Return where a handoff stands; None also when no entry of its stream counts."""
     record = state.stream(f"handoff/{name}")
-    return None if record is None else _life(record.state, HandoffState)
+    return None if record is None else _typed_state(record.state, HandoffState)
 
 
 def _path_back(came_from: dict[str, str], name: str) -> list[str]:
@@ -200,12 +200,12 @@ def _path_back(came_from: dict[str, str], name: str) -> list[str]:
 def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S]) -> Rule:
     """Return the rule of a stream on which agents with a role that works do what its machine allows."""
 
-    def rule(event: Event, state: Layer, life: Life) -> Life:
+    def rule(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
         if roles := _ROLES.get(event.kind):
             require_role(event, state, *roles)
         else:
             _require_working_role(event, state)
-        return transition(_life(life, state_type), event)
+        return transition(_typed_state(current, state_type), event)
 
     return rule
 
@@ -213,15 +213,15 @@ def _by_machine(state_type: type[S], transition: Callable[[S | None, Event], S])
 _session_by_machine: Final = _by_machine(session.SessionState, session.transition)
 
 
-def _session(event: Event, state: Layer, life: Life) -> Life:
+def _session(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
     """The machine decides, this rule on who corrects what: the owner, or an admin, an event of this very session.
 
     Of which kind the target is, no state says, because it would grow with every event: a correction of another kind
     than its target's changes no view.
     """
-    before = _life(life, session.SessionState) if isinstance(event.data, Correction) else None
+    before = _typed_state(current, session.SessionState) if isinstance(event.data, Correction) else None
     if before is None:
-        return _session_by_machine(event, state, life)
+        return _session_by_machine(event, state, current)
     if event.author == before.owner:
         _require_working_role(event, state)
     elif "admin" not in known_agent(state, event.author).roles:
@@ -235,17 +235,17 @@ in a finding of your own"
     return session.transition(before, event)
 
 
-def _imported(event: Event, state: Layer, life: Life) -> Life:
+def _imported(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
     """A record of another tool: on the stream of what it stands for, by that stream's rule; else kept aside."""
     if typed(event, RecordImported).mapped_kind is not None:
-        return _OF_STREAM[event.stream.partition("/")[0]](event, state, life)
+        return _OF_STREAM[event.stream.partition("/")[0]](event, state, current)
     _require_working_role(event, state)
     if state.stream(event.stream) is not None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} was imported: nothing is left", status="imported")
     return None
 
 
-def _kept_beside(event: Event, _state: Layer, _: Life) -> Life:
+def _kept_beside(event: Event, _state: Layer, _: StreamState | None) -> StreamState | None:
     """The intent of an upload is kept beside its blob, because the log can never be cleaned of it."""
     message = f"{event.kind} begins an upload and is no entry of the log: run `deed blob put FILE`"
     raise Refused("TRANSITION_NOT_ALLOWED", message, kind=event.kind)

@@ -14,7 +14,7 @@ from deedbook.ledger.events.fields import EventData, Label, Line, OptionalText, 
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted
 
-KEPT_ASIDE: Final = "record"
+UNMAPPED: Final = "record"
 
 
 class RecordImported(EventData, frozen=True):

@@ -385,6 +385,6 @@ class TotLogWritten(Statement, frozen=True, kw_only=True):
     round: Count = 0
 
 
-Aside: TypeAlias = TotLogWritten | TotError | TotModelAnswered | TotPaused | TotResumed
+SideStatement: TypeAlias = TotLogWritten | TotError | TotModelAnswered | TotPaused | TotResumed
 Question: TypeAlias = DecomposeTask | InitializeSearch | GenerateThoughts | EvaluateThoughts | SynthesizeSolution
 Answer: TypeAlias = DecompositionResult | SearchComplete | GeneratedThoughts | EvaluationResults | FinalSolution

@@ -177,7 +177,7 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
         raise Refused("NOT_INVITED", message, name=self.name, how=how, index=self.ended_index)
 
 
-class CheckpointKey(msgspec.Struct, frozen=True, array_like=True):
+class CheckpointKeyRecord(msgspec.Struct, frozen=True, array_like=True):
     """A key (hex) of a node's checkpoints: it signs those of trees that hold entry ``since``, and not ``until``."""
 
     since: int
@@ -189,7 +189,7 @@ class CheckpointKey(msgspec.Struct, frozen=True, array_like=True):
 class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
     """The keys that sign checkpoints, in the order in which they were named: one for each node at a time."""
 
-    keys: tuple[CheckpointKey, ...] = ()
+    keys: tuple[CheckpointKeyRecord, ...] = ()
 
     def at(self, size: int) -> tuple[str, ...]:
         """Return the keys (hex) that may sign the checkpoint of a tree of ``size`` entries."""
@@ -198,7 +198,7 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
 
     def named(self, index: int, node: str, key: str) -> CheckpointKeys:
         """Return them with another key of a node, in place of the one it had."""
-        return CheckpointKeys((*self.ended(index, node).keys, CheckpointKey(index, key, node)))
+        return CheckpointKeys((*self.ended(index, node).keys, CheckpointKeyRecord(index, key, node)))
 
     def ended(self, index: int, node: str) -> CheckpointKeys:
         """Return them after a node's key ended."""

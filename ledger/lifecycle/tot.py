@@ -88,7 +88,7 @@ def transition(state: TotState | None, event: Event) -> TotState:
         return _started(state, event, data)
     if state is None:
         raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: it begins with tot.started")
-    if isinstance(data, kinds.Aside):
+    if isinstance(data, kinds.SideStatement):
         return _aside(state, event, data)
     _require_going(state, event)
     if state.is_paused and (isinstance(data, kinds.SearchComplete) or not isinstance(data, kinds.Answer)):
@@ -125,7 +125,7 @@ def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> To
     return started
 
 
-def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
+def _aside(state: TotState, event: Event, data: kinds.SideStatement) -> TotState:
     """Take what stands between the messages: words for people, what a model was paid for, a pause, the user's end."""
     _require_role(state, event, data.sender, data.task_id)
     if isinstance(data, kinds.TotLogWritten) or (isinstance(data, kinds.TotError) and data.sender != "orchestrator"):

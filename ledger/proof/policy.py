@@ -63,7 +63,7 @@ class Witness(msgspec.Struct, frozen=True):
         return times
 
 
-class Witnessed(msgspec.Struct, frozen=True, kw_only=True):
+class WitnessResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a policy finds in a note of so many entries: who cosigned it, of how many, and since when that was enough.
 
     ``time_s`` (Unix) is None as long as the quorum is not met, and where none is asked for; ``times`` says when each of
@@ -129,7 +129,7 @@ class Policy(msgspec.Struct, frozen=True):
                 return verifier
         raise Corrupted("VERIFICATION_FAILED", f"no log of the policy signed for {origin!r}", origin=origin)
 
-    def judge(self, note: str, now_s: float) -> Witnessed:
+    def judge(self, note: str, now_s: float) -> WitnessResult:
         """Return what the policy's witnesses say of a note; a time ahead of ``now_s`` is no time that they know.
 
         Raises Corrupted: a witness' line does not fit the note, or is of the future. Refused: it is no checkpoint.
@@ -148,9 +148,9 @@ class Policy(msgspec.Struct, frozen=True):
         is_met = self.quorum == _NONE or met_s is not None
         size = checkpoint.parse_checkpoint(note).size
         last = {name: time_s for time_s, name in times}
-        return Witnessed(size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s, times=last)
+        return WitnessResult(size=size, by=sorted(by), of=len(self.witnesses), is_met=is_met, time_s=met_s, times=last)
 
-    def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> Witnessed:
+    def demand(self, note: str, now_s: float, *, fail_open: bool = False) -> WitnessResult:
         """Return the same, once the quorum is met; or anyway, for who said that it should ``fail_open``.
 
         Raises Corrupted: ``NOT_WITNESSED``; as ``judge``.

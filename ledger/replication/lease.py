@@ -35,16 +35,16 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
     term: int
 
 
-class SeenLease(msgspec.Struct, frozen=True):
+class LeaseObservation(msgspec.Struct, frozen=True):
     """What was last seen of the lease: its revision (0: there is none), and since when that has stood still."""
 
     lease: Lease | None = None
     revision: int = 0
     since_ms: int = 0
 
-    def after(self, lease: Lease | None, revision: int, now_ms: int) -> SeenLease:
+    def after(self, lease: Lease | None, revision: int, now_ms: int) -> LeaseObservation:
         """Return what is known after another look, which may be at a replica that lags: revisions only grow."""
-        return SeenLease(lease, revision, now_ms) if revision > self.revision else self
+        return LeaseObservation(lease, revision, now_ms) if revision > self.revision else self
 
     def is_free(self, node: str, now_ms: int, timing: Timing) -> bool:
         """Whether ``node``, which hears no leader, may replace it: it is its own, or nobody renews it.

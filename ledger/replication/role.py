@@ -21,31 +21,31 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from deedbook.ledger.replication.lease import Lease, SeenLease, Timing
+from deedbook.ledger.replication.lease import Lease, LeaseObservation, Timing
 from deedbook.ledger.replication.signals import (
     Action,
+    ActionFailed,
     Beat,
     CatchUp,
-    CaughtUp,
-    Damaged,
-    Failed,
     HandOver,
     Lead,
     LeasePut,
     LeaseRefused,
     LeaseSeen,
+    LogCaughtUp,
     Observation,
-    Overtaken,
     Pause,
     PutLease,
     ReadLease,
     Rebuild,
-    Rebuilt,
     Resume,
     Scrub,
     StartTerm,
     StepDown,
-    TermStarted,
+    StreamDamaged,
+    StreamRebuilt,
+    TermBegun,
+    TermOvertaken,
     Tick,
 )
 
@@ -56,19 +56,19 @@ behind_wait_ms: Final = 1_000
 """So much later does a node try that is known to lack entries: one that has them is quicker to lead."""
 
 
-class Term(msgspec.Struct, frozen=True):
+class NodeTerm(msgspec.Struct, frozen=True):
     """The time of one leader: its number, from 1, and whose it is. 0 and nobody's before the first."""
 
     number: int = 0
     node: str = ""
 
 
-class Own(msgspec.Struct, frozen=True):
+class OwnLog(msgspec.Struct, frozen=True):
     """What this node's own log says now: its size, and the last term in it."""
 
     node: str
     size: int = 0
-    term: Term = Term()
+    term: NodeTerm = NodeTerm()
 
 
 # What a node is.
@@ -83,7 +83,7 @@ class Follower(msgspec.Struct, frozen=True):
     heard_ms: int
     head: int = 0
     leader: str = ""
-    seen: SeenLease = SeenLease()
+    seen: LeaseObservation = LeaseObservation()
     asked_ms: int | None = None
     fault: str = ""
 
@@ -111,7 +111,7 @@ class Leader(msgspec.Struct, frozen=True):
     head: int = 0
 
 
-class Degraded(msgspec.Struct, frozen=True):
+class DegradedNode(msgspec.Struct, frozen=True):
     """The stream is damaged. It holds the lease and the log with most entries, and fills the next generation."""
 
     reason: str
@@ -120,14 +120,14 @@ class Degraded(msgspec.Struct, frozen=True):
     retry_ms: int | None = None
 
 
-State: TypeAlias = Follower | Candidate | Leader | Degraded
+State: TypeAlias = Follower | Candidate | Leader | DegradedNode
 Step: TypeAlias = tuple[State, tuple[Action, ...]]
 
 
 _usual: Final = Timing()
 
 
-def step(state: State, seen: Observation, own: Own, now_ms: int, timing: Timing = _usual) -> Step:
+def step(state: State, seen: Observation, own: OwnLog, now_ms: int, timing: Timing = _usual) -> Step:
     """Return what a node is after an observation, and what it does now; ``now_ms`` never goes back."""
     match state:
         case Follower():
@@ -136,19 +136,19 @@ def step(state: State, seen: Observation, own: Own, now_ms: int, timing: Timing 
             return _stand(state, seen, own, now_ms, timing)
         case Leader():
             return _lead(state, seen, own, now_ms, timing)
-        case Degraded():
+        case DegradedNode():
             return _mend(state, seen, own, now_ms, timing)
         case _:
             assert_never(state)
 
 
-def patience_ms(own: Own, head: int, timing: Timing) -> int:
+def patience_ms(own: OwnLog, head: int, timing: Timing) -> int:
     """Return how long a node waits for a heartbeat before it stands: the most caught-up one the shortest."""
     spread = int.from_bytes(blake3(own.node.encode()).digest(length=2), "big") % _spread_max_ms
     return timing.missed_ms + spread + (behind_wait_ms if own.size < head else 0)
 
 
-def _follow(state: Follower, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
+def _follow(state: Follower, seen: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     is_ours = False
     match seen:
         case Beat() if seen.successor == own.node and seen.term >= own.term.number:
@@ -166,11 +166,11 @@ def _follow(state: Follower, seen: Observation, own: Own, now_ms: int, timing: T
         case Tick():
             is_late = now_ms - state.heard_ms >= patience_ms(own, state.head, timing)
             is_ours = is_late and (not timing.has_lease or state.seen.is_free(own.node, now_ms, timing))
-        case Damaged():
+        case StreamDamaged():
             return replace(state, fault=seen.reason), ()
-        case Rebuilt():
+        case StreamRebuilt():
             return replace(state, fault=""), ()
-        case HandOver() | LeasePut() | LeaseRefused() | CaughtUp() | TermStarted() | Overtaken() | Failed():
+        case HandOver() | LeasePut() | LeaseRefused() | LogCaughtUp() | TermBegun() | TermOvertaken() | ActionFailed():
             return state, ()
         case _:
             assert_never(seen)
@@ -198,7 +198,7 @@ def _is_renewed(state: Candidate | Leader, now_ms: int, timing: Timing) -> bool:
     return not timing.has_lease or now_ms - state.renewed_ms < timing.missed_ms
 
 
-def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
+def _stand(state: Candidate, seen: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match seen:
         case Tick():
             return _try_again(state, state.doing, own, now_ms, timing)
@@ -219,27 +219,27 @@ def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: T
                 return (replace(state, doing=doing) if is_first else replace(state, revision=seen.revision)), (doing,)
             state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
-        case CaughtUp() if own.size < state.head:
+        case LogCaughtUp() if own.size < state.head:
             # A log is never ahead of the stream: it has lost its end since, and who still has that is to mend it. Or
             # what was heard of was published after we looked: then we follow it, and stand again.
             return Follower(now_ms, state.head), ()
-        case CaughtUp() if isinstance(state.doing, CatchUp):
+        case LogCaughtUp() if isinstance(state.doing, CatchUp):
             state = replace(state, doing=StartTerm(own.term.number + 1), retry_ms=now_ms)
             return _try_again(state, state.doing, own, now_ms, timing)
-        case TermStarted():
+        case TermBegun():
             return Leader(seen.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
-        case Overtaken():
+        case TermOvertaken():
             # By entries that were under way when we asked where the stream ends, or by who was quicker.
             is_late = isinstance(state.doing, StartTerm) and seen.term < state.doing.term
             return _do(state, CatchUp()) if is_late else (Follower(now_ms, state.head), ())
-        case Failed():
+        case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
-        case Damaged():
+        case StreamDamaged():
             if state.revision is None or own.size < state.head:
                 # Who is further on builds it: this log may lack what was acknowledged.
                 return Follower(now_ms, state.head, fault=seen.reason), ()
-            return Degraded(seen.reason, state.revision, state.asked_ms), (Rebuild(),)
-        case HandOver() | LeaseSeen() | CaughtUp() | Rebuilt():
+            return DegradedNode(seen.reason, state.revision, state.asked_ms), (Rebuild(),)
+        case HandOver() | LeaseSeen() | LogCaughtUp() | StreamRebuilt():
             return state, ()
         case _:
             assert_never(seen)
@@ -249,7 +249,7 @@ def _do(state: Candidate, doing: CatchUp | StartTerm) -> Step:
     return replace(state, doing=doing, retry_ms=None), (doing,)
 
 
-def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int, timing: Timing) -> Step:
+def _try_again(state: Candidate | DegradedNode, doing: Action, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
     # Others may have taken a lease that was not renewed for so long: no term is started before that is known.
     waits = isinstance(state, Candidate) and isinstance(doing, StartTerm) and not _is_renewed(state, now_ms, timing)
@@ -262,7 +262,7 @@ def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int
     return state, tuple(actions)
 
 
-def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
+def _lead(state: Leader, seen: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match seen:
         case Tick():
             return _renew(state, own, now_ms, timing)
@@ -282,27 +282,27 @@ def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timin
             return Follower(now_ms, seen.size, seen.node), (StepDown(),)
         case Beat():
             return replace(state, head=max(state.head, seen.size)), (Scrub(),) if seen.fault else ()
-        case Overtaken():
+        case TermOvertaken():
             return (state, ()) if seen.term <= state.term else (Follower(now_ms, own.size), (StepDown(),))
-        case Damaged() if own.size < state.head:  # somebody followed what was published here and never answered
+        case StreamDamaged() if own.size < state.head:  # somebody followed what was published here and never answered
             return Follower(now_ms, state.head, fault=seen.reason), (StepDown(),)
-        case Damaged():
-            return Degraded(seen.reason, state.revision, state.asked_ms), (StepDown(), Rebuild())
+        case StreamDamaged():
+            return DegradedNode(seen.reason, state.revision, state.asked_ms), (StepDown(), Rebuild())
         case HandOver():
             state = replace(state, successor=seen.to, is_paused=True, asked_ms=now_ms)
             if not timing.has_lease:
                 return Follower(now_ms, own.size, seen.to), (StepDown(),)
             return state, (Pause(), PutLease(state.revision, Lease(seen.to, state.term + 1)))
-        case Failed() if state.successor:  # or not: the answer may be what was lost, and the other one leads
+        case ActionFailed() if state.successor:  # or not: the answer may be what was lost, and the other one leads
             renewed_ms = min(state.renewed_ms, now_ms - timing.missed_ms)
             return replace(state, successor="", is_paused=False, renewed_ms=renewed_ms), (Resume(),)
-        case Failed() | LeaseSeen() | CaughtUp() | TermStarted() | Rebuilt():
+        case ActionFailed() | LeaseSeen() | LogCaughtUp() | TermBegun() | StreamRebuilt():
             return state, ()
         case _:
             assert_never(seen)
 
 
-def _renew(state: Leader, own: Own, now_ms: int, timing: Timing) -> Step:
+def _renew(state: Leader, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     if not timing.has_lease or state.successor:
         return state, ()
     actions: list[Action] = []
@@ -315,9 +315,9 @@ def _renew(state: Leader, own: Own, now_ms: int, timing: Timing) -> Step:
     return state, tuple(actions)
 
 
-def _mend(state: Degraded, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
+def _mend(state: DegradedNode, seen: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match seen:
-        case Rebuilt():
+        case StreamRebuilt():
             return _do(Candidate(CatchUp(), own.size, state.revision, state.asked_ms), CatchUp())
         case LeasePut() | LeaseRefused():
             if seen.lease is None or seen.lease.node != own.node:
@@ -325,11 +325,11 @@ def _mend(state: Degraded, seen: Observation, own: Own, now_ms: int, timing: Tim
             return replace(state, revision=seen.revision), ()
         case Beat() if seen.leads and seen.node != own.node and seen.term > own.term.number:
             return Follower(now_ms, seen.size, seen.node, fault=state.reason), ()
-        case Failed():
+        case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
         case Tick():
             return _try_again(state, Rebuild(), own, now_ms, timing)
-        case Beat() | HandOver() | LeaseSeen() | CaughtUp() | TermStarted() | Overtaken() | Damaged():
+        case Beat() | HandOver() | LeaseSeen() | LogCaughtUp() | TermBegun() | TermOvertaken() | StreamDamaged():
             return state, ()
         case _:
             assert_never(seen)

@@ -56,33 +56,33 @@ class LeaseRefused(msgspec.Struct, frozen=True):
     asked_ms: int = 0
 
 
-class CaughtUp(msgspec.Struct, frozen=True):
+class LogCaughtUp(msgspec.Struct, frozen=True):
     """The log holds all that the stream held when its leader was asked."""
 
 
-class TermStarted(msgspec.Struct, frozen=True):
+class TermBegun(msgspec.Struct, frozen=True):
     """The stream and the log hold this node's term."""
 
     term: int
 
 
-class Overtaken(msgspec.Struct, frozen=True):
+class TermOvertaken(msgspec.Struct, frozen=True):
     """The log holds another node's later term, or the stream does where ours should stand."""
 
     term: int
 
 
-class Failed(msgspec.Struct, frozen=True):
+class ActionFailed(msgspec.Struct, frozen=True):
     """What was to be done could not be, and may be tried again."""
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class StreamDamaged(msgspec.Struct, frozen=True):
     """The stream is not what was published, or not what this log continues."""
 
     reason: str
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
+class StreamRebuilt(msgspec.Struct, frozen=True):
     """There is a sound stream again: this log and it agree."""
 
 
@@ -98,12 +98,12 @@ Observation: TypeAlias = (
     | LeaseSeen
     | LeasePut
     | LeaseRefused
-    | CaughtUp
-    | TermStarted
-    | Overtaken
-    | Failed
-    | Damaged
-    | Rebuilt
+    | LogCaughtUp
+    | TermBegun
+    | TermOvertaken
+    | ActionFailed
+    | StreamDamaged
+    | StreamRebuilt
     | HandOver
 )
 
@@ -116,18 +116,18 @@ class ReadLease(msgspec.Struct, frozen=True):
 
 
 class PutLease(msgspec.Struct, frozen=True):
-    """Replace the lease if it has this revision; answered by ``LeasePut``, ``LeaseRefused`` or ``Failed``."""
+    """Replace the lease if it has this revision; answered by ``LeasePut``, ``LeaseRefused`` or ``ActionFailed``."""
 
     revision: int
     lease: Lease
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """Follow the stream to where its leader says that it ends; ``CaughtUp``, ``Overtaken``, ``Damaged``, ``Failed``."""
+    """Follow the stream to where its leader says that it ends; ``LogCaughtUp``, ``TermOvertaken``, ``StreamDamaged``, ``ActionFailed``."""
 
 
 class StartTerm(msgspec.Struct, frozen=True):
-    """Publish ``ledger.term_started`` where the log ends, then append it; ``TermStarted``, or as ``CatchUp``."""
+    """Publish ``ledger.term_started`` where the log ends, then append it; ``TermBegun``, or as ``CatchUp``."""
 
     term: int
 
@@ -149,11 +149,11 @@ class StepDown(msgspec.Struct, frozen=True):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """Retire the stream and fill the next generation from the log; ``Rebuilt`` or ``Failed``."""
+    """Retire the stream and fill the next generation from the log; ``StreamRebuilt`` or ``ActionFailed``."""
 
 
 class Scrub(msgspec.Struct, frozen=True):
-    """Compare the whole stream with the log, because somebody finds it wrong; ``Damaged`` if it is."""
+    """Compare the whole stream with the log, because somebody finds it wrong; ``StreamDamaged`` if it is."""
 
 
 Action: TypeAlias = ReadLease | PutLease | CatchUp | StartTerm | Lead | Pause | Resume | StepDown | Rebuild | Scrub

@@ -28,7 +28,7 @@ from deedbook.consumers.sdk.thinking.response import read_tags
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
+from deedbook.ledger.events.imported import UNMAPPED, DirtyValue, RecordClaims, RecordImported
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
@@ -118,7 +118,7 @@ def aside_stream(left: Answered | Unread) -> str:
     """Return the stream on which a response is kept aside: the same wherever it is found, and however it grew."""
     original = str(left.size).encode() if isinstance(left, Unread) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
-    return f"{KEPT_ASIDE}/{name}"
+    return f"{UNMAPPED}/{name}"
 
 
 def record_of(thought: Thought, name: str, original: str, prompt: str | None, task: DirtyValue | None = None) -> Record:

@@ -42,7 +42,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import WITNESSED_FILE
 from deedbook.ledger.proof.checkpoint import Checkpoint, note_size_max_bytes, parse_checkpoint, verify_checkpoint
-from deedbook.ledger.proof.policy import Policy, Witness, Witnessed
+from deedbook.ledger.proof.policy import Policy, Witness, WitnessResult
 from deedbook.ledger.system.files import write_whole
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.trust.history import ConsistencyProof, Trusted, is_continued, shown
@@ -81,7 +81,7 @@ def configured_witnesses(table: dict[str, str]) -> tuple[Policy, bool] | None:
     return policy, given.fail == "closed"
 
 
-def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Witnessed | None:
+def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> WitnessResult | None:
     """Return what the witnesses that this user trusts say of the log whose head is shown; None: there are none.
 
     Raises Corrupted: ``HISTORY_CHANGED``: what they cosigned and this head are of two histories; as ``Policy.judge``.
