@@ -45,7 +45,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     """The state of a task. ``waiting`` maps event ids to open requests; ``answered`` maps the others to their answers.
 
     ``drawn`` maps answers of the generator to the temporary ids that are not nodes yet, with digests of their thoughts.
-    ``problem``, ``config`` and ``prompts`` are digests: of the problem, the configuration, and each role's paid prompts.
+    ``problem``, ``config`` and ``prompts`` are digests: of the problem, the configuration, and each role's prompts.
     """
 
     roles: dict[str, tuple[str, str]]
