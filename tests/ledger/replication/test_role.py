@@ -71,7 +71,7 @@ def test_a_follower_that_hears_its_leader_stays_one_and_looks_at_the_lease_now_a
 
 
 def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() -> None:
-    quiet = Follower(0, asked_ms=LATE, seen=LeaseObservation(HERS, 6, LATE - 2_500))
+    quiet = Follower(0, asked_ms=LATE, lease=LeaseObservation(HERS, 6, LATE - 2_500))
     assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), asked_ms=LATE), (PutLease(6, MINE),))
 
 
@@ -79,7 +79,7 @@ def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() ->
     ("state", "own"),
     [
         (Follower(LATE - 2_499), B),  # heard just now
-        (Follower(0, seen=LeaseObservation(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
+        (Follower(0, lease=LeaseObservation(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
         (Follower(0), OwnLog("b")),  # nothing to lead
     ],
 )
@@ -286,5 +286,5 @@ def test_a_leader_that_was_cut_off_has_not_the_last_word_before_another_can_lead
     assert not is_last_word(LEADER, LATE, NO_LEASE)
     others: list[State] = [Follower(LATE), Candidate(CatchUp()), DegradedNode("gone")]
     assert not any(is_last_word(state, LATE, Timing()) for state in others)
-    follower = Follower(LATE, seen=LeaseObservation(HERS, 7, LATE))
-    assert not follower.seen.is_free("b", LATE + missed_ms - 1, Timing())
+    follower = Follower(LATE, lease=LeaseObservation(HERS, 7, LATE))
+    assert not follower.lease.is_free("b", LATE + missed_ms - 1, Timing())
