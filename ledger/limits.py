@@ -1,27 +1,27 @@
-"""Every limit of the ledger, in one place, each named with its unit.
+"""Every limit of the ledger in one place, each named with its unit.
 
-Changing one of the first group, which decide what events are valid, needs a new format: auditors re-run them.
+The first group decides which events are valid, and auditors check it again. Changing one of them needs a new format.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Part of the format: replayed by auditors and followers.
+# Part of the format: auditors and followers check these again.
 entry_size_max_bytes: Final = 48 * 1024
-# The rest is the entry's own: key, signature and numbers around the body.
+# The rest of an entry holds the key, the signature and the numbers around the body.
 body_size_max_bytes: Final = entry_size_max_bytes - 160
 json_depth_max: Final = 32
 json_integer_max: Final = 2**53 - 1
 stream_name_max_bytes: Final = 400
 causes_max: Final = 64
-# The last millisecond of the year 9999: what follows has no date in RFC 3339.
+# The last millisecond of the year 9999: RFC 3339 has no later dates.
 clock_max_ms: Final = 253_402_300_799_999
 clock_forward_max_ms: Final = 30 * 86_400_000  # From one entry to the next; further only by ``ledger.clock_set``.
 batch_events_max: Final = 256
 batch_size_max_bytes: Final = 900 * 1024
 
-# What authors keep to, who do not know yet what will stand around ``data``: stream, causes, keys, names, times.
+# Reserved by authors, who do not know yet how large the fields around ``data`` will be: stream, causes, names, times.
 envelope_reserve_bytes: Final = 3 * 1024
 data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 
@@ -29,7 +29,7 @@ data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024
 group_commit_events_max: Final = 1024
 submit_queue_max: Final = 4096
-# The system's time before the last entry's: the ledger's clock stands still meanwhile.
+# The system clock may be this far behind the last entry. The ledger's clock stands still meanwhile.
 clock_backward_max_ms: Final = 86_400_000
 map_size_bytes: Final = 64 * 1024**3
 map_alarm_ratio: Final = 0.8
@@ -40,12 +40,12 @@ blobs_map_size_bytes: Final = 64 * 1024**3
 blob_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2
-# What a blob takes besides its content, as quotas count it: else blobs of one byte would cost their agent nothing.
+# Quotas count this much per blob besides its content: else blobs of one byte would cost their agent nothing.
 blob_overhead_bytes: Final = 1024
-# A blob that no event refers to is dropped after so long, and so is an upload that was not finished.
+# A blob that no event references is deleted after this time, and so is an unfinished upload.
 blob_unreferenced_max_s: Final = 24 * 3600
 
-# What one agent may, unless ``[quota]`` in config.toml says otherwise (``ledger.home.quota``).
+# Quotas of one agent, unless ``[quota]`` in config.toml sets others (``ledger.home.quota``).
 events_per_minute_max: Final = 60_000
 event_per_day_max_bytes: Final = 2 * 1024**3
 blobs_unreferenced_max_bytes: Final = 256 * 1024**2
@@ -58,15 +58,15 @@ poll_wait_max_s: Final = 30.0
 
 # The bus.
 request_timeout_s: Final = 10.0
-# So long does a request wait for a server or node that was there and is away.
+# A request waits this long for a server or node that was reachable before and is not now.
 reconnect_wait_max_s: Final = 2.0
 discovery_answers_per_s_max: Final = 100
 spool_events_max: Final = 10_000
-spool_size_max_bytes: Final = 64 * 1024**2  # So much does one agent keep whose ledger is away, with what was refused.
+spool_size_max_bytes: Final = 64 * 1024**2  # The spool of one agent while its ledger is unreachable, refused ones too.
 retry_attempts_max: Final = 5
 retry_wait_max_s: Final = 2.0
 
-# What one agent may take of the bus. The server holds the first four, an account each; nodes hold the others.
+# One agent's share of the bus. The server enforces the first four per account; nodes enforce the others.
 agent_connections_max: Final = 32
 agent_subscriptions_max: Final = 64  # Of each connection: NATS counts them there.
 message_headers_max_bytes: Final = 4096
@@ -75,7 +75,7 @@ agent_payload_max_bytes: Final = request_size_max_bytes + message_headers_max_by
 agent_requests_waiting_max: Final = 512
 agent_requests_waiting_max_bytes: Final = 2 * 1024**2
 agent_bytes_per_s_max: Final = 64 * 1024**2
-# Beyond that rate by so much, an agent floods, however quickly it is served: a node reads a few times that.
+# An agent that exceeds that rate by so many bytes floods, however quickly it is served: a node reads a few times that.
 agent_burst_max_bytes: Final = 8 * 1024**2
 requests_waiting_max_bytes: Final = 64 * 1024**2
 agent_submissions_running_max: Final = 128
@@ -83,43 +83,43 @@ agent_submissions_running_max_bytes: Final = 2 * 1024**2
 submissions_running_max: Final = 1024
 read_threads_max: Final = 4
 agent_reads_running_max: Final = 2
-# Reads that wait for news; an agent may have so many beside the requests above.
+# Reads that wait for new entries. They count apart from the requests above.
 agent_reads_waiting_max: Final = 64
 reads_waiting_max: Final = 4096
 door_pause_min_s: Final = 0.05
-# So long, doubling from the shortest, is an agent's subject closed that floods.
+# The subject of an agent that floods is closed this long; the time doubles from the shortest to this.
 door_pause_max_s: Final = 0.5
 door_flood_forget_s: Final = 30.0
 door_batch_max: Final = 64
-# So much is let in at once of an agent that flooded, until it has not for as long as the limit above says.
+# An agent that flooded may send this much at once, until it has not flooded for ``door_flood_forget_s``.
 door_batch_max_bytes: Final = 1024**2
-# So many messages of an agent the server passes on to a node that has read none of them, whatever keeps it from that.
+# The server passes on this many messages of an agent to a node that has not read any of them yet.
 # As many of the largest, in submissions and in reads, fit into ``connection_pending_max_bytes``.
 door_window_max: Final = 256
-door_answers_max: Final = 32  # Of the requests shed before a door is closed, so many are answered.
+door_answers_max: Final = 32  # Requests shed before the subject is closed that still get an answer.
 subscription_pending_max: Final = 256 * 1024
-# What nats-py holds between reading and our queues: a socket buffer's worth, so never so much.
+# Bytes that nats-py holds between reading and our queues. It is about one socket buffer, so this is never reached.
 subscription_pending_max_bytes: Final = 64 * 1024**2
 
 # Several nodes.
 lease_renew_s: Final = 1.0
 heartbeat_s: Final = 0.5
 heartbeats_missed_s: Final = 2.5
-# So long does a lease last that is not renewed. The streams of three servers elect leaders for 5 to 8 s (measured).
+# A lease that is not renewed ends after this time. The streams of three servers elect leaders in 5 to 8 s (measured).
 lease_s: Final = 15.0
-# A node that is further behind its leader than it was so long ago answers no reads.
+# A node answers no reads while it lacks entries that its leader had this long ago.
 follower_lag_max_s: Final = 2.0
 
 # The embedded server.
 payload_max_bytes: Final = 1024 * 1024
-# What the server holds for a connection that does not read; beyond it, the connection is cut as a slow consumer.
-# Loopback carries a gigabyte a second: a node that gets no processor for so long as that takes must not be cut off.
+# Bytes that the server holds for a connection that does not read. Beyond it, it cuts the connection as a slow consumer.
+# Loopback carries a gigabyte a second. A node that gets no processor for half a second must not be cut off.
 connection_pending_max_bytes: Final = 512 * 1024**2
-write_deadline_s: Final = 30  # So long may one write to a connection take; beyond it, the same.
+write_deadline_s: Final = 30  # The longest write to a connection; after it, the connection is cut too.
 server_start_max_s: Final = 15.0
 server_stop_max_s: Final = 10.0
 
-# What a user decided, and what a folder may ask to be decided.
+# Files with a user's trust decisions, and with the settings of a folder.
 config_size_max_bytes: Final = 256 * 1024
 trust_size_max_bytes: Final = 1024**2
 trust_lock_wait_max_s: Final = 10.0
@@ -127,15 +127,15 @@ trust_lock_wait_max_s: Final = 10.0
 # Proofs and witnesses.
 policy_size_max_bytes: Final = 64 * 1024
 policy_lines_max: Final = 1024
-# A cosignature from further in the future is refused: that clock, or ours, is wrong.
+# A cosignature from further in the future is refused: the witness's clock or ours is wrong.
 witness_clock_ahead_max_s: Final = 300
 witness_answer_max_s: Final = 5.0
 witness_retry_max_s: Final = 60.0
-receipt_wait_max_s: Final = 30.0  # So long does a receipt wait for witnesses, where it must have them.
+receipt_wait_max_s: Final = 30.0  # The longest wait of a receipt for the witnesses that it must have.
 
-# Deciding in a browser.
+# Decisions in a browser.
 key_unlocked_max_s: Final = 300
-# So long may a person look at a page before what it displayed must be read again.
+# A person may decide on a page for this long. After it, the page must be loaded again.
 decision_form_max_s: Final = 12 * 3600
-# After each wrong passphrase the next is waited for twice as long, up to this.
+# Each wrong passphrase doubles the wait before the next one, up to this.
 passphrase_wait_max_s: Final = 60

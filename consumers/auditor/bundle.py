@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from deedbook.consumers.auditor.replay import Replay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
-from deedbook.ledger.admission.replay import Part
+from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import Bundle, layout
 from deedbook.ledger.bundle.program import verify_program
@@ -85,7 +85,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     manifest = bundle.manifest
     if manifest.indexes != sorted(set(manifest.indexes)):
         findings.problem(None, "CORRUPTED", "manifest.json does not list the entries in order")
-    part, root = Part(), bytes.fromhex(manifest.root)
+    part, root = PartialReplay(), bytes.fromhex(manifest.root)
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         data, proof = (bundle.read(name) for name in layout.entry_names(index))
@@ -137,7 +137,7 @@ def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
     return receipt
 
 
-def _read_stream_heads(bundle: Bundle, part: Part, findings: Findings) -> StreamHeads | None:
+def _read_stream_heads(bundle: Bundle, part: PartialReplay, findings: Findings) -> StreamHeads | None:
     """Return the ledger's word on where the bundle's streams end, if it is of the tree of its checkpoint."""
     manifest, created = bundle.manifest, part.created
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, assert_
 
 import msgspec
 
-from deedbook.ledger.admission.replay import Missing
+from deedbook.ledger.admission.replay import MissingEntries
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.proof.checkpoint import Checkpoint, parse_checkpoint, verifiers_of, verify_checkpoint
@@ -77,7 +77,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     compromised_signatures_total: int = 0
     resumed_at: int = 0
     stream: str | None = None
-    missing: list[Missing] = []
+    missing: list[MissingEntries] = []
 
     @property
     def outcome(self) -> Outcome:
@@ -212,7 +212,7 @@ class Anchor:
         *,
         checkpoint: Checkpoint | None = None,
         stream: str | None = None,
-        missing: Sequence[Missing] = (),
+        missing: Sequence[MissingEntries] = (),
         resumed_at: int = 0,
     ) -> AuditReport:
         """Compare the expectations with a finished replay and return the report."""

@@ -36,7 +36,7 @@ from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import CHECKPOINT
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointVerifier, open_note
-from deedbook.ledger.proof.policy import Policy, Witnessed
+from deedbook.ledger.proof.policy import Policy, WitnessResult
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.trust.history import ConsistencyProof, Trusted, changed, is_continued
 
@@ -78,7 +78,7 @@ class Checked(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint
     ledger: str
     trust: Literal["vkey", "policy", "root", "ledger", "self-asserted"]
-    witnessed: Witnessed | None
+    witnessed: WitnessResult | None
 
 
 _decoder: Final = msgspec.json.Decoder(Evidence)

@@ -145,7 +145,7 @@ class Task:
             self._requested(event, data)
         elif isinstance(data, kinds.Answer):
             self._answered(event, data)
-        elif isinstance(data, kinds.Aside):
+        elif isinstance(data, kinds.SideStatement):
             self._noted(event, data)
         elif isinstance(data, kinds.TotStarted):
             self.started, self.started_id, self.thinker = data, event.id, data.thinker
@@ -171,7 +171,7 @@ class Task:
             self._change([self.last_expanded], status="expanded")
         self.waiting[event.id] = Asked(event, self.nodes)
 
-    def _noted(self, event: Event, data: kinds.Aside) -> None:
+    def _noted(self, event: Event, data: kinds.SideStatement) -> None:
         match data:
             case kinds.TotLogWritten():
                 pass

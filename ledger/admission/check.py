@@ -1,6 +1,6 @@
-"""What the bytes of a submission show by themselves: form, schema, id, signature, and whether it holds a secret.
+"""The checks of a submission that need only its bytes: format, schema, id, signature, and a scan for secrets.
 
-Secrets are looked for here, where threads work side by side, and refused in their turn (``ledger.admission.decide``).
+Secrets are searched here, where threads work in parallel. ``ledger.admission.decide`` refuses them in their order.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An event whose bytes are in order: its body decoded, its id computed, its signature verified.
+    """An event with valid bytes: its body decoded, its id computed, its signature verified.
 
-    ``secret`` is what only a gate looks for: whoever replays a log makes candidates without it.
+    Only a gate searches for a ``secret``. A replay makes candidates without it.
     """
 
     body: Body
@@ -35,17 +35,17 @@ class Candidate(msgspec.Struct, frozen=True):
     secret: Secret | None = None
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """A submission whose bytes are in order."""
+class CheckedSubmission(msgspec.Struct, frozen=True):
+    """A submission with valid bytes, and its candidates in order."""
 
     submission: Submission
     candidates: list[Candidate]
 
 
-def check(submission: Submission) -> Checked:
+def check(submission: Submission) -> CheckedSubmission:
     """Return the candidates of a submission.
 
-    Raises Refused: the code of the first bad event; ``details["events"]`` names every bad one by position.
+    Raises Refused: the code of the first bad event; ``details["events"]`` lists every bad event by position.
     """
     check_shape(submission)
     candidates: list[Candidate] = []
@@ -64,11 +64,11 @@ def check(submission: Submission) -> Checked:
 
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)
-    return Checked(submission, candidates)
+    return CheckedSubmission(submission, candidates)
 
 
 def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
-    """Return one refusal for a submission: that of its first bad event, naming all of them."""
+    """Return the refusal of a submission: that of its first bad event, with a list of all of them."""
     first = refusals[min(refusals)]
     if count == 1:
         return first
@@ -82,7 +82,7 @@ def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
 
 def _candidate(raw: bytes, signed: bytes) -> Candidate:
     if len(raw) > body_size_max_bytes:
-        message = f"an event of {len(raw)} bytes exceeds {body_size_max_bytes}: of what is large, {AS_A_BLOB}"
+        message = f"the event has {len(raw)} bytes, and the limit is {body_size_max_bytes}: {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=len(raw))
     body, data = decode_body(raw)
     return Candidate(body, data, event_id(signed), raw)
@@ -95,4 +95,4 @@ def _bad_signatures(submission: Submission, signed: list[bytes]) -> dict[int, Re
     else:
         pairs = zip(signed, submission.sigs, strict=True)
         bad = [position for position, (message, sig) in enumerate(pairs) if not verify(submission.key, message, sig)]
-    return {position: Refused("SIGNATURE_INVALID", "the signature does not fit the event") for position in bad}
+    return {position: Refused("SIGNATURE_INVALID", "the signature does not match the event") for position in bad}

@@ -1,4 +1,4 @@
-"""The ledger's clock along the log, as whoever replays it checks it."""
+"""Checks the times of the entries during a replay."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from deedbook.ledger.events.authority import ClockSet, HistoryReset
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.clock import forward_days_max, is_jump
 
-Say: TypeAlias = "Callable[[int, str, str], None]"  # Takes what is found of an entry: its index, a code, and words.
+ReportIssue: TypeAlias = "Callable[[int, str, str], None]"  # Takes an entry's index, a code and a message.
 
 
 class ClockMark(msgspec.Struct, frozen=True):
-    """Where a ``Clock`` stands that is not in doubt: ``jumps`` are the times (ms) of entries that jumped ahead."""
+    """The state of a ``Clock`` that is not in doubt. ``jumps``: index and time (ms) of entries that jumped ahead."""
 
     before_ms: int
     now_ms: int
@@ -24,14 +24,14 @@ class ClockMark(msgspec.Struct, frozen=True):
 
 
 class Clock:
-    """The ledger's clock along the log: it goes back only where the root set it, and never jumps ahead otherwise.
+    """Compares the times of entries: the clock goes back or jumps ahead only where root set it.
 
-    Where it goes back, either the entry before is ahead or this one is behind. The next entry tells which of them fits;
-    at the end of the log nobody can tell, and both are named. A jump ahead of which the root said later, by setting the
-    clock back before it, that it was wrong, is a note: what was granted meanwhile holds no longer.
+    Where it goes back, either the entry before is too late or this one is too early. The next entry decides which. At
+    the end of the log nobody can tell, and both are reported. A jump ahead is only a note if root later set the clock
+    back before it: leases and keys that were granted meanwhile no longer hold.
     """
 
-    def __init__(self, problem: Say, note: Say) -> None:
+    def __init__(self, problem: ReportIssue, note: ReportIssue) -> None:
         self._problem, self._note = problem, note
         self._before = 0
         self._changed_at = 0
@@ -41,21 +41,21 @@ class Clock:
         self.now = 0
 
     def mark(self) -> ClockMark | None:
-        """Return where it stands, for ``go_on``; None while the next entry has to tell."""
+        """Return the state for ``go_on``; None while the next entry has to decide."""
         return None if self._doubt else ClockMark(self._before, self.now, self._changed_at, dict(self._jumps))
 
     def go_on(self, mark: ClockMark, index: int) -> None:
-        """Go on after the entry at ``index``, from where another clock stood there."""
+        """Continue after the entry at ``index`` with the state that another clock had there."""
         self._before, self.now, self._changed_at, self._index = mark.before_ms, mark.now_ms, mark.changed_at, index
         self._jumps = dict(mark.jumps)
 
     def check(self, index: int, accepted_ms: int, data: EventData | None = None) -> None:
-        """Compare the time of the next entry with those before it; ``data`` says whether it may set the clock."""
+        """Compare the time of the next entry with those before it. ``data`` shows whether it may set the clock."""
         if isinstance(data, ClockSet):
             self._index = index
             self._set(index, accepted_ms)
             return
-        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not
+        is_next, self._index = index == self._index + 1, index  # in a bundle of one stream, most are not adjacent
         if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, HistoryReset):
             self._jumps[index] = accepted_ms
         if self._doubt is not None:
@@ -75,17 +75,17 @@ class Clock:
                 self._blame(index)
 
     def end(self) -> None:
-        """Settle what the next entry would have told."""
+        """Report what no later entry has settled."""
         self._settle()
         for index in self._jumps:
-            message = f"the time of entry {index} is more than {forward_days_max} days after the one before it"
-            self._problem(index, "CLOCK_JUMPED", f"{message}, and the root did not set the clock")
+            message = f"entry {index} is more than {forward_days_max} days later than the entry before it"
+            self._problem(index, "CLOCK_JUMPED", f"{message}, and root did not set the clock")
 
     def _set(self, index: int, accepted_ms: int) -> None:
         self._settle()
         for jump in [jump for jump, jump_ms in self._jumps.items() if jump_ms > accepted_ms]:
             del self._jumps[jump]
-            message = f"entry {jump} was accepted under a wrong clock, which the root set right at entry {index}"
+            message = f"entry {jump} was accepted while the clock was wrong; root corrected it at entry {index}"
             self._note(jump, "CLOCK_JUMPED", message)
         self._before = self.now = accepted_ms
         self._changed_at = index
@@ -98,4 +98,5 @@ class Clock:
 
     def _blame(self, index: int) -> None:
         self._jumps.pop(index, None)
-        self._problem(index, "VERIFICATION_FAILED", f"the time of entry {index} does not fit those beside it")
+        message = f"the time of entry {index} does not fit the times of the entries next to it"
+        self._problem(index, "VERIFICATION_FAILED", message)

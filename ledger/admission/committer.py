@@ -1,8 +1,8 @@
-"""Group commit: many callers, a few threads, one synced transaction for all that wait.
+"""Group commit: many callers, a few threads, one synced transaction for all submissions that wait.
 
-Each thread checks (parses, hashes, verifies) what arrived, side by side with the others because libsodium releases the
-interpreter lock; who finds that nobody is writing admits all that is ready at once. While one group is being synced the
-next one gathers, so throughput grows with the number of callers and latency stays at about two syncs.
+Each thread checks (parses, hashes, verifies) submissions in parallel with the others, because libsodium releases the
+interpreter lock. A thread that finds no writer admits all ready submissions at once. The next group gathers while one
+is synced, so throughput grows with the number of callers and latency stays at about two syncs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.check import CheckedSubmission, check
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.errors import DeedbookError, Unavailable
@@ -32,23 +32,23 @@ LoopAnswer = asyncio.Future[list[Accepted]]
 _threads = 3  # one writes, two check
 
 
-class _Asked(NamedTuple):
+class _Job(NamedTuple):
     submission: Submission | bytes
     answer: Answer | LoopAnswer
     began_s: float
 
 
 class Committer(Resource):
-    """Admits submissions of many callers to one log. Close it, or use it in a ``with`` block."""
+    """Admits the submissions of many callers to one log. Close it, or use it in a ``with`` block."""
 
     def __init__(self, gate: Gate, metrics: Metrics | None = None) -> None:
-        """Start the threads; from now on only the committer may use ``gate``. ``metrics`` is where work is counted."""
+        """Start the threads. From now on only the committer may use ``gate``. ``metrics`` counts its work."""
         self._gate = gate
-        self._tally = metrics or Metrics()
-        self._arrived: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[tuple[_Asked, Checked]] = queue.SimpleQueue()
+        self._metrics = metrics or Metrics()
+        self._arrived: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[tuple[_Job, CheckedSubmission]] = queue.SimpleQueue()
         self._writing = threading.Lock()
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
         self._waiting = 0
         self._is_closed = False
         self._threads = [
@@ -59,26 +59,26 @@ class Committer(Resource):
             thread.start()
 
     def submit(self, submission: Submission | bytes) -> Answer:
-        """Return the future answer; it resolves after the commit, or with ``Refused`` or ``Unavailable``.
+        """Return a future. It resolves after the commit, or fails with ``Refused`` or ``Unavailable``.
 
-        Bytes as they arrived are decoded in the thread that checks them too: nothing of them is looked at here.
+        Bytes are decoded later, in the thread that checks them. The future can be cancelled until a thread has taken
+        the submission; a cancelled submission is never admitted.
 
-        Cancelling it works as long as nothing was done for it, and then nothing ever is. Raises Unavailable: ``BUSY``
-        when too many wait already; ``STORE_UNAVAILABLE`` after ``close``.
+        Raises Unavailable: ``BUSY`` when too many submissions wait; ``STORE_UNAVAILABLE`` after ``close``.
         """
         answer: Answer = Future()
         self._take(submission, answer)
         return answer
 
     def submit_from_loop(self, submission: Submission | bytes) -> LoopAnswer:
-        """As ``submit``, for callers in a running event loop: those of one group are woken together."""
+        """Like ``submit``, for callers in a running event loop. The callers of one group are woken together."""
         answer: LoopAnswer = asyncio.get_running_loop().create_future()
         self._take(submission, answer)
         return answer
 
     def close(self) -> None:
-        """Finish what was submitted, then stop."""
-        with self._door:
+        """Finish all submissions, then stop."""
+        with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -88,44 +88,44 @@ class Committer(Resource):
             thread.join()
 
     def _take(self, submission: Submission | bytes, answer: Answer | LoopAnswer) -> None:
-        with self._door:
+        with self._lock:
             if self._is_closed:
                 raise Unavailable("STORE_UNAVAILABLE", "the ledger is shutting down")
             is_full = self._waiting >= submit_queue_max
             if not is_full:
                 self._waiting += 1
-                self._arrived.put(_Asked(submission, answer, time.perf_counter()))
+                self._arrived.put(_Job(submission, answer, time.perf_counter()))
         if is_full:
-            self._tally.count("refusals", "BUSY")
-            raise Unavailable("BUSY", f"{submit_queue_max} submissions wait already: try again")
-        self._tally.count("submissions")
+            self._metrics.count("refusals", "BUSY")
+            raise Unavailable("BUSY", f"{submit_queue_max} submissions are already waiting: try again")
+        self._metrics.count("submissions")
 
     def _work(self) -> None:
-        while (asked := self._arrived.get()) is not None:
-            self._check(asked)
-            # Who put something there while another wrote leaves it to that one, who looks again when it is done.
+        while (job := self._arrived.get()) is not None:
+            self._check(job)
+            # A thread that adds a job while another writes leaves it to the writer, which looks again when it is done.
             while not self._ready.empty() and self._writing.acquire(blocking=False):
                 try:
                     self._write(self._next_group())
                 finally:
                     self._writing.release()
 
-    def _check(self, asked: _Asked) -> None:
-        submission, answer, _ = asked
+    def _check(self, job: _Job) -> None:
+        submission, answer, _ = job
         is_wanted = answer.set_running_or_notify_cancel() if isinstance(answer, Future) else not answer.cancelled()
         if not is_wanted:  # the caller gave up while it waited
-            with self._door:
+            with self._lock:
                 self._waiting -= 1
             return
         try:
             decoded = decode_submission(submission) if isinstance(submission, bytes) else submission
-            self._ready.put((asked, check(decoded)))
+            self._ready.put((job, check(decoded)))
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
-            self._answer([(asked, error)])
+            self._answer([(job, error)])
 
-    def _next_group(self) -> list[tuple[_Asked, Checked]]:
-        """Return all that are ready, up to the limit."""
-        group: list[tuple[_Asked, Checked]] = []
+    def _next_group(self) -> list[tuple[_Job, CheckedSubmission]]:
+        """Return all ready jobs, up to the limit."""
+        group: list[tuple[_Job, CheckedSubmission]] = []
         count = 0
         with contextlib.suppress(queue.Empty):
             while count < group_commit_events_max:
@@ -133,54 +133,54 @@ class Committer(Resource):
                 count += len(group[-1][1].candidates)
         return group
 
-    def _write(self, group: Sequence[tuple[_Asked, Checked]]) -> None:
+    def _write(self, group: Sequence[tuple[_Job, CheckedSubmission]]) -> None:
         if not group:
             return
         began_s = time.perf_counter()
         try:
             answers = self._gate.admit([checked for _, checked in group])
         except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
-            self._answer([(asked, _own(error)) for asked, _ in group])
+            self._answer([(job, _own(error)) for job, _ in group])
             return
-        self._tally.observe("commit_seconds", time.perf_counter() - began_s)
-        self._tally.observe("commit_events", sum(len(checked.candidates) for _, checked in group))
-        self._answer([(asked, given) for (asked, _), given in zip(group, answers, strict=True)])
+        self._metrics.observe("commit_seconds", time.perf_counter() - began_s)
+        self._metrics.observe("commit_events", sum(len(checked.candidates) for _, checked in group))
+        self._answer([(job, result) for (job, _), result in zip(group, answers, strict=True)])
 
-    def _answer(self, answered: Sequence[tuple[_Asked, list[Accepted] | BaseException]]) -> None:
+    def _answer(self, answered: Sequence[tuple[_Job, list[Accepted] | BaseException]]) -> None:
         ended_s = time.perf_counter()
-        with self._door:
+        with self._lock:
             self._waiting -= len(answered)
-        self._tally.observe("submit_seconds", *(ended_s - asked.began_s for asked, _ in answered))
+        self._metrics.observe("submit_seconds", *(ended_s - job.began_s for job, _ in answered))
         in_loops: dict[asyncio.AbstractEventLoop, list[tuple[LoopAnswer, Any]]] = defaultdict(list)
         accepted = 0
-        for (_, answer, _), given in answered:
-            if not isinstance(given, BaseException):
-                accepted += len(given)
+        for (_, answer, _), result in answered:
+            if not isinstance(result, BaseException):
+                accepted += len(result)
             else:
-                self._tally.count("refusals", given.code if isinstance(given, DeedbookError) else "UNEXPECTED")
+                self._metrics.count("refusals", result.code if isinstance(result, DeedbookError) else "UNEXPECTED")
             if isinstance(answer, Future):
-                _resolve(answer, given)
+                _resolve(answer, result)
             else:
-                in_loops[answer.get_loop()].append((answer, given))
-        self._tally.count("events_accepted", by=accepted)
-        for loop, theirs in in_loops.items():
+                in_loops[answer.get_loop()].append((answer, result))
+        self._metrics.count("events_accepted", by=accepted)
+        for loop, group in in_loops.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there
-                loop.call_soon_threadsafe(_resolve_all, theirs)
+                loop.call_soon_threadsafe(_resolve_all, group)
 
 
 def _own(error: BaseException) -> BaseException:
-    """Return an error for one of several callers: who raises it must not touch the traceback of another's."""
+    """Return a copy of an error for one of several callers, so that they do not share a traceback."""
     return DeedbookError.from_dict(error.to_dict()) if isinstance(error, DeedbookError) else error
 
 
 def _resolve_all(answered: Sequence[tuple[LoopAnswer, list[Accepted] | BaseException]]) -> None:
-    for answer, given in answered:
+    for answer, result in answered:
         if not answer.cancelled():
-            _resolve(answer, given)
+            _resolve(answer, result)
 
 
-def _resolve(answer: Answer | LoopAnswer, given: list[Accepted] | BaseException) -> None:
-    if isinstance(given, BaseException):
-        answer.set_exception(given)
+def _resolve(answer: Answer | LoopAnswer, result: list[Accepted] | BaseException) -> None:
+    if isinstance(result, BaseException):
+        answer.set_exception(result)
     else:
-        answer.set_result(given)
+        answer.set_result(result)

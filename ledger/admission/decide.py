@@ -1,6 +1,6 @@
-"""Deciding a submission: candidates become entries, or all of it is refused and leaves no trace.
+"""Decides a submission: its candidates become entries, or the whole submission is refused and leaves no trace.
 
-Pure: everything a decision depends on is the layer it is given and the ledger's clock.
+Pure: a decision depends only on its layer and the ledger's clock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.admission.authority import Life
-from deedbook.ledger.admission.check import Candidate, Checked, refusal_of
+from deedbook.ledger.admission.check import Candidate, CheckedSubmission, refusal_of
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
@@ -23,17 +22,17 @@ from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, head_
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_key, to_ms
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
-from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord
+from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamState
 from deedbook.ledger.secrets.scanner import refusal
 
 if TYPE_CHECKING:
     from deedbook.ledger.secrets.scanner import Secret
 
-Asked: TypeAlias = "Callable[[Checked, Layer, int], None]"
+FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
-    """Where an event stands in the log. ``is_repeat``: it stood there before this submission."""
+    """The position of an event in the log. ``is_repeat``: it was there before this submission."""
 
     index: int
     id: str
@@ -41,25 +40,25 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True):
     is_repeat: bool = False
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """What a submission adds: its entries (none when it was a repeat) and the answer for each event."""
+class Decision(msgspec.Struct, frozen=True):
+    """The result of a submission: the entries that it adds (none for a repeat) and the answer for each event."""
 
     entries: list[bytes]
     events: list[Event]
     accepted: list[Accepted]
 
 
-def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | None = None) -> Decided:
-    """Decide a submission on a layer of its own; when it stands, ``group`` has its changes.
+def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check: FinalCheck | None = None) -> Decision:
+    """Decide a submission on a layer of its own. If it is accepted, its changes are merged into ``group``.
 
-    ``system_ms`` is the system's time, of which the ledger's clock makes the entries' (``lifecycle.clock``);
-    ``asked_last`` is what only a gate asks of a submission that could stand: it may refuse it, and put records. Raises
-    Refused: the code of the first bad event; ``details["events"]`` names every bad one, and those that were not decided
-    because they follow a refused one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` is of all.
+    ``system_ms`` is the system's time; the ledger's clock derives the entries' time from it (``lifecycle.clock``).
+    ``final_check`` runs only in a gate, on a submission that could be accepted. It may refuse it and put records.
+    Raises Refused: the code of the first bad event; ``details["events"]`` lists every bad event, and those that were
+    not decided because they follow one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` concerns the whole submission.
     """
     repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
-        return Decided([], [], repeats)
+        return Decision([], [], repeats)
     accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
     events: list[Event] = []
@@ -70,9 +69,9 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
         body = candidate.body
         if tainted and (body.stream in tainted or not tainted.isdisjoint(body.causes)):
             refusals[position] = (
-                Refused("DEPENDS_ON_REFUSED", "it follows an event that was refused")
+                Refused("DEPENDS_ON_REFUSED", "not checked, because an event before it was refused")
                 if candidate.secret is None
-                else _secret_refusal(candidate.secret)  # true of its bytes, whatever it follows
+                else _secret_refusal(candidate.secret)  # a property of its bytes, whatever it follows
             )
             tainted |= {body.stream, candidate.id}
             continue
@@ -85,37 +84,37 @@ def decide(checked: Checked, group: Layer, system_ms: int, asked_last: Asked | N
     if refusals:
         raise refusal_of(refusals, len(checked.candidates))
     layer.now_ms = accepted_ms
-    if asked_last is not None:
-        asked_last(checked, layer, accepted_ms)
+    if final_check is not None:
+        final_check(checked, layer, accepted_ms)
     layer.merge_down()
     accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
-    return Decided(_entries(checked, accepted_ms, versions), events, accepted)
+    return Decision(_entries(checked, accepted_ms, versions), events, accepted)
 
 
-def _accepted_ms(checked: Checked, group: Layer, system_ms: int) -> int:
-    """Return the time of a new submission's entries: the ledger's clock, or what the root sets it to.
+def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> int:
+    """Return the time of a new submission's entries: the ledger's clock, or the time that root sets.
 
-    Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when the clock is set by one event of several.
+    Raises Refused: ``CLOCK_JUMPED``; ``INVALID_FIELD`` when one event of several sets the clock.
     """
     if group.now_ms is not None and isinstance(checked.candidates[0].data, HistoryReset):
-        # A copy that was put back may be old: the root's word that it goes on says so of its clock, too.
+        # A restored copy may be old. By signing the history reset, root also confirms the clock.
         return ledger_now(group.now_ms, next_ms(None, system_ms))
-    settings = [one.data for one in checked.candidates if isinstance(one.data, ClockSet)]
+    settings = [candidate.data for candidate in checked.candidates if isinstance(candidate.data, ClockSet)]
     if not settings:
         return next_ms(group.now_ms, system_ms)
     if len(checked.candidates) > 1:
-        raise Refused("INVALID_FIELD", "ledger.clock_set is submitted alone: all events of a batch have one time")
+        raise Refused("INVALID_FIELD", "submit ledger.clock_set alone: all events of a batch have one time")
     set_ms = to_ms(settings[0].time)
-    if checked.candidates[0].body.author == ROOT:  # anybody else is refused by the rule, whatever the time
+    if checked.candidates[0].body.author == ROOT:  # the rule refuses every other author, whatever the time
         check_set(set_ms, system_ms)
     return set_ms
 
 
 def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
-    """Decide one event on ``layer`` and leave its changes there: what a replay calls for each entry.
+    """Decide one event on ``layer`` and leave its changes there. A replay calls this for each entry.
 
-    Gate-only checks do not run: they ask what ``check`` found, and a replay's candidates hold nothing of that. Raises
-    Refused: ``PARTIAL_RETRY`` when it is in the log already, and as ``_apply_new``.
+    Gate-only checks do not run: they need the results of ``check``, which a replay's candidates do not have. Raises
+    Refused: ``PARTIAL_RETRY`` when it is already in the log, and as ``_apply_new``.
     """
     if layer.index_of(candidate.body.stream, candidate.id) is not None:
         raise _twice(candidate)
@@ -123,7 +122,7 @@ def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> E
 
 
 def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
-    """Decide one event that is known not to lie below ``layer``.
+    """Decide one event that is known not to be in the log below ``layer``.
 
     Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
     at the gate only ``SECRET_DETECTED``, and the codes of the kind's rule.
@@ -134,20 +133,21 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
         raise _twice(candidate)
     if not (event.index == 0 and event.kind == "ledger.created"):
         is_joining = isinstance(candidate.data, AgentRegistered) and candidate.data.token_proof is not None
-        # Of who is joining, the rule looks at the key, which nobody knows yet.
+        # The key of a joining agent is not registered yet; the rule checks it.
         if not is_joining and layer.signer != (key, body.author):
             record = check_signer(body, candidate.data, event.key, layer, accepted_ms)
             layer.signer = (key, body.author) if record.is_identity else None
             if record.max_events is not None:
                 layer.put(key_key(event.key), record)
         if body.ledger != layer.ledger:
-            raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=layer.ledger)
+            message = f"the event is for ledger {body.ledger}, and this is ledger {layer.ledger}"
+            raise Refused("WRONG_LEDGER", message, ledger=layer.ledger)
     if body.idem is not None:
         _remember(candidate, body.idem, layer)
     before = layer.stream(body.stream)
     version = 0 if before is None else before.version
     if body.expect is not None and body.expect != version:
-        message = f"{body.stream} is at version {version}, not {body.expect}: read it again"
+        message = f"{body.stream} is at version {version}, and the event expects {body.expect}: read the stream again"
         raise Refused("STREAM_CONFLICT", message, expected=body.expect, version=version)
     if candidate.secret is not None:  # gate-only: not replayed, not part of the entry's version
         raise _secret_refusal(candidate.secret)
@@ -166,33 +166,33 @@ def _secret_refusal(secret: Secret) -> Refused:
 
 
 def count_refused(body: Body, layer: Layer, index: int) -> None:
-    """Count an entry that a rule refuses: it stands in the log all the same, and changes nothing else."""
+    """Count an entry that a rule refuses. It is in the log, but changes nothing else."""
     before = layer.stream(body.stream)
     _count(body, layer, index, *((0, None) if before is None else (before.version, before.state)))
 
 
 def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
-    """Compare the counts that an entry carries with those that a replay has when it stands.
+    """Compare the versions in an entry with those that a replay counts up to it.
 
     Raises Refused: ``VERIFICATION_FAILED``.
     """
-    given, right = (entry.stream_version, entry.authority_version), _versions(layer, stream)
-    if given != right:
-        message = f"it says that it is entry {given[0]} of {stream}, on {given[1]} entries of authority, and is entry \
-{right[0]}, on {right[1]}"
-        raise Refused("VERIFICATION_FAILED", message, expected=list(right))
+    claimed, counted = (entry.stream_version, entry.authority_version), _versions(layer, stream)
+    if claimed != counted:
+        message = f"it claims version {claimed[0]} of {stream} and version {claimed[1]} of authority, but these are \
+{counted[0]} and {counted[1]}"
+        raise Refused("VERIFICATION_FAILED", message, expected=list(counted))
 
 
 def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
-    """Count on from the versions that an entry carries."""
+    """Continue counting from the versions in an entry."""
     record = layer.stream(stream)
     if record is not None:
         layer.put(stream_key(stream), msgspec.structs.replace(record, version=entry.stream_version))
     layer.authority_version = entry.authority_version
 
 
-def _count(body: Body, layer: Layer, index: int, version: int, life: Life) -> None:
-    layer.put(stream_key(body.stream), StreamRecord(version + 1, index, life))
+def _count(body: Body, layer: Layer, index: int, version: int, state: StreamState | None) -> None:
+    layer.put(stream_key(body.stream), StreamRecord(version + 1, index, state))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
         layer.signer = None
@@ -204,7 +204,7 @@ def _versions(layer: Layer, stream: str) -> tuple[int, int]:
 
 
 def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
-    """Return the record of the signing key with this use counted, if it may sign such an event now.
+    """Return the record of the signing key with this use counted, if the key may sign this event now.
 
     Raises Refused: ``AUTHOR_MISMATCH`` and the key codes.
     """
@@ -216,24 +216,25 @@ def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now
 
 
 def idempotency_digest(raw: bytes) -> bytes:
-    """Return what must be equal for a retry under the same idempotency key: kind, stream and data bytes of a body."""
+    """Return a digest of a body's kind, stream and data bytes. A retry under the same key must have the same digest."""
     head = head_of(raw)
     return blake3(f"{head.kind}\0{head.stream}\0".encode() + bytes(head.data)).digest(length=16)
 
 
 def _twice(candidate: Candidate) -> Refused:
-    return Refused("PARTIAL_RETRY", f"the event is in the submission twice: {candidate.id}", id=candidate.id)
+    return Refused("PARTIAL_RETRY", f"the submission contains event {candidate.id} twice", id=candidate.id)
 
 
 def _remember(candidate: Candidate, idem: str, layer: Layer) -> None:
     body = candidate.body
     if layer.record(idempotency_key(body.author, idem)) is not None:
-        raise Refused("IDEMPOTENCY_CONFLICT", f"the idempotency key {idem!r} was used for other content", idem=idem)
+        message = f"the idempotency key {idem!r} was already used for different content: choose another"
+        raise Refused("IDEMPOTENCY_CONFLICT", message, idem=idem)
     layer.put(idempotency_key(body.author, idem), IdempotencyRecord(idempotency_digest(candidate.raw), layer.size))
 
 
-def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
-    """Return the indexes of the first answers when the whole submission is in the log already; None when none is."""
+def _repeats(checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> list[Accepted] | None:
+    """Return the first answers if the whole submission is already in the log; None if no event of it is."""
     indexes: list[int | None] = []
     refusals: dict[int, Refused] = {}
     streams = {candidate.body.stream for candidate in checked.candidates}
@@ -257,18 +258,19 @@ def _repeats(checked: Checked, layer: Layer, accepted_ms: int) -> list[Accepted]
     ]
     if len(accepted) == len(indexes):
         return accepted
-    message = f"{len(accepted)} of {len(indexes)} events are in the ledger already: submit only the others"
+    message = f"{len(accepted)} of {len(indexes)} events are already in the ledger: submit only the others"
     raise Refused("PARTIAL_RETRY", message, accepted=[{"index": event.index, "id": event.id} for event in accepted])
 
 
 def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> int | None:
-    """Return where the event stands already, by its id or its idempotency key."""
+    """Return the index of an event that is already in the log, by its id or its idempotency key, or None."""
     body = candidate.body
     index = layer.index_of(body.stream, candidate.id)
     if index is not None:
-        # The same bytes under another key is no retry: whoever answers must have signed.
+        # The same bytes under another key are no retry: only the first signer gets the first answer.
         if layer.key_at(index) != key:
-            raise Refused("ALREADY_RECORDED", f"{candidate.id} is entry {index}, signed with another key", index=index)
+            message = f"event {candidate.id} is already entry {index}, signed with another key"
+            raise Refused("ALREADY_RECORDED", message, index=index)
         return index
     if body.idem is None or body.ledger != layer.ledger:
         return None
@@ -278,11 +280,11 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     try:
         check_signer(body, candidate.data, key.hex(), layer, accepted_ms)
     except Refused:
-        return None  # other bytes than the first time: the key must be good now, and ``apply`` says why it is not
+        return None  # The bytes differ from the first time, so the key must be valid now; ``apply`` says why it is not.
     return record.index
 
 
-def _entries(checked: Checked, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
+def _entries(checked: CheckedSubmission, accepted_ms: int, versions: list[tuple[int, int]]) -> list[bytes]:
     submission = checked.submission
     is_batch = submission.is_batch_signed
     size = len(submission.bodies) if is_batch else 1

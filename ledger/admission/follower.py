@@ -1,7 +1,8 @@
-"""The follower: entries that another copy of this log holds are appended here byte for byte, after a replay of each.
+"""The follower: appends the entries of another copy of this log byte for byte, after it has replayed each of them.
 
-Only what needs no replay is left out (secrets). So whoever hands the entries over, the log stream or a backup, need not
-be trusted: an entry that this log could not have taken at this index is refused, and nothing after it is looked at.
+It runs all checks but the scan for secrets, which is not replayable. So the source of the entries, the log stream or
+a backup, need not be trusted: the follower refuses an entry that the gate would not have admitted at this index, and
+everything after it.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from deedbook.ledger.log.log import Log, Pending
 from deedbook.ledger.log.state import Snapshot
 
 
-class Signed(NamedTuple):
-    """An entry whose signature fits, with what rules decide on."""
+class SignedEntry(NamedTuple):
+    """An entry with a valid signature, its bytes, and the candidate that the rules decide."""
 
     data: bytes
     entry: Entry
     candidate: Candidate
 
 
-class Follower:
-    """Appends to one log what another copy of it holds; used by one thread, and nobody else should write meanwhile."""
+class LogFollower:
+    """Appends the entries of another copy to one log. One thread uses it, and nobody else should write meanwhile."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -41,10 +42,10 @@ class Follower:
         self._cached_size = -1
 
     def append(self, start: int, entries: Sequence[bytes]) -> int:
-        """Append the entries that belong at ``start`` and after, in one commit; return how many it took.
+        """Append the entries from index ``start`` on, in one commit; return how many it appended.
 
-        Signed batches are taken whole: what is left over at the end belongs to one that is not whole yet. Raises
-        Corrupted: ``VERIFICATION_FAILED``: an entry cannot be what this log took here, and nothing was appended;
+        Signed batches are appended whole: entries left over at the end belong to an incomplete batch. Raises Corrupted:
+        ``VERIFICATION_FAILED``: this log cannot have admitted an entry here, and nothing was appended;
         ``HISTORY_CHANGED``: somebody else has written meanwhile.
         """
         signed = self.read(start, entries)
@@ -52,39 +53,39 @@ class Follower:
             self.take(start, signed)
         return len(signed)
 
-    def read(self, start: int, entries: Sequence[bytes]) -> list[Signed]:
-        """Return the entries of all whole units among these, every signature verified. Raises as ``append``."""
+    def read(self, start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
+        """Return the entries of all complete units, with every signature verified. Raises as ``append``."""
         return _signed(start, entries)
 
-    def take(self, start: int, signed: Sequence[Signed]) -> None:
-        """Append what ``read`` returned for ``start``, in one commit. Raises as ``append``."""
+    def take(self, start: int, signed: Sequence[SignedEntry]) -> None:
+        """Append the result of ``read`` for ``start``, in one commit. Raises as ``append``."""
         with self._log.writing() as (txn, snapshot):
             if snapshot.size != start:
                 message = (
-                    f"the log has {snapshot.size} entries, not {start}: somebody wrote to it meanwhile; begin again"
+                    f"the log now has {snapshot.size} entries instead of {start}, because another process wrote to it"
                 )
                 raise Corrupted("HISTORY_CHANGED", message, size=snapshot.size, expected=start)
             layer, pending = self._decide(snapshot, signed)
             self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
-        # If we crash before this line the log has none of them, after it all: whoever goes on asks where the log ends.
+        # If we crash before this line the log has none of them, after it all of them. Restarting reads the log's size.
         self._cache |= layer.records
         self._cached_size = start + len(signed)
 
-    def _decide(self, snapshot: Snapshot, signed: Sequence[Signed]) -> tuple[Layer, Pending]:
+    def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, Pending]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
             self._cache = {}
         base = Transaction(snapshot, self._cache)
-        # What does not commit leaves a cache that may hold more than the log: it is not used again.
+        # After a failed commit the cache may hold more than the log, so it is not used again.
         self._cached_size = -1
         layer = Layer(base)
         above = Layer(layer)
         pending = Pending(accepted_ms=0 if snapshot.head is None else snapshot.head.accepted_ms)
         for index, (data, entry, candidate) in enumerate(signed, snapshot.size):
-            # A jump ahead is taken: a later entry, by which the root set it right, may not be among these yet.
+            # A jump ahead is accepted: the later entry in which root corrected it may not be among these yet.
             if entry.accepted_ms < pending.accepted_ms and not isinstance(candidate.data, ClockSet):
-                raise _unfit(index, "the ledger's clock goes back before it")
-            judged = decide_again(index, candidate, entry, above, entry.accepted_ms)
-            if (refusal := judged.refused or judged.misplaced) is not None:
+                raise _unfit(index, "its time is before the time of the entry before it")
+            replayed = decide_again(index, candidate, entry, above, entry.accepted_ms)
+            if (refusal := replayed.refused or replayed.misplaced) is not None:
                 raise _unfit(index, str(refusal)) from refusal
             pending.entries.append(data)
             pending.id_keys.append(id_key(candidate.body.stream, candidate.id))
@@ -94,16 +95,16 @@ class Follower:
         return layer, pending
 
 
-def _signed(start: int, entries: Sequence[bytes]) -> list[Signed]:
-    """Return the entries of all whole units, each signature verified."""
-    signed: list[Signed] = []
+def _signed(start: int, entries: Sequence[bytes]) -> list[SignedEntry]:
+    """Return the entries of all complete units, each signature verified."""
+    signed: list[SignedEntry] = []
     while (position := len(signed)) < len(entries):
-        unit: list[Signed] = []
+        unit: list[SignedEntry] = []
         try:
             size = decode_entry(entries[position]).batch_size
             if position + size > len(entries):
                 break
-            unit = [Signed(data, *read_entry(data)) for data in entries[position : position + size]]
+            unit = [SignedEntry(data, *read_entry(data)) for data in entries[position : position + size]]
         except Refused as refusal:
             raise _unfit(start + position + len(unit), str(refusal)) from refusal
         _check_unit(start + position, unit)
@@ -111,20 +112,18 @@ def _signed(start: int, entries: Sequence[bytes]) -> list[Signed]:
     return signed
 
 
-def _check_unit(start: int, unit: list[Signed]) -> None:
+def _check_unit(start: int, unit: list[SignedEntry]) -> None:
     first = unit[0].entry
     shared = (first.key, first.sig, first.batch_size, first.accepted_ms)
     for position, (_, entry, _) in enumerate(unit):
         if (entry.key, entry.sig, entry.batch_size, entry.accepted_ms) != shared or entry.batch_index != position:
-            raise _unfit(start + position, "it does not belong to the signed batch that it stands in")
-    if len(unit) > 1 and sum(len(one.entry.body) for one in unit) > batch_size_max_bytes:
+            raise _unfit(start + position, "it does not belong to the signed batch around it")
+    if len(unit) > 1 and sum(len(signed.entry.body) for signed in unit) > batch_size_max_bytes:
         raise _unfit(start, f"its batch exceeds {batch_size_max_bytes} bytes")
-    bodies = [pae(one.entry.body) for one in unit]
+    bodies = [pae(signed.entry.body) for signed in unit]
     if not verify(first.key, batch_pae(bodies) if len(unit) > 1 else bodies[0], first.sig):
-        raise _unfit(start, "its signature does not fit")
+        raise _unfit(start, "its signature is not valid")
 
 
 def _unfit(index: int, why: str) -> Corrupted:
-    return Corrupted(
-        "VERIFICATION_FAILED", f"entry {index} is not one that this log could have taken: {why}", index=index
-    )
+    return Corrupted("VERIFICATION_FAILED", f"this log cannot have admitted entry {index}: {why}", index=index)

@@ -1,13 +1,13 @@
-"""The gate over a log: groups of submissions in one write transaction, decided first, written after.
+"""The gate over a log: it decides a group of submissions and writes them in one transaction.
 
-Derived tables are not believed: whoever may write to the folder may edit a record behind the gate's back. Each record
-is held against its entries when a gate reads it from disk for the first time, and again when it is another one than it
-knows: a handoff or review by its machine over its stream; an agent, its keys and its invitation by the rules of
-authority over the streams ``agent/NAME`` and ``ledger`` (what other authors were allowed then, ``deed verify``
-replays); a term by the last that says so; an idempotency key by the entry that it names.
+The gate does not trust cached records, because anybody who can write to the folder can edit them. It verifies a record
+against the log the first time it reads it from disk, and again whenever the record has changed. The state machine
+recomputes a handoff or review from its stream. The rules of authority recompute an agent, its keys and its invitation
+from the streams ``agent/NAME`` and ``ledger`` (``deed verify`` replays the permissions of other authors). The last
+``ledger.term_started`` gives the term, and an idempotency key is compared with the entry that it names.
 
-Left out for their length: the events of sessions, reasonings and searches, in which nobody approves anything, and how
-often a session key was used. An edit that fits in several tables passes here; ``deed fsck`` finds it.
+Not verified, because they are long and approve nothing: the events of sessions, reasonings and searches, and how often
+a session key was used. A consistent edit of several tables passes here; ``deed fsck`` detects it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from deedbook.ledger.admission.authority import OF_KIND
-from deedbook.ledger.admission.check import Checked, check, refusal_of
+from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
 from deedbook.ledger.admission.state import Base, Layer
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
@@ -54,22 +54,22 @@ _MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.t
 Publish: TypeAlias = Callable[[int, list[bytes]], None]
 
 
-class Refold:
-    """What one process has held against the entries; used by one thread at a time."""
+class RecordVerifier:
+    """Verifies records against the entries, and remembers the verified ones. One thread at a time uses it."""
 
     def __init__(self) -> None:
         self._proven: dict[bytes, Any] = {}
 
     def learn(self, records: dict[bytes, Any]) -> None:
-        """Take over records that this process itself decided from proven ones."""
+        """Remember records that this process decided from verified ones."""
         if len(self._proven) > proven_max:
             self._proven = {}
         self._proven |= records
 
     def check(self, snapshot: Snapshot, key: bytes, record: Any) -> None:
-        """Hold a record that was read from disk, or found missing, against the entries that give it.
+        """Compare a record from disk, or a missing one (None), with the record that the entries give.
 
-        Raises Corrupted: they give another one.
+        Raises Corrupted: they differ.
         """
         if record is not None and self._proven.get(key) == record:
             return
@@ -78,12 +78,12 @@ class Refold:
                 self._check_stream(snapshot, key, record)
             case keys.TERM_KEY:
                 if record != _last_term(snapshot):
-                    raise _unlike("the term")
+                    raise _differs("the term")
             case b"a" | b"k" | b"v" if record is not None:
                 self._check_agent(snapshot, key, record)
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
-            case _:  # an open set: what is not derived from one stream, and what is missing and grants nothing
+            case _:  # an open set: records not derived from one stream, and missing ones, which grant nothing
                 return
         if record is not None:
             self.learn({key: record})
@@ -92,31 +92,31 @@ class Refold:
         stream = key[1:].decode()
         if record is None:
             if any(True for _ in snapshot.stream_indexes(stream)):
-                raise _unlike(stream)
+                raise _differs(stream)
             return
         machine = _MACHINES.get(stream.partition("/")[0])
         if machine is None:
             return
-        life = None
+        state = None
         indexes = snapshot.stream_indexes(stream)
         for event in _events(snapshot, stream, indexes):
-            with contextlib.suppress(Refused):  # it stands in the log all the same, and changes nothing
-                life = machine(life, event)
-        if not indexes or StreamRecord(len(indexes), indexes[-1][0], life) != record:
-            raise _unlike(stream)
+            with contextlib.suppress(Refused):  # a refused entry is in the log, and changes nothing
+                state = machine(state, event)
+        if not indexes or StreamRecord(len(indexes), indexes[-1][0], state) != record:
+            raise _differs(stream)
 
     def _check_agent(self, snapshot: Snapshot, key: bytes, record: AgentRecord | KeyRecord | InvitationRecord) -> None:
         name = record.agent if isinstance(record, KeyRecord) else record.name
         if name in {CHECKPOINT_KEYS, INVITATION_KEYS} and isinstance(record, KeyRecord):
             naming, _, _ = _read(snapshot, min(record.since_index, snapshot.size - 1))
             name = naming.name
-        if _unused(folded_agent(snapshot, name).get(key)) != _unused(record):
-            raise _unlike(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
+        if _without_use(folded_agent(snapshot, name).get(key)) != _without_use(record):
+            raise _differs(f"a key of {name}" if isinstance(record, KeyRecord) else f"agent {name}")
 
 
 def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
-    """Return the records that the events of one agent, and those of the ledger, give."""
-    layer = Layer(_Others(name))
+    """Return the records that result from the events of one agent and of the stream ``ledger``."""
+    layer = Layer(_OtherAgents(name))
     events = sorted((*_events(snapshot, "ledger"), *_events(snapshot, f"agent/{name}")), key=lambda event: event.index)
     for event in events:
         attempt = Layer(layer)
@@ -129,8 +129,8 @@ def folded_agent(snapshot: Snapshot, name: str) -> dict[bytes, Any]:
     return layer.records
 
 
-class _Others(Base):
-    """A ``Base`` in which whoever the fold is not about was allowed to do what he did."""
+class _OtherAgents(Base):
+    """A ``Base`` in which every agent but one is an admin, so that its events are allowed."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def _events(snapshot: Snapshot, stream: str, indexes: list[tuple[int, bytes]] | 
     for version, (index, digest) in enumerate(snapshot.stream_indexes(stream) if indexes is None else indexes, 1):
         event, body, entry = _read(snapshot, index)
         if body.stream != stream or event.id != f"blake3:{digest.hex()}" or entry.stream_version != version:
-            raise _unlike(stream)
+            raise _differs(stream)
         if not snapshot.is_skipped(index):
             yield event
 
@@ -173,36 +173,36 @@ def _check_idempotency(snapshot: Snapshot, key: bytes, index: int, digest: bytes
         is_key = body.idem is not None and idempotency_key(body.author, body.idem) == key
         if is_key and idempotency_digest(entry.body) == digest:
             return
-    raise _unlike("an idempotency key")
+    raise _differs("an idempotency key")
 
 
-def _unused(record: Any) -> Any:
+def _without_use(record: Any) -> Any:
     return msgspec.structs.replace(record, used=0) if isinstance(record, KeyRecord) else record
 
 
-def _unlike(what: str) -> Corrupted:
-    message = f"the stored record of {what} is not what its entries give: it was edited; run `deed fsck --repair`"
+def _differs(what: str) -> Corrupted:
+    message = f"the stored record of {what} differs from its entries: somebody edited it. Run `deed fsck --repair`"
     return Corrupted("CORRUPTED", message, record=what)
 
 
 def check_head(snapshot: Snapshot) -> None:
-    """Hold the time and the count that the head gives for the last entry against that entry.
+    """Compare the head's time and authority version with those of the last entry.
 
-    Raises Corrupted: the head says others.
+    Raises Corrupted: they differ.
     """
     head = snapshot.head
     if head is None:
         return
     last = decode_entry(snapshot.entry(head.size - 1))
     if (last.accepted_ms, last.authority_version) != (head.accepted_ms, head.authority_version):
-        raise _unlike("the ledger's head")
+        raise _differs("the ledger's head")
 
 
 records_cached_max = 50_000
 
 
 class Gate:
-    """Admits submissions to one log; used by one thread at a time."""
+    """Admits submissions to one log. One thread at a time uses it."""
 
     def __init__(
         self,
@@ -212,11 +212,11 @@ class Gate:
         quota: Quota | None = None,
         publish: Publish | None = None,
     ) -> None:
-        """Guard ``log``; ``clock_ms`` gives Unix milliseconds (default: the system's clock).
+        """Guard ``log``. ``clock_ms`` returns Unix milliseconds (default: the system's clock).
 
-        ``quota`` is what one agent may append; with it, too, the blobs that an event needs must be here. Without it
-        (a ledger that is being made, a recovery) neither is asked. ``publish(start, entries)`` publishes what was
-        decided before it is appended, where several nodes have the ledger; whatever it raises, nothing is appended.
+        ``quota`` limits what one agent may append, and the gate then also requires the blobs that an event needs.
+        Without it (creation, recovery) it checks neither. With several nodes, ``publish(start, entries)`` publishes the
+        decided entries before they are appended. If it raises, nothing is appended.
         """
         self._log = log
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
@@ -224,32 +224,32 @@ class Gate:
         self._publish = publish
         self._cache: dict[bytes, Any] = {}
         self._cached_size = -1
-        self._refold = Refold()
+        self._verifier = RecordVerifier()
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit one submission; when this returns, it is on disk.
+        """Admit one submission. When this returns, it is on disk; when it raises, nothing of it is in the log.
 
-        Raises Refused: it was not admitted, and nothing of it is in the log. Unavailable: the store could not be
-        written; nothing of it is in the log. Corrupted: a record that it depends on is not what its entries give.
+        Raises Refused: it was not admitted. Unavailable: the store could not be written. Corrupted: a record that it
+        depends on differs from its entries.
         """
         answer = self.admit([check(submission)])[0]
         if isinstance(answer, DeedbookError):
             raise answer
         return answer
 
-    def admit(self, group: Sequence[Checked]) -> list[list[Accepted] | DeedbookError]:
-        """Admit a group of checked submissions in one commit; the answers are in the group's order."""
+    def admit(self, group: Sequence[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
+        """Admit a group of checked submissions in one commit, and return the answers in the same order."""
         try:
             with self._log.writing() as (txn, snapshot):
                 if self._publish is None:
                     check_is_alone(snapshot)
-                base = Transaction(snapshot, self._usable_cache(snapshot), self._refold)
+                base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier)
                 layer = Layer(base)
                 pending, system_ms = Pending(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
                 if not pending.entries or layer.now_ms is None:
                     if self._publish is not None and any(isinstance(answer, Refused) for answer in answers):
-                        # Who was stopped may lead no more, and not know what was accepted since: it refuses nothing.
+                        # A node that was stopped may no longer lead and lack the latest entries: it must not refuse.
                         self._publish(snapshot.size, [])
                     return answers
                 pending.accepted_ms = layer.now_ms
@@ -257,37 +257,37 @@ class Gate:
                 pending.authority_version = layer.authority_version
                 if self._publish is not None:
                     self._publish(snapshot.size, pending.entries)
-                    # If we crash here, the stream is ahead of the log, which follows it at the next start. Nobody was
-                    # answered, and whoever submits again gets the answer of the first time.
+                    # If we crash here, the stream is ahead of the log, which catches up at the next start. Nobody got
+                    # an answer, and a caller that submits again gets the first answer.
                 new_head, _ = self._log.appender.append(txn, snapshot.head or first_head(layer.ledger), pending)
-            # If we crash before this line, nothing of the group is in the log and nobody was told otherwise. After it,
-            # whoever had no answer submits again, and gets the first one.
+            # If we crash before this line, nothing of the group is in the log and nobody got an answer. After it, a
+            # caller without an answer submits again, and gets the first answer.
         except BaseException:
             self._cached_size = -1
             raise
         self._cache |= layer.records
         self._cached_size = new_head.size
-        self._refold.learn(layer.records)
+        self._verifier.learn(layer.records)
         return answers
 
     def _decide(
-        self, checked: Checked, layer: Layer, system_ms: int, pending: Pending, base: Transaction
+        self, checked: CheckedSubmission, layer: Layer, system_ms: int, pending: Pending, base: Transaction
     ) -> list[Accepted] | DeedbookError:
         try:
-            decided = decide(checked, layer, system_ms, self._ask_last if self._quota else None)
+            decided = decide(checked, layer, system_ms, self._final_check if self._quota else None)
         except (Refused, Unavailable, Corrupted) as refusal:
-            # A quota that is spent, no look at blobs, a record that was edited: that is of this submission alone.
+            # A spent quota, unreadable blobs or an edited record concern this submission only.
             return refusal
         if not decided.entries:
-            return [base.first_answer(one.index, pending) for one in decided.accepted]
+            return [base.first_answer(repeat.index, pending) for repeat in decided.accepted]
         pending.entries += decided.entries
         pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
         return decided.accepted
 
-    def _ask_last(self, checked: Checked, layer: Layer, accepted_ms: int) -> None:
-        """Ask what no replay asks: are the blobs that the events need here, and is this within the author's quota?
+    def _final_check(self, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
+        """Make the checks that a replay does not make: the needed blobs are here, and the author's quota suffices.
 
-        Blobs are dropped under the write lock that is held here (``ledger.log.expiry``): what is found now stays.
+        Blobs are deleted only under the write lock that is held here (``ledger.log.expiry``), so they stay.
         """
         assert self._quota is not None  # noqa: S101 - else nobody asks
         author = checked.candidates[0].body.author
@@ -298,7 +298,7 @@ class Gate:
             events = len(checked.candidates)
             layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)
         refusals = {
-            position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first (`deed blob put`)", ref=ref)
+            position: Refused("NOT_FOUND", f"there is no blob {ref}: store it first with `deed blob put`", ref=ref)
             for position, candidate in enumerate(checked.candidates)
             for ref in blobs_of(candidate.data)
             if self._log.blobs.find(ref) is None
@@ -315,12 +315,12 @@ class Gate:
 
 
 class Transaction(Base):
-    """The base of all layers: the log within one write transaction, behind the cache."""
+    """The base of all layers: the cache, and behind it the log within one transaction."""
 
-    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], refold: Refold | None = None) -> None:
-        """Read from ``snapshot`` what ``cache`` does not hold yet, and let ``refold`` hold it against its entries."""
+    def __init__(self, snapshot: Snapshot, cache: dict[bytes, Any], verifier: RecordVerifier | None = None) -> None:
+        """Read records missing in ``cache`` from ``snapshot``, and let ``verifier`` verify them."""
         super().__init__()
-        self._refold = refold or Refold()
+        self._verifier = verifier or RecordVerifier()
         self._snapshot = snapshot
         self._cache = cache
         self._glanced: dict[bytes, Any] = {}
@@ -333,13 +333,13 @@ class Transaction(Base):
         record = self._cache.get(key)
         if record is None:
             record = self.glance(key)
-            self._refold.check(self._snapshot, key, record)
+            self._verifier.check(self._snapshot, key, record)
             if record is not None:
                 self._cache[key] = record
         return record
 
     def glance(self, key: keys.Key[Any]) -> Any:
-        """Return the record under a state key, or None, as it is stored."""
+        """Return the record under a state key, or None, as it is stored and perhaps not verified."""
         record = self._cache.get(key) or self._glanced.get(key)
         if record is None:
             record = self._glanced[key] = self._snapshot.record(key)
@@ -354,32 +354,32 @@ class Transaction(Base):
         return decode_entry(self._snapshot.entry(index)).key
 
     def first_answer(self, index: int, pending: Pending) -> Accepted:
-        """Return what was answered when the event at ``index`` was first accepted, perhaps in this very group."""
+        """Return the answer of when the event at ``index`` was first accepted, perhaps in this group."""
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)
         return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
 
 
 def check_is_alone(snapshot: Snapshot) -> None:
-    """Refuse to append to a log that is one of several nodes', naming where its leader was heard.
+    """Refuse to append directly to a log that several nodes share, and name the leader's last known address.
 
     Raises Unavailable: ``NOT_LEADER``.
     """
     shared = snapshot.record(keys.SHARED_KEY)
     if shared is None:
         return
-    where = f"`--server {shared.url}` reaches {shared.leader}" if shared.url else "no leader was heard of yet"
-    message = f"several nodes have this ledger, and its leader alone writes: {where}"
+    where = f"use `--server {shared.url}` to reach {shared.leader}" if shared.url else "no leader is known yet"
+    message = f"several nodes share this ledger, and only the leader writes to it: {where}"
     raise Unavailable("NOT_LEADER", message, leader=shared.leader, url=shared.url)
 
 
 def state_of(snapshot: Snapshot) -> Layer:
-    """Return the state that rules decide on, as one moment of the log has it: for what is checked and not appended."""
+    """Return the state that rules decide on, in one snapshot of the log: for checks that append nothing."""
     return Layer(Transaction(snapshot, {}))
 
 
 def first_head(ledger: str | None) -> Head:
     """Return the head that entry 0 of a ledger is appended to."""
     if ledger is None:
-        raise Corrupted("CORRUPTED", "entries were decided for a log without a first entry")
+        raise Corrupted("CORRUPTED", "the log has no first entry, and entries were decided for it")
     return Head(FORMAT, ledger, 0, Frontier.empty().to_bytes(), 0, 0)

@@ -1,4 +1,4 @@
-"""Checking the signed intent of an upload, exactly as an event is checked that its author would append now."""
+"""Checks the signed intent of an upload exactly like an event that its author appends now."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from deedbook.ledger.secrets.scanner import refusal as secret_refusal
 
 
 def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Intent:
-    """Return the intent that ``submission`` is, if its author may store that blob now.
+    """Return the intent in ``submission``, if its author may store that blob now.
 
     Raises Refused: as ``check``; the key codes; ``WRONG_LEDGER``, ``NOT_AUTHORIZED``, ``SECRET_DETECTED``;
-    ``INVALID_FORMAT`` when it is no intent, or several; ``INVALID_FIELD`` for a stream of another blob.
+    ``INVALID_FORMAT`` for anything but one intent; ``INVALID_FIELD`` for the stream of another blob.
     """
     candidates = check(submission).candidates
     body, data = candidates[0].body, candidates[0].data
     if len(candidates) > 1 or not isinstance(data, BlobStored):
-        raise Refused("INVALID_FORMAT", "an upload begins with one signed event of the kind blob.stored")
+        raise Refused("INVALID_FORMAT", "an upload must begin with one signed event of the kind blob.stored")
     digest = data.ref.partition(":")[2]
     if body.stream != f"blob/{digest}":
-        raise Refused("INVALID_FIELD", f"the intent of {data.ref} belongs on blob/{digest}", path="$.stream")
+        raise Refused("INVALID_FIELD", f"the intent of {data.ref} must be on the stream blob/{digest}", path="$.stream")
     _check_storer(body, data, submission.key, snapshot, now_ms)
     if candidates[0].secret is not None:
         raise secret_refusal(candidates[0].secret)
@@ -37,7 +37,7 @@ def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Int
 
 
 def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
-    """Ask once more who may store the blob of a stored intent: its key may have ended since.
+    """Check again whether the author of a stored intent may store its blob: the key may have ended since.
 
     Raises Refused: the key codes, ``NOT_AUTHORIZED``.
     """
@@ -47,7 +47,8 @@ def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
 def _check_storer(body: Body, data: EventData, key: bytes, snapshot: Snapshot, now_ms: int) -> None:
     state = state_of(snapshot)
     if body.ledger != state.ledger:
-        raise Refused("WRONG_LEDGER", f"the event is for ledger {body.ledger}", ledger=state.ledger)
+        message = f"the event is for ledger {body.ledger}, and this is ledger {state.ledger}"
+        raise Refused("WRONG_LEDGER", message, ledger=state.ledger)
     last_ms = 0 if snapshot.head is None else snapshot.head.accepted_ms
     check_signer(body, data, key.hex(), state, max(now_ms, last_ms))
     check_working_role(state.agent(body.author), body.author)

@@ -1,11 +1,11 @@
-"""Deciding stored entries anew, by the very rules of the gate: those of a whole log, or a part of one.
+"""Replays stored entries with the rules of the gate: those of a whole log, or of a part of it.
 
-A *part* is all of authority with some streams. By their versions its entries show what is left out between them, and
-the rules themselves say which other streams they look at: so a part is shown to be right, or it is named what is
-missing. What only the whole log shows is left out: that an idempotency key was used once, how many events a session
-key has signed elsewhere, and that the clock did not jump.
+A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them,
+and the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It
+does not check facts that only the whole log shows: that an idempotency key was used once, how many events a session
+key has signed on other streams, and that the clock did not jump.
 
-Pure: whoever feeds entries has read them, and says that they stand in the log at these indexes.
+Pure: the caller reads the entries and vouches for their indexes in the log.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from deedbook.ledger.log.keys import stream_key
 from deedbook.ledger.log.records import StreamRecord
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """An entry that was decided anew: its event if it counts; what its rule refuses; what is wrong of its versions."""
+class ReplayedEntry(msgspec.Struct, frozen=True):
+    """The result of replaying one entry: its event if it counts, its rule's refusal, and an error in its versions."""
 
     event: Event | None
     refused: Refused | None
     misplaced: Refused | None
 
 
-def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, now_ms: int) -> Judged:
-    """Decide the entry at ``index`` anew on an empty ``layer``, and leave its changes in the one below.
+def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, now_ms: int) -> ReplayedEntry:
+    """Decide the entry at ``index`` again on an empty ``layer``, and merge its changes into the layer below.
 
-    What a rule refuses changes nothing, and is counted: it stands in the log all the same. Whoever decides on many
-    entries gives the same layer each time, which knows what was read (one made for each took a tenth of a replay).
+    A refused entry changes nothing but is counted, because it is in the log. A caller that replays many entries passes
+    the same layer each time, because it caches reads (a new layer for each took a tenth of a replay).
     """
     event, refused, misplaced = None, None, None
     layer.size = index
@@ -59,28 +59,28 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, n
         check_versions(entry, candidate.body.stream, layer)
     except Refused as refusal:
         misplaced = refusal
-        go_on_from(entry, candidate.body.stream, layer)  # what one damaged entry shifts is said of the next one alone
+        go_on_from(entry, candidate.body.stream, layer)  # so a damaged entry is reported once, not for all after it
     layer.merge_down()
-    return Judged(event, refused, misplaced)
+    return ReplayedEntry(event, refused, misplaced)
 
 
 def read_entry(data: bytes) -> tuple[Entry, Candidate]:
-    """Return an entry, and what rules decide on; its signature is not looked at.
+    """Return an entry and the candidate that rules decide. Its signature is not verified.
 
-    Raises Refused: the codes of its form and schema.
+    Raises Refused: the codes of its format and schema.
     """
     entry = decode_entry(data)
     if len(entry.body) > body_size_max_bytes:
-        raise Refused("TOO_LARGE", f"its body has {len(entry.body)} bytes")
+        message = f"the body has {len(entry.body)} bytes, and the limit is {body_size_max_bytes}"
+        raise Refused("TOO_LARGE", message)
     body, content = decode_body(entry.body)
     return entry, Candidate(body, content, event_id(pae(entry.body)), entry.body)
 
 
-class Missing(msgspec.Struct, frozen=True):
-    """Entries ``first`` to ``last`` (None: and those after) of a stream, or of authority (None), that a part lacks.
+class MissingEntries(msgspec.Struct, frozen=True):
+    """Entries ``first`` to ``last`` (None: to the end) that a part lacks, of a stream or of authority (None).
 
-    ``shown_by`` is the index of the entry that shows it; what rules refuse from the index ``since`` on may be for lack
-    of them.
+    ``shown_by`` is the index of the entry that shows the gap. Refusals from index ``since`` on may be due to it.
     """
 
     stream: str | None
@@ -95,16 +95,16 @@ class Missing(msgspec.Struct, frozen=True):
         return f"{which} of {'authority' if self.stream is None else self.stream}"
 
 
-class Part:
-    """A part of a log, decided anew. Feed it its entries in the order of their indexes, then call ``finish``.
+class PartialReplay:
+    """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
-    ``events`` are those that count, and ``state`` where they lead. Of each index ``refused`` says why it must not stand
-    in a log like this; ``doubtful`` what a rule refuses after something that is missing, which may be the reason;
-    ``compromised_signatures`` which entry calls its key compromised. ``missing`` is known after ``finish``.
+    ``events`` are the events that count, and ``state`` the state after them. Three dicts are by index: ``refused`` are
+    the errors; ``doubtful`` are refusals after a gap, which may be their reason; ``compromised_signatures`` names the entry that
+    reports the signing key as compromised. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
-        self._nothing = _Nothing()
+        self._nothing = _EmptyBase()
         self.state = Layer(self._nothing)
         self._layer = Layer(self.state)
         self.events: list[Event] = []
@@ -114,20 +114,20 @@ class Part:
         self.refused: dict[int, Refused] = {}
         self.doubtful: dict[int, Refused] = {}
         self.notes: dict[int, Refused] = {}
-        self.missing: list[Missing] = []
+        self.missing: list[MissingEntries] = []
         self.compromised_signatures: dict[int, int] = {}
         self._batches: dict[bytes, tuple[int, int]] = {}
         self._clock = Clock(self._refuse, self._note)
 
     def feed(self, index: int, data: bytes, batch_path: Sequence[bytes] = (), *, is_verified: bool = False) -> None:
-        """Decide the next entry; ``is_verified``: whoever feeds it has seen that its signature fits."""
+        """Replay the next entry. ``is_verified``: the caller has verified its signature."""
         try:
             entry, candidate = read_entry(data)
         except Refused as refusal:
             self.refused.setdefault(index, refusal)
             return
         if not (is_verified or is_signed(entry, batch_path)):
-            self._refuse(index, "SIGNATURE_INVALID", "its signature does not fit")
+            self._refuse(index, "SIGNATURE_INVALID", "its signature is not valid")
             return
         body, content = candidate.body, candidate.data
         self.kinds[body.kind] += 1
@@ -136,37 +136,37 @@ class Part:
         if index == 0 and isinstance(content, LedgerCreated):
             self.created = content
         if entry.batch_size > 1:
-            place = (index - entry.batch_index, entry.accepted_ms)
-            if self._batches.setdefault(entry.sig, place) != place:
-                message = "it has another time than its batch, or does not stand where it belongs in it"
+            position = (index - entry.batch_index, entry.accepted_ms)
+            if self._batches.setdefault(entry.sig, position) != position:
+                message = "its time or its position differs from those of its batch"
                 self._refuse(index, "VERIFICATION_FAILED", message)
         self._clock.check(index, entry.accepted_ms, content)
         self._find_gaps(index, body, entry)
         self._nothing.index = index
-        judged = decide_again(index, candidate, entry, self._layer, self._clock.now)
-        if judged.event is not None:
-            self.events.append(judged.event)
-        if judged.misplaced is not None:
-            self.refused.setdefault(index, judged.misplaced)
-        if judged.refused is not None:
-            self.doubtful[index] = judged.refused
+        replayed = decide_again(index, candidate, entry, self._layer, self._clock.now)
+        if replayed.event is not None:
+            self.events.append(replayed.event)
+        if replayed.misplaced is not None:
+            self.refused.setdefault(index, replayed.misplaced)
+        if replayed.refused is not None:
+            self.doubtful[index] = replayed.refused
 
     def finish(self, ends: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
-        """Settle what later entries would have told.
+        """Complete the replay after the last entry.
 
-        ``ends`` are the versions of streams, and ``authority`` its version, where a log of ``size`` ends: what lies
-        before that is missing, too. Without them nobody can tell what follows the last entries.
+        ``ends`` are the versions of the streams, and ``authority`` the version of authority, in a log of ``size``
+        entries: entries up to these are missing, too. Without them, missing entries at the end cannot be detected.
         """
         self._clock.end()
-        for stream, index in self._nothing.looked_at.items():
+        for stream, index in self._nothing.streams_read.items():
             if self.state.stream(stream) is None:
-                self.missing.append(Missing(stream, 1, None, index, index))
+                self.missing.append(MissingEntries(stream, 1, None, index, index))
         if ends is not None:
             counts: dict[str | None, int] = {None: authority}
             counts.update((name, version) for name, version in ends.items())
             self._compare_ends(counts, size)
-        self.missing.sort(key=lambda one: (one.shown_by, one.stream or ""))
-        unsure_since = min((one.since for one in self.missing), default=None)
+        self.missing.sort(key=lambda gap: (gap.shown_by, gap.stream or ""))
+        unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
             self.refused.setdefault(index, self.doubtful.pop(index))
         for event in self.events:
@@ -181,7 +181,7 @@ class Part:
         self.notes.setdefault(index, Refused(code, message))
 
     def _find_gaps(self, index: int, body: Body, entry: Entry) -> None:
-        """Note what lies between this entry and those before it, and count it, so that what follows fits again."""
+        """Note missing entries before this one, and count them, so that the later versions fit again."""
         record = self.state.stream(body.stream)
         if entry.stream_version > (0 if record is None else record.version) + 1:
             self._miss(body.stream, entry.stream_version - 1, index)
@@ -194,12 +194,12 @@ class Part:
         self._layer.merge_down()
 
     def _compare_ends(self, ends: Mapping[str | None, int], size: int) -> None:
-        given = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
-        for stream in sorted({*ends, *given}, key=str):
+        present = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
+        for stream in sorted({*ends, *present}, key=str):
             version, last_index = self._end_of(stream)
             if version > ends.get(stream, version):
                 message = (
-                    f"{stream or 'authority'} has {version} entries, and the ledger signed that it has {ends[stream]}"
+                    f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {ends[stream]}"
                 )
                 self._refuse(last_index, "VERIFICATION_FAILED", message)
             elif version != ends.get(stream):
@@ -207,24 +207,24 @@ class Part:
 
     def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
         version, last_index = self._end_of(stream)
-        self.missing.append(Missing(stream, version + 1, last, shown_by, last_index + 1))
+        self.missing.append(MissingEntries(stream, version + 1, last, shown_by, last_index + 1))
 
     def _end_of(self, stream: str | None) -> tuple[int, int]:
-        """Return the version and the last index of a stream, or of authority, as far as it was fed."""
+        """Return the version and the last index of a stream, or of authority (None), as far as it was fed."""
         if stream is None:
             return self.state.authority_version, self.authority[-1][0] if self.authority else -1
         record = self.state.stream(stream)
         return (0, -1) if record is None else (record.version, record.last_index)
 
 
-class _Nothing(Base):
-    """What lies under a part: nothing; which streams were looked at, is noted."""
+class _EmptyBase(Base):
+    """The empty base of a part. It notes which streams were read, and at which index first."""
 
     def __init__(self) -> None:
         super().__init__()
         self.index = 0
-        self.looked_at: dict[str, int] = {}
+        self.streams_read: dict[str, int] = {}
 
     def record(self, key: bytes) -> Any:
         if key[:1] == b"s":
-            self.looked_at.setdefault(key[1:].decode(), self.index)
+            self.streams_read.setdefault(key[1:].decode(), self.index)

@@ -1,8 +1,8 @@
-"""The state that rules decide on, in layers: a decision writes into its own layer until it stands.
+"""The state that rules decide on, in layers: a decision writes into its own layer until it is final.
 
-A ``Layer`` answers from what was decided in it, then from the layer below. At the bottom lies a ``Base``: the log's
-state within a write transaction, or the memory in which an auditor replays. So a refused submission is
-forgotten by dropping its layer, and nothing is ever undone.
+A ``Layer`` answers from its own records, then from the layer below. At the bottom is a ``Base``: the log's state
+within a write transaction, or an auditor's replay in memory. To refuse a submission, its layer is dropped, and nothing
+is ever undone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Base:
-    """What lies under all layers. This one knows nothing of a log: who inherits says what is there.
+    """The bottom of all layers. This one is empty; subclasses read a log.
 
     ``ledger`` and ``now_ms``, the last entry's time, are None before entry 0.
     """
@@ -33,20 +33,20 @@ class Base:
         return None
 
     def glance(self, key: keys.Key[Any]) -> Any:
-        """Return what ``record`` does, perhaps before it was held against its entries: what counts asks for both."""
+        """Return the same as ``record``, but perhaps not verified against the entries. Decisions need ``record``."""
         return self.record(key)
 
     def index_of(self, _stream: str, _event_id: str) -> int | None:
-        """Return the index of an event of a stream, or None: what was decided anew, the layer above knows."""
+        """Return the index of an event of a stream, or None. New events are in the layers above."""
         return None
 
     def key_at(self, index: int) -> bytes:
-        """Return the key that signed the entry at ``index``; of a replay, which refuses duplicates, nobody asks it."""
+        """Return the key that signed the entry at ``index``. A replay never calls it, because it refuses duplicates."""
         raise KeyError(index)
 
 
 class Layer:
-    """State as it would be after what was decided so far in this layer."""
+    """The state after the decisions in this layer."""
 
     def __init__(self, below: Layer | Base) -> None:
         self.below = below
@@ -58,23 +58,23 @@ class Layer:
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
-        # An identity key, and the agent whose it is: good for whatever that agent states until authority changes.
+        # An identity key and its agent: valid for all events of that agent until authority changes.
         self.signer: tuple[bytes, str] | None = None
 
     def record(self, key: keys.Key[R]) -> R | None:
         """Return the record under a state key, or None."""
         record: R | None = self.records.get(key)
         if record is None and (record := self._below_records.get(key)) is None:
-            # What lies below stands still as long as this layer is decided on.
+            # The layers below do not change while this one is in use.
             record = self._below_records[key] = self.below.record(key)
         return record
 
     def glance(self, key: keys.Key[R]) -> R | None:
-        """Return the record under a state key, or None; what rests on it asks for ``record``, too."""
+        """Return the record under a state key, or None, perhaps not verified. Decisions need ``record``."""
         return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
 
     def put(self, key: keys.Key[R], record: R) -> None:
-        """Decide the record under a state key."""
+        """Set the record under a state key."""
         self.records[key] = record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
@@ -83,12 +83,12 @@ class Layer:
         return self.below.index_of(stream, event_id) if index is None else index
 
     def key_at(self, index: int) -> bytes:
-        """Return the key that signed an entry, stored or decided here."""
+        """Return the key that signed an entry, in the log or in this layer."""
         key = self.signers.get(index)
         return self.below.key_at(index) if key is None else key
 
     def merge_down(self) -> None:
-        """Let the layer below have what was decided here, and go on from there, knowing what was read and decided."""
+        """Move the changes into the layer below, and continue with what was read and decided as a cache."""
         below = self.below
         assert isinstance(below, Layer)  # noqa: S101 - the base is written by the gate, never merged into
         below.records |= self.records
@@ -102,14 +102,14 @@ class Layer:
         self._clear()
 
     def forget(self) -> None:
-        """Go on as if nothing had been decided here since the last ``merge_down``."""
+        """Drop the changes since the last ``merge_down``."""
         self.size, self.ledger, self.now_ms = self.below.size, self.below.ledger, self.below.now_ms
         self.authority_version = self.below.authority_version
         self._clear()
 
     def _clear(self) -> None:
-        for decided in (self.records, self.indexes, self.signers):
-            decided.clear()
+        for changes in (self.records, self.indexes, self.signers):
+            changes.clear()
 
     def stream(self, name: str) -> StreamRecord | None:
         """Return the record of a stream."""
@@ -124,5 +124,5 @@ class Layer:
         return self.record(keys.key_key(public_key))
 
     def checkpoint_keys(self) -> CheckpointKeys:
-        """Return the keys that sign checkpoints, and those that did."""
+        """Return the current and former keys of checkpoints."""
         return self.record(keys.CHECKPOINT_KEYS_KEY) or CheckpointKeys()

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.admission.replay import Part
+from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import layout
 from deedbook.ledger.bundle.archive import ending, header, padding
@@ -210,7 +210,7 @@ def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str],
     while True:
         of_streams = (index for name in streams for index in survey.streams.get(name, ()))
         indexes = sorted({*(index for index, _, _ in survey.authority), *of_streams})
-        part = Part()
+        part = PartialReplay()
         for index in indexes:
             if index not in entries:
                 entries[index] = client.entry(index)

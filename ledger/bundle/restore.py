@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
-from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.bundle.archive import Bundle
 from deedbook.ledger.bundle.backup import KEY_NAME, KEYS, SETTINGS, key_files
 from deedbook.ledger.bundle.layout import HomeFile, Manifest, blob_name, home_name, tile_name, tiles_of
@@ -121,7 +121,7 @@ class Restore:
         ``CORRUPTED``: nothing of this backup must be used. Refused: ``WRONG_LEDGER`` when its root key has another
         fingerprint.
         """
-        manifest, follower, pending, size = self._bundle.manifest, Follower(log), list[bytes](), 0
+        manifest, follower, pending, size = self._bundle.manifest, LogFollower(log), list[bytes](), 0
         for number, width in tiles_of(manifest.size, 0):
             pending += self._entries(number, width)
             taken = follower.append(size, pending)

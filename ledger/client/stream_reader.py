@@ -310,8 +310,8 @@ class _Run:
         if not is_signed(entry, proven.batch_path):
             raise unproven(f"the signature of entry {index} does not fit", index=index)
         self._last = index
-        version, life, ids = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
-        own = body.stream, version, life, ids
+        counted = (self._version, self.state, self._ids) if is_own else (entry.stream_version - 1, None, {})
+        own = body.stream, *counted
         state = Layer(Before(self._authority, index, self.ledger if index else None, own))
         judged = decide_again(index, candidate, entry, Layer(state), entry.accepted_ms)
         if judged.misplaced is not None:

@@ -1,12 +1,12 @@
-"""Every kind of event the ledger knows: the only list.
+"""The list of every kind of event in the ledger.
 
-``KINDS`` maps a kind to the type of its ``data`` and what its stream is of. JSON Schemas, AsyncAPI, admission rules,
-documentation and examples are counted against this table by tests. Kinds are past-tense facts; a published kind is
-never changed: a new version is a new kind. The modules of the families are loaded when their kinds are met.
+``KINDS`` maps a kind to the type of its ``data`` and the type of its stream. Tests compare JSON Schemas, AsyncAPI,
+admission rules, documentation and examples with this table. Kinds are past-tense facts. A published kind is never
+changed: a new version is a new kind. The modules of the families are loaded when their kinds are first used.
 
-To add a kind: write its ``EventData`` in the module of its family, add it here, let its stream's machine in
-``ledger.lifecycle`` take it (or give it a rule in ``ledger.admission.rules``: without either it is refused), fold it
-where it matters, run ``make contract``.
+To add a kind: write its ``EventData`` in the module of its family, add it here, handle it in its stream's state
+machine in ``ledger.lifecycle`` (or add a rule in ``ledger.admission.rules``: without either it is refused), fold it in
+the views that show it, and run ``make contract``.
 
     >>> from deedbook.ledger.events import KINDS
     >>> KINDS["handoff.claimed"].data.__name__
@@ -32,9 +32,9 @@ def _load(module: str, name: str) -> Any:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Where the type of a kind's data is, and what the stream is of that it stands on: ``handoff`` for ``handoff/ID``.
+    """The module and name of the data type of a kind, and the type of its stream: ``handoff`` for ``handoff/ID``.
 
-    ``record.imported`` alone may stand elsewhere: on a stream of the kind it stands for (``ledger.events.imported``).
+    Only ``record.imported`` may be on another stream: that of its mapped kind (``ledger.events.imported``).
     """
 
     module: str
@@ -48,13 +48,13 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def id_type(self) -> Any:
-        """The type of ID in the stream's name; None where the name has none."""
-        if self.stream == "handoff":  # its id names a file, and other handoffs depend on it by that form
+        """The type of the ID in the stream's name; None if the name has no ID."""
+        if self.stream == "handoff":  # its id is a file name, and other handoffs depend on it by that id
             return _load("handoff", "HandoffId")
         return None if self.stream == "ledger" else str  # there is one stream ``ledger``
 
 
-# By the module of their types, and the stream that they stand on.
+# Grouped by the module of the types and the type of the stream.
 _FAMILIES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     (
         "authority",
@@ -170,7 +170,7 @@ KINDS: Final = {kind: Kind(module, name, stream) for module, stream, names in _F
 
 
 class _KindOf(Mapping["type[EventData]", str]):
-    """The kind of each data type."""
+    """Maps each data type to its kind."""
 
     _kinds: Final = {(f"{__name__}.{kind.module}", kind.name): name for name, kind in KINDS.items()}
 

@@ -1,4 +1,4 @@
-"""Who may sign: the ledger's creation, its resets, clock and terms, invitations, agents, roles and keys."""
+"""The kinds of authority: the ledger's creation, resets, clock and terms; invitations, agents, roles and keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Role = Literal["agent", "reviewer", "admin", "human", "service", "node"]
 
 
 class LedgerCreated(EventData, frozen=True):
-    """Entry 0: names the keys of the ledger and its origin (the name on its checkpoints)."""
+    """Entry 0: it names the ledger's keys and its origin (the name on its checkpoints)."""
 
     origin: Label
     root: PublicKey
@@ -30,10 +30,10 @@ class LedgerCreated(EventData, frozen=True):
 
 
 class HistoryReset(EventData, frozen=True):
-    """The ledger goes on without entries that were acknowledged and are lost, or on another branch of its history.
+    """Root accepts that acknowledged entries are lost, or that the log continues on another branch of its history.
 
-    ``abandoned_size`` and ``abandoned_root`` (hex) are the last head known of what is left behind: whoever remembers a
-    checkpoint of at most that size, and finds it in conflict with this log, tells it once and follows from here.
+    ``abandoned_size`` and ``abandoned_root`` (hex) are the last known head of the abandoned history. A reader that
+    trusts a checkpoint of at most that size, in conflict with this log, reports it once and trusts this log from here.
     """
 
     abandoned_size: Count
@@ -42,9 +42,9 @@ class HistoryReset(EventData, frozen=True):
 
 
 class ClockSet(EventData, frozen=True):
-    """The root says what time it is, because the ledger's clock stood wrong, or nothing was recorded for long.
+    """Root sets the ledger's clock, because it was wrong or because nothing was recorded for a long time.
 
-    ``time`` is this entry's own time, even when the entry before it has a later one.
+    ``time`` is the time of this entry, even if the entry before it has a later time.
     """
 
     time: Time
@@ -52,17 +52,18 @@ class ClockSet(EventData, frozen=True):
 
 
 class TermStarted(EventData, frozen=True):
-    """A node leads from here on: it alone orders what is submitted, until the next term begins (Raft's word)."""
+    """A node leads from here on: only it orders submissions, until the next term begins (a term as in Raft)."""
 
     term: Count
     node: Name
 
 
 class AgentInvited(EventData, frozen=True):
-    """Lets who holds a one-time token register as this agent, once, before ``expires_at`` by the ledger's clock.
+    """Allows the holder of a one-time token to register as this agent once, before ``expires_at`` (ledger's clock).
 
-    The token stays secret: here are two public keys that it leads to. ``token_key`` checks that the holder signed, and
-    with ``nkey`` a server lets him in, for that one event. A later invitation of the same name takes the place of this.
+    The token stays secret. The event holds two public keys derived from it: ``token_key`` verifies the holder's
+    signature, and with ``nkey`` a server admits the holder for that one event. A later invitation of the same name
+    replaces this one.
     """
 
     name: Name
@@ -73,19 +74,19 @@ class AgentInvited(EventData, frozen=True):
 
 
 class AgentInvitationRevoked(EventData, frozen=True):
-    """Takes back an invitation that nobody has used."""
+    """Revokes an unused invitation."""
 
     name: Name
     reason: Line = "no reason given"
 
 
 class AgentRegistered(EventData, frozen=True):
-    """Binds a name to an identity key, the key of its bus connection, and roles.
+    """Registers an agent: binds its name to an identity key, the key of its bus connection, and roles.
 
-    ``proof`` is the identity key's own signature over ``identity.possession``: nobody can register a key that
-    they do not hold. ``ai_id`` (as ``claude-sonnet-4.5``) is a label without authority. With ``token_proof``, the
-    signature of an invitation's token over ``identity.joining``, an agent registers itself, by the key named here. A
-    node names the key that it signs checkpoints with; ``checkpoint_proof`` is for the name ``checkpoint/NAME``.
+    ``proof`` is the identity key's signature over ``identity.possession``, so nobody can register a key that they do
+    not hold. ``ai_id`` (like ``claude-sonnet-4.5``) is a label without authority. With ``token_proof``, the signature
+    of an invitation's token over ``identity.joining``, an agent registers itself, and ``key`` signs the event. A node
+    names its ``checkpoint_key``; its ``checkpoint_proof`` is for the name ``checkpoint/NAME``.
     """
 
     name: Name
@@ -100,14 +101,14 @@ class AgentRegistered(EventData, frozen=True):
 
 
 class RoleGranted(EventData, frozen=True):
-    """Gives an agent one more role."""
+    """Grants an agent a role."""
 
     agent: Name
     role: Role
 
 
 class RoleRevoked(EventData, frozen=True):
-    """Takes one role from an agent."""
+    """Revokes a role of an agent."""
 
     agent: Name
     role: Role
@@ -115,9 +116,9 @@ class RoleRevoked(EventData, frozen=True):
 
 
 class KeyDelegated(EventData, frozen=True):
-    """An identity key lets another key sign for its agent, for a time and within a scope.
+    """An identity key allows another key to sign for its agent, for a time and within a scope.
 
-    An empty ``kinds`` or ``streams`` means any (but approvals are never delegable); an item ending in ``*`` is a
+    Empty ``kinds`` or ``streams`` allow all (but approvals are never delegable). An item that ends in ``*`` is a
     prefix. ``expires_at`` is compared with the ledger's clock.
     """
 
@@ -130,18 +131,18 @@ class KeyDelegated(EventData, frozen=True):
 
 
 class KeyRevoked(EventData, frozen=True):
-    """From this entry on, nothing signed with the key is accepted."""
+    """Revokes a key: from this entry on, the ledger accepts no event signed with it."""
 
     key: PublicKey
     reason: Line = "no reason given"
 
 
 class KeyRotated(EventData, frozen=True):
-    """Replaces the identity key of an agent and the key of its bus connection (None: it has none from now on).
+    """Replaces an agent's identity key and the key of its bus connection (None: it has no bus key from now on).
 
-    Signed with the old key, or by root where that is lost (``admission.authority`` says who else may). The old key and
-    what it delegated sign nothing from here on; what they signed before stays valid. Of ``root``, the ledger's id
-    and its fingerprint stay those of the first root key.
+    The old key signs it, or root if the old key is lost (for other signers see ``admission.authority``). The old key
+    and its session keys sign nothing from here on; their earlier events stay valid. If the key is root's, the ledger's
+    id and fingerprint stay those of the first root key.
     """
 
     agent: Name
@@ -152,7 +153,7 @@ class KeyRotated(EventData, frozen=True):
 
 
 class CheckpointKeyRotated(EventData, frozen=True):
-    """Replaces the checkpoint key that entry 0 named: of the tree that holds this entry, and of each larger one.
+    """Replaces the checkpoint key of entry 0, for the tree that contains this entry and every larger tree.
 
     The key of another node ends with that node. ``proof`` is over ``identity.possession`` for the name ``checkpoint``.
     """
@@ -163,9 +164,9 @@ class CheckpointKeyRotated(EventData, frozen=True):
 
 
 class KeyCompromised(EventData, frozen=True):
-    """Says that somebody else may have signed with a key from the entry ``since`` on, and ends it.
+    """Reports that somebody else may have signed with a key from entry ``since`` on, and ends the key.
 
-    Deletes nothing and makes nothing invalid: signatures of the key from there on are shown as compromised.
+    It deletes nothing and makes nothing invalid: events that the key signed from there on are shown as compromised.
     """
 
     key: PublicKey
@@ -174,7 +175,7 @@ class KeyCompromised(EventData, frozen=True):
 
 
 class AgentRemoved(EventData, frozen=True):
-    """Ends an agent: its keys sign nothing, it has no role, and nobody bears its name again."""
+    """Removes an agent: its keys sign nothing, it has no roles, and its name is never used again."""
 
     agent: Name
     reason: Line = "no reason given"

@@ -1,7 +1,7 @@
-"""The intent of an upload, and which blobs an event cannot be read without.
+"""The intent of an upload, and the blobs that an event needs.
 
-``blob.stored`` is signed like any event, and no entry of the log: it is kept beside its blob. What no event refers to
-is dropped after a day, and from the log nothing can be taken away: uploads in it would let anybody fill it for good.
+``blob.stored`` is signed like any event but is not an entry of the log: it is stored beside its blob. Unreferenced
+blobs are deleted after a day, but nothing can be deleted from the log: uploads in it would let anybody fill it forever.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BlobRef = Annotated[
 
 
 class BlobStored(EventData, frozen=True):
-    """The author stores the blob ``ref`` of ``size`` bytes; its stream is ``blob/`` + the digest in ``ref``."""
+    """The author stores the blob ``ref`` of ``size`` bytes. The stream is ``blob/`` + the digest in ``ref``."""
 
     ref: BlobRef
     size: Annotated[int, msgspec.Meta(ge=0, le=blob_size_max_bytes)]
@@ -35,9 +35,9 @@ _WITH_BLOBS: Final = frozenset((HandoffCreated, HandoffAmended, ReasoningValidat
 
 
 def blobs_of(data: EventData) -> list[str]:
-    """Return the refs in ``data`` that can be nothing but blobs: without them the event is half."""
+    """Return the refs in ``data`` that must be blobs: without them the event is incomplete."""
     if type(data) not in _WITH_BLOBS:
-        return []  # asked of every event that a gate admits
+        return []  # fast: a gate calls this for every event
     match data:
         case HandoffCreated() | HandoffAmended():
             refs = [data.template]
@@ -47,7 +47,7 @@ def blobs_of(data: EventData) -> list[str]:
             refs = [long.ref for long in data.long_texts]
         case SearchComplete():
             refs = [data.payload.tree_ref]
-        # An import's original is no such ref: what holds a secret, or is larger than a blob, is only named.
-        case _:  # every other kind: its refs may name events, graphs or versions, too
+        # An import's original is not required: an original with a secret, or larger than a blob, is only named.
+        case _:  # every other kind: its refs may also name events, graphs or versions
             refs = []
     return [ref for ref in refs if ref is not None]

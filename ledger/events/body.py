@@ -1,4 +1,4 @@
-"""The body that an author signs, decoded under all strict rules, and the event that folds and rules see.
+"""The body that an author signs, decoded under all strict rules, and the event for rules and folds.
 
 A body is ``{"ledger","kind","stream","author","at","causes","corr"?,"expect"?,"idem"?,"data"}`` in strict JSON.
 """
@@ -26,11 +26,11 @@ times_known_max: Final = 4_096
 LedgerId = Annotated[
     str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z", description="BLAKE3 of the root key, 32 hex digits.")
 ]
-Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The aggregate, as handoff/ID.")]
+Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The stream's name, like handoff/ID.")]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an author signs. ``expect`` is the stream's version the author believed in; ``idem`` makes retries safe."""
+    """The body that an author signs. ``expect`` is the expected version of the stream; ``idem`` makes retries safe."""
 
     ledger: LedgerId
     kind: Label
@@ -38,16 +38,16 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     author: Name
     at: Time
     causes: Annotated[list[Ref], msgspec.Meta(max_length=causes_max)]
-    data: Any  # of the kind's type, or ``msgspec.Raw`` where the body was not sent in its canonical form
+    data: Any  # the kind's type, or ``msgspec.Raw`` if the body was not sent in canonical form
     corr: Label | None = None
     expect: Count | None = None
     idem: Label | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded event at its place in the log: what rules decide on and folds consume.
+    """A decoded event with its index in the log, for rules and folds.
 
-    ``key`` is the signing key in hex; ``accepted_ms`` is the ledger's clock (Unix ms); ``at`` is the author's claim.
+    ``key`` is the signing key in hex, ``accepted_ms`` the ledger's time (Unix ms), ``at`` the author's claimed time.
     """
 
     index: int
@@ -67,12 +67,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The id in the stream's name: of the handoff, session, reasoning or agent."""
+        """The id in the stream's name, of the handoff, session, reasoning or agent."""
         return self.stream.partition("/")[2]
 
 
 _KIND: Final = b'"kind":"'
-_kind_size_max_bytes: Final = 64  # those of no kind are longer
+_kind_size_max_bytes: Final = 64  # no kind has a longer name
 
 
 def decode_body(text: bytes) -> tuple[Body, EventData]:
@@ -85,7 +85,7 @@ def decode_body(text: bytes) -> tuple[Body, EventData]:
 
 
 def _decode_canonical(text: bytes) -> Body | None:
-    """Return the body with its data, decoded in one go; None when it is in another form, or not in order."""
+    """Return the body with its data, decoded in one pass; None if it is not canonical or not valid."""
     start = text.rfind(_KIND) + len(_KIND)  # in sorted order, no object follows the kind
     end = text.find(b'"', start, start + _kind_size_max_bytes)
     decoder = None if end < 0 else _decoder_of(text[start:end])
@@ -97,16 +97,16 @@ def _decode_canonical(text: bytes) -> Body | None:
         _check_time(body.at)
     except (*UNREADABLE, Refused):
         return None
-    # As it would be encoded: then it hides nothing.
+    # A body that equals its canonical encoding hides no duplicate keys or large numbers.
     return body if encode_sorted(body) == text else None
 
 
 @lru_cache(decoders_known_max)
 def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
-    """Return the decoder of bodies of a kind, made when the kind is first seen: few commands see many.
+    """Return the decoder for bodies of a kind, created when the kind is first used: few commands use many.
 
-    What stands in many bodies it leaves to ``_check_head`` and ``_check_time``: to match it anew took half of a
-    decoding. None for data of any shape, whose every key and number is looked at.
+    It leaves fields that repeat in many bodies to ``_check_head`` and ``_check_time``, because matching them each time
+    took half of the decoding. None for data of any shape, whose keys and numbers must all be checked.
     """
     known = KINDS.get(name := kind.decode("latin-1"))
     if known is None or known.data.is_free:
@@ -117,7 +117,7 @@ def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
 
 
 _pack = msgspec.msgpack.Encoder().encode
-# A decoder knows its types: ``convert`` learns them in each call, 20 times as long.
+# A decoder analyses its types once. ``convert`` does it in each call, which takes 20 times as long.
 _head = msgspec.msgpack.Decoder(tuple[LedgerId, Stream, Name])
 _time = msgspec.msgpack.Decoder(Time)
 
@@ -138,7 +138,7 @@ _any_body: msgspec.json.Decoder[Body] = msgspec.json.Decoder(_AnyBody)
 
 
 def _decode_any(text: bytes) -> tuple[Body, EventData]:
-    """Return a body in whatever form it was sent, and its data, or refuse it with what is wrong."""
+    """Return a body in any JSON form, and its data. Raises Refused: with the fault."""
     root = "$"
     try:
         body = _any_body.decode(text)
@@ -150,7 +150,7 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
         raise schema_error(error, root) from error
     check_strict(text)
     if data is None:
-        raise Refused("UNKNOWN_KIND", f"there is no kind {body.kind!r}", kind=body.kind)
+        raise Refused("UNKNOWN_KIND", f"there is no event kind {body.kind!r}", kind=body.kind)
     of = body.kind
     if isinstance(data, RecordImported):
         read_mapped(data)
@@ -166,15 +166,15 @@ def _data_decoder(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
 
 
 def _check_place(kind: str, of: str, stream: str) -> None:
-    """Refuse a stream that is too long, or not of what the kind belongs to, or stands for (``of``)."""
+    """Refuse a stream name that is too long, or does not fit the kind or its mapped kind (``of``)."""
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")
     family, _, name = stream.partition("/")
-    wanted = KINDS[of]
-    id_type = wanted.id_type
-    if family != wanted.stream or bool(name) == (id_type is None):
-        hint = wanted.stream if id_type is None else f"{wanted.stream}/ID"
-        raise Refused("INVALID_FIELD", f"{kind} belongs on a stream {hint}: $.stream names another", path="$.stream")
+    expected = KINDS[of]
+    id_type = expected.id_type
+    if family != expected.stream or bool(name) == (id_type is None):
+        hint = expected.stream if id_type is None else f"{expected.stream}/ID"
+        raise Refused("INVALID_FIELD", f"{kind} must be on a stream {hint}, at $.stream", path="$.stream")
     if id_type not in (None, str):
         try:
             msgspec.convert(name, id_type)
@@ -183,15 +183,15 @@ def _check_place(kind: str, of: str, stream: str) -> None:
 
 
 def _check_day(at: str) -> None:
-    """Refuse a day that the calendar does not have (RFC 3339 §5.7); the pattern has seen to everything else."""
+    """Refuse a day that does not exist in the calendar (RFC 3339 §5.7). The pattern checks everything else."""
     try:
         date.fromisoformat(at[: len("YYYY-MM-DD")])
     except ValueError as error:
-        raise Refused("INVALID_FIELD", "the calendar has no such day at $.at", path="$.at") from error
+        raise Refused("INVALID_FIELD", f"the day {at[:10]} does not exist, at $.at", path="$.at") from error
 
 
 def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: bytes, accepted_ms: int) -> Event:
-    """Return the event that ``body`` is at ``index``."""
+    """Return the event of ``body`` at ``index``."""
     return Event(
         index=index,
         id=event_id,
@@ -211,7 +211,7 @@ def make_event(body: Body, data: EventData, *, index: int, event_id: str, key: b
 
 
 def read_as(event: Event) -> Event:
-    """Return an imported record as an event with the data that it stands for; any other event as it is."""
+    """Return an imported record as an event with its mapped data; any other event unchanged."""
     if not isinstance(event.data, RecordImported):
         return event
     mapped = read_mapped(event.data)

@@ -1,7 +1,7 @@
-"""A brief of a reasoning graph as it is published: complete, so that a receiver can render, check and recompute it.
+"""A published brief of a reasoning graph: complete, so that a receiver can render, check and recompute it.
 
-The shape lives here because it is signed; what makes, renders and measures briefs is ``projections.briefs`` and
-``consumers.reasoning.compressor``. Facts are byte for byte the trimmed contents of steps.
+The types are here because they are signed. ``projections.briefs`` and ``consumers.reasoning.compressor`` make, render
+and measure briefs. Facts are byte for byte the trimmed contents of steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from deedbook.ledger.events.fields import Count, Label, OptionalText, Ref, StepNumber, Text, Unit
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10_000_000, description="A number of tokens.")]
-Dimension = Annotated[int, msgspec.Meta(ge=1, le=4096, description="The number of places of a vector.")]
+Dimension = Annotated[int, msgspec.Meta(ge=1, le=4096, description="The number of dimensions of a vector.")]
 PackedValues = Annotated[
     str, msgspec.Meta(pattern=r"^[A-Za-z0-9+/]{1,5462}={0,2}\Z", description="Signed bytes in base64.")
 ]
@@ -29,7 +29,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Veto(Part, frozen=True):
-    """Why a text is capped: the rule, the clause, the highest fidelity it allows, and what was seen."""
+    """A cap on a text's fidelity: the rule, the clause, the highest allowed fidelity, and the observed detail."""
 
     rule: Label
     clause: OptionalText
@@ -38,7 +38,7 @@ class Veto(Part, frozen=True):
 
 
 class Fidelity(Part, frozen=True):
-    """A measured fidelity with all that is needed to check it; a part the graph does not have is None."""
+    """A measured fidelity with everything needed to check it. A part that the graph does not have is None."""
 
     value: Unit
     band: Band
@@ -53,7 +53,7 @@ class Fidelity(Part, frozen=True):
 
 
 class Fact(Part, frozen=True):
-    """One step as the receiver gets it; ``evidence`` holds the step's references whole."""
+    """One step as the receiver gets it. ``evidence`` holds the complete references of the step."""
 
     step: StepNumber
     text: Text
@@ -65,7 +65,7 @@ class Fact(Part, frozen=True):
 
 
 class Remark(Part, frozen=True):
-    """A critical text that is no step."""
+    """A critical text that is not a step."""
 
     sort: RemarkSort
     step: StepNumber | None
@@ -73,7 +73,7 @@ class Remark(Part, frozen=True):
 
 
 class Tag(Part, frozen=True):
-    """A routing label in snake_case, its sort and its step."""
+    """A routing label in snake_case, its type (``sort``) and its step."""
 
     tag: Label
     sort: TagSort
@@ -98,7 +98,7 @@ class Sizes(Part, frozen=True):
 
 
 class Layout(Part, frozen=True):
-    """What the prompt shows beside the facts' texts: step numbers by particular, and the lead's steps."""
+    """The parts of the prompt besides the facts' texts: the step numbers that each part shows."""
 
     lead: list[StepNumber] = []
     evidence: list[StepNumber] = []
@@ -110,7 +110,7 @@ class Layout(Part, frozen=True):
 
 
 class PackedEmbedding(Part, frozen=True):
-    """A vector of the brief's sentences: who made it, and one signed byte a place, in base64, times ``scale``."""
+    """A vector of the brief's sentences: its embedder, and one signed byte per dimension (base64), times ``scale``."""
 
     embedder: Label
     version: Label
@@ -121,14 +121,14 @@ class PackedEmbedding(Part, frozen=True):
 
 
 class Sentence(Part, frozen=True):
-    """One sentence of prose and the steps it speaks of."""
+    """One sentence of prose and the steps that it is about."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=600)]
     steps: Annotated[list[StepNumber], msgspec.Meta(min_length=1, max_length=20)]
 
 
 class Prose(Part, frozen=True):
-    """Checked prose of a language model: its fidelity and what that figure is, its model and prompt hash (hex)."""
+    """Checked prose of a language model: its fidelity and the kind of that figure, its model and prompt hash (hex)."""
 
     sentences: list[Sentence]
     fidelity: Fidelity

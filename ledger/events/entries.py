@@ -1,4 +1,4 @@
-"""Events as they are read from entries: apart, because their types are many, and who asks views reads none."""
+"""Reads events from entries. A module of its own, because queries on views do not need all the event types."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
 
 
 def read_event(index: int, data: bytes | Entry) -> Event:
-    """Return the event in an entry, or in its bytes.
+    """Return the event in an entry or in its bytes.
 
-    Raises Refused: the bytes are no entry of a kind this software knows.
+    Raises Refused: the bytes are not an entry of a known kind.
     """
     entry = data if isinstance(data, Entry) else decode_entry(data)
     body, content = decode_body(entry.body)

@@ -1,4 +1,4 @@
-"""The field types that events are made of: each refuses what no ledger should keep."""
+"""The field types of events. Each refuses values that a ledger should not store."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ NatsKey = Annotated[str, msgspec.Meta(pattern=r"^U[A-Z2-7]{55}\Z", description="
 Label = Annotated[
     str,
     msgspec.Meta(
-        pattern=forms.LABEL_PATTERN, min_length=1, max_length=200, description="A few words that are all seen."
+        pattern=forms.LABEL_PATTERN, min_length=1, max_length=200, description="A short text of visible characters."
     ),
 ]
 Title = Annotated[
     str, msgspec.Meta(pattern=forms.LINE_PATTERN, min_length=1, max_length=200, description="One short line.")
 ]
 Line = Annotated[str, msgspec.Meta(pattern=forms.LINE_PATTERN, min_length=1, max_length=2000, description="One line.")]
-Passage = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="A sentence or two, or some lines.")]
-OptionalId = Annotated[str, msgspec.Meta(pattern=forms.ID_PATTERN, max_length=400, description="An id; empty: none.")]
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text of any length an entry holds.")]
+Passage = Annotated[str, msgspec.Meta(min_length=1, max_length=2000, description="One or more short lines of text.")]
+OptionalId = Annotated[str, msgspec.Meta(pattern=forms.ID_PATTERN, max_length=400, description="An id, or empty.")]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description="Text that fits into an entry.")]
 Statement = Annotated[
     str,
     msgspec.Meta(
-        pattern=forms.STATEMENT_PATTERN, min_length=1, max_length=40_000, description="Text, and no blank one."
+        pattern=forms.STATEMENT_PATTERN, min_length=1, max_length=40_000, description="Text that is not blank."
     ),
 ]
-OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text; empty when there is none.")]
+OptionalText = Annotated[str, msgspec.Meta(max_length=40_000, description="Text, or empty.")]
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=json_integer_max)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=100_000, description="Zero-based position in a list.")]
@@ -47,7 +47,7 @@ Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0, description="A value betwee
 class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The base of every event's ``data``: immutable, complete, without unknown fields.
 
-    Where some field ``is_free``, of any shape, its depth is counted; all other data is no deeper than its type.
+    ``is_free``: some field may have any shape, so the depth must be checked. Other data is no deeper than its type.
     """
 
     is_free: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The kinds of a handoff: work that one agent hands to another. From = the author of ``handoff.created``."""
+"""The kinds of a handoff: work that one agent hands to another. Its sender is the author of ``handoff.created``."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ UnlockAt: TypeAlias = Literal["completed", "verified"]
 reasoning_refs_max: Final = 8
 ReasoningRefs = Annotated[
     list[Ref],
-    msgspec.Meta(max_length=reasoning_refs_max, description="The versions of reasonings that stand behind it."),
+    msgspec.Meta(max_length=reasoning_refs_max, description="Versions of reasoning graphs that support it."),
 ]
 Day = Annotated[str, msgspec.Meta(pattern=DAY_PATTERN + r"\Z", description="A day as YYYY-MM-DD.")]
 
 
 class ReceiverNotes(EventData, frozen=True):
-    """What whoever goes on will need and only the sender knows: how the work is tested, what it touches, what bites.
+    """Notes of the sender for the receiver, who cannot know them otherwise.
 
-    ``tested_by`` are commands, ``touches`` the files and callers that a change reaches, ``traps`` what is easily taken
-    for something else, ``tried`` what was done already and what came of it.
+    ``tested_by`` are commands that test the work, ``touches`` the files and callers that a change affects, ``traps``
+    things that are easily mistaken, ``tried`` earlier attempts and their results.
     """
 
     tested_by: list[Line] = []
@@ -49,9 +49,9 @@ class ReceiverNotes(EventData, frozen=True):
 
 
 class HandoffContent(EventData, frozen=True):
-    """What is handed over: everything in it is what a reviewer approves. An imported file may name nobody in ``to``.
+    """The content of a handoff. A reviewer approves all of it. ``to`` may be absent in an imported file only.
 
-    ``template`` is the blob with the bytes of its markdown file, as they were when this content was set.
+    ``template`` is the blob with the bytes of its Markdown file at the time when this content was set.
     """
 
     title: Title
@@ -78,10 +78,10 @@ class HandoffCreated(HandoffContent, frozen=True):
 
 
 class HandoffAmended(HandoffContent, frozen=True):
-    """The sender sets the whole content anew: it needs a new approval, and every check mark is taken back.
+    """The sender replaces the whole content. It needs a new approval, and all check marks are removed.
 
-    The reviewer that it names stays; only he gives the review away: ``hands_over``, and another ``reviewer`` in the
-    very content that there is.
+    The sender cannot replace the reviewer. Only the reviewer hands the review over, with ``hands_over``, another
+    ``reviewer``, and otherwise unchanged content.
     """
 
     to: Name
@@ -90,26 +90,26 @@ class HandoffAmended(HandoffContent, frozen=True):
 
 
 class HandoffApproved(EventData, frozen=True):
-    """The reviewer lets exactly this version be worked on."""
+    """The reviewer approves exactly this version."""
 
     version: Ref
     comment: OptionalText = ""
 
 
 class HandoffRejected(EventData, frozen=True):
-    """The reviewer does not want this done."""
+    """The reviewer rejects the handoff for good."""
 
     reason: Text
 
 
 class HandoffClaimed(EventData, frozen=True):
-    """The receiver starts; with a lease, others know when it lapses."""
+    """The receiver starts the work. With a lease, the claim ends after ``lease_seconds``."""
 
     lease_seconds: Count | None = None
 
 
 class HandoffTaskChecked(EventData, frozen=True):
-    """The receiver ticks a task, or takes the tick back."""
+    """The receiver checks or unchecks a task."""
 
     position: Position
     checked: bool = True
@@ -117,7 +117,7 @@ class HandoffTaskChecked(EventData, frozen=True):
 
 
 class HandoffCriterionChecked(EventData, frozen=True):
-    """The receiver ticks an acceptance criterion, or takes the tick back."""
+    """The receiver checks or unchecks an acceptance criterion."""
 
     position: Position
     checked: bool = True
@@ -125,14 +125,14 @@ class HandoffCriterionChecked(EventData, frozen=True):
 
 
 class HandoffWaiverAsked(EventData, frozen=True):
-    """The receiver asks the reviewer to do without an acceptance criterion; until he does, it stays open."""
+    """The receiver asks the reviewer to waive an acceptance criterion. Until the reviewer does, it stays open."""
 
     position: Position
     reason: Text
 
 
 class HandoffCriterionWaived(EventData, frozen=True):
-    """The reviewer does without an acceptance criterion, or (not ``granted``) not, though he was asked to."""
+    """The reviewer waives an acceptance criterion, or (not ``granted``) declines a request to waive it."""
 
     position: Position
     reason: Text
@@ -140,7 +140,7 @@ class HandoffCriterionWaived(EventData, frozen=True):
 
 
 class HandoffReleased(EventData, frozen=True):
-    """The receiver gives the work back."""
+    """The receiver releases the claim, so that the work can be claimed again."""
 
     reason: OptionalText = ""
 
@@ -152,19 +152,19 @@ class HandoffLogged(EventData, frozen=True):
 
 
 class HandoffBlocked(EventData, frozen=True):
-    """The receiver cannot go on."""
+    """The receiver cannot continue."""
 
     reason: Text
 
 
 class HandoffUnblocked(EventData, frozen=True):
-    """What blocked the handoff is gone."""
+    """The handoff is no longer blocked."""
 
     comment: OptionalText = ""
 
 
 class HandoffCompleted(EventData, frozen=True):
-    """The receiver is done; every acceptance criterion is checked or waived."""
+    """The receiver has completed the work. Every acceptance criterion is checked or waived."""
 
     summary: OptionalText = ""
     artifacts: list[Line] = []
@@ -172,16 +172,16 @@ class HandoffCompleted(EventData, frozen=True):
 
 
 class HandoffChangesRequested(EventData, frozen=True):
-    """The reviewer wants more before it is verified. ``completion`` is the event that completed what he looked at."""
+    """The reviewer requests changes before verifying. ``completion`` is the event that completed the result."""
 
     completion: Ref
     reasons: Annotated[list[Text], msgspec.Meta(min_length=1)]
 
 
 class HandoffVerified(EventData, frozen=True):
-    """The reviewer has checked the result: of this version, and as the event ``completion`` handed it in.
+    """The reviewer has verified the result of this version that the event ``completion`` handed in.
 
-    That is ``handoff.completed``, or the import of a file, in whose place the reviewer says that it is done.
+    ``completion`` is ``handoff.completed``, or the import of a file that the reviewer confirms as done.
     """
 
     version: Ref
@@ -190,27 +190,27 @@ class HandoffVerified(EventData, frozen=True):
 
 
 class HandoffCancelled(EventData, frozen=True):
-    """The sender or reviewer calls the work off."""
+    """The sender or reviewer cancels the handoff."""
 
     reason: Text
 
 
 class HandoffSuperseded(EventData, frozen=True):
-    """The sender puts another handoff in the place of this one."""
+    """The sender replaces this handoff with another."""
 
     by: HandoffId
     reason: OptionalText = ""
 
 
 class HandoffReady(EventData, frozen=True):
-    """The router tells that the receiver can claim this approved version now. Nothing depends on it."""
+    """The router announces that the receiver can claim this approved version now. No rule depends on it."""
 
     to: Name
     version: Ref
 
 
 class HandoffClaims(EventData, frozen=True):
-    """What an imported file says of its own state: shown as claimed, never believed. Positions count from 0."""
+    """The state that an imported file claims: shown as claimed, never trusted. Positions count from 0."""
 
     status: Line | None = None
     tasks: list[Position] = []
@@ -219,5 +219,5 @@ class HandoffClaims(EventData, frozen=True):
 
 
 def content_of(data: HandoffContent) -> HandoffContent:
-    """Return the content alone, without what else its event says."""
+    """Return the content without the other fields of its event."""
     return HandoffContent(**{name: getattr(data, name) for name in HandoffContent.__struct_fields__})

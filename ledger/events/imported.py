@@ -1,7 +1,7 @@
-"""Records of other tools, kept as they were: shown as imported, granting nothing.
+"""Records of other tools, stored unchanged: they are shown as imported and grant nothing.
 
-It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when it is unmapped. A handoff is
-mapped to its content, all else to the very data of its mapped kind, and folds read both alike (``body.read_as``).
+A record is on the stream of its mapped kind, or on ``record/ID`` if it is unmapped. A handoff is mapped to its
+content, everything else to the data of its mapped kind, and folds read both alike (``body.read_as``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ UNMAPPED: Final = "record"
 
 
 class RecordImported(EventData, frozen=True):
-    """An original of another tool, kept byte for byte as a blob, and what it stands for here.
+    """A record of another tool: its original, stored byte for byte as a blob, and the data that it is mapped to.
 
-    ``source`` is where it was found, ``format`` what it was read as. ``mapped`` is data of ``mapped_kind``; ``claims``
-    is what the original says of its own state. Author and time are claims too: who signs is the importer.
+    ``source`` is the place where it was found, and ``format`` its format. ``mapped`` is data of ``mapped_kind``.
+    ``claims`` is the state that the original claims. Author and time are claims, too: the importer signs the event.
     """
 
     is_free = True
@@ -38,7 +38,7 @@ class RecordImported(EventData, frozen=True):
 
 
 class DirtyValue(EventData, frozen=True):
-    """A value of the original that no field here can hold: where it stood, its JSON text (shortened), and why not."""
+    """A value of the original that no field can hold: its path, its JSON text (shortened), and the reason."""
 
     path: Label
     value: Line
@@ -46,7 +46,7 @@ class DirtyValue(EventData, frozen=True):
 
 
 class RecordClaims(EventData, frozen=True):
-    """What else the original says: ``said`` by the names it uses, ``dirty`` what could not be read as it was meant."""
+    """Other values of the original: ``said`` by their names there, and ``dirty`` those that could not be read."""
 
     said: dict[Label, Line] = {}
     dirty: list[DirtyValue] = []
@@ -64,7 +64,7 @@ MAPPED: Final = (
     "reasoning.extended",
     "reasoning.concluded",
 )
-"""What can be imported."""
+"""The kinds that can be imported."""
 
 
 def mapped_types(kind: str) -> tuple[type[EventData], type[EventData]]:
@@ -73,16 +73,17 @@ def mapped_types(kind: str) -> tuple[type[EventData], type[EventData]]:
 
 
 def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
-    """Return the mapped data and the claims by their types; None for an unmapped record.
+    """Return the mapped data and the claims as their types; None for an unmapped record.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     if data.mapped_kind is None:
         if data.mapped or data.claims:
-            raise Refused("INVALID_FIELD", "an unmapped record has no mapped data and no claims", path="$.data.mapped")
+            message = "a record without mapped_kind must not have mapped or claims"
+            raise Refused("INVALID_FIELD", message, path="$.data.mapped")
         return None
     if data.mapped_kind not in MAPPED:
-        message = f"only these can be imported: {', '.join(MAPPED)}"
+        message = f"mapped_kind must be one of {', '.join(MAPPED)}"
         raise Refused("INVALID_FIELD", message, path="$.data.mapped_kind")
     types = mapped_types(data.mapped_kind)
     return converted(data.mapped, types[0], "$.data.mapped"), converted(data.claims, types[1], "$.data.claims")

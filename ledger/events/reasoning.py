@@ -1,12 +1,12 @@
-"""Reasoning, step by step: one step of an agent at work is an extension of one.
+"""The kinds of a reasoning graph, recorded step by step: an agent at work adds each step with its own extension.
 
-``domain`` stands on ``reasoning.started`` because it decides how much a receiver must fetch; it is never part of the
-graph's own ref.
+``domain`` is a field of ``reasoning.started`` because it decides how much a receiver must fetch. It is never part of
+the graph's own ref.
 
-A validator's report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists hold the
-worst first, ``omitted`` says how many lines were left out, and ``whole`` is then the blob that holds them all. Nothing
-in it is a line of the tree: a report is read by everybody, the tree perhaps not, so it carries digests and numbers. A
-tree is named by its commit, or by the digest of what the validator read of it; never by a path of the machine.
+A validator's report of a large graph does not fit into an entry. So ``counts`` is always complete, the lists begin
+with the worst, ``omitted`` counts the lines left out, and ``whole`` is then the blob with all of them. A report never
+quotes the checked files: everybody reads the report but perhaps not the files, so it carries digests and numbers. A
+tree is named by its commit, or by the digest of what the validator read; never by a path on the machine.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ TreeSort: TypeAlias = Literal["none", "folder", "commit"]
 excerpt_max_chars = 300
 listed_max = 500
 
-Excerpt = Annotated[str, msgspec.Meta(max_length=excerpt_max_chars, description="A text, cut with … if it is longer.")]
-IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", description="What is wrong, for programs.")]
+Excerpt = Annotated[str, msgspec.Meta(max_length=excerpt_max_chars, description="A text. A longer one ends in ….")]
+IssueCode = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z_]{0,62}\Z", description="The fault as a code.")]
 Commit = Annotated[
-    str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id; empty: none.")
+    str, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z", description="A git commit's id, or empty.")
 ]
 CitedDigest = Annotated[
     str,
     msgspec.Meta(
         pattern=r"^([0-9a-f]{16})?\Z",
-        description="The first 16 hex digits of the cited text's SHA-256; empty: not read.",
+        description="The first 16 hex digits of the cited text's SHA-256; empty if it was not read.",
     ),
 ]
 
 
 class Step(EventData, frozen=True):
-    """One step of a reasoning graph; ``evidence_digests`` are what its author's tool read at its evidence, in order."""
+    """One step of a reasoning graph. ``evidence_digests`` are of the texts that its author's tool read as evidence."""
 
     step_number: StepNumber
     type: StepType
@@ -89,7 +89,7 @@ class Step(EventData, frozen=True):
 
 
 class ReasoningStarted(EventData, frozen=True):
-    """Opens the reasoning named by the stream; from now on only its author extends it."""
+    """Starts the reasoning named by the stream. From now on only its author extends it."""
 
     task: Text
     ai_id: str = ""
@@ -99,7 +99,7 @@ class ReasoningStarted(EventData, frozen=True):
 
 
 class ReasoningExtended(EventData, frozen=True):
-    """The delta between two versions of a graph: steps added, what they rest on, assumptions settled."""
+    """The difference between two versions of a graph: new steps, their dependencies, and settled assumptions."""
 
     steps: list[Step] = []
     dependencies: dict[StepNumber, list[StepNumber]] = {}
@@ -107,7 +107,7 @@ class ReasoningExtended(EventData, frozen=True):
 
 
 class ReasoningConcluded(EventData, frozen=True):
-    """What the reasoning comes to, and where it may be wrong."""
+    """The conclusion of a reasoning, and its known limitations."""
 
     conclusion: Text
     confidence_in_reasoning: Unit = 1.0
@@ -115,10 +115,10 @@ class ReasoningConcluded(EventData, frozen=True):
 
 
 class ReasoningBriefed(EventData, frozen=True):
-    """A brief of one version of a graph, made by a compressor, and the prompt it renders to at its own level.
+    """A brief of one version of a graph, made by a compressor, and its prompt at its own level.
 
-    ``prose`` is what a language model wrote beside the facts, if one is configured; ``prose_missing`` says why there
-    is none although one is. Gates and fidelity see the facts only.
+    ``prose`` is written by a language model beside the facts, if one is configured. ``prose_missing`` is the reason if
+    one is configured and there is no prose. Gates and fidelity use the facts only.
     """
 
     brief: Brief
@@ -129,7 +129,7 @@ class ReasoningBriefed(EventData, frozen=True):
 
 
 class Issue(Part, frozen=True):
-    """Why a reasoning does not pass; ``step`` is None where no single step is at fault."""
+    """A reason why a reasoning does not pass. ``step`` is None if no single step is at fault."""
 
     code: IssueCode
     message: Excerpt
@@ -137,7 +137,7 @@ class Issue(Part, frozen=True):
 
 
 class EvidenceCheck(Part, frozen=True):
-    """One reference and what stands there; ``file`` and ``line`` are digests that the validator computed itself."""
+    """One checked reference. ``file`` and ``line`` are digests that the validator computed itself."""
 
     step: StepNumber | None
     reference: Excerpt
@@ -148,7 +148,7 @@ class EvidenceCheck(Part, frozen=True):
 
 
 class AssumptionCheck(Part, frozen=True):
-    """One assumption; ``check`` is the named check that was run, if one was."""
+    """One checked assumption. ``check`` is the name of the check that was run, if any."""
 
     step: StepNumber | None
     text: Excerpt
@@ -159,7 +159,7 @@ class AssumptionCheck(Part, frozen=True):
 
 
 class InferenceCheck(Part, frozen=True):
-    """One inference: whether its structure is sound, and what a judge thinks of it if one was asked."""
+    """One checked inference: whether its structure is sound, and a judge's opinion if there is one."""
 
     step: StepNumber | None
     sound: bool
@@ -169,14 +169,14 @@ class InferenceCheck(Part, frozen=True):
 
 
 class JudgeMark(Part, frozen=True):
-    """Who gave the opinions: the model, and the hash of the prompt it was asked with."""
+    """The judge that gave the opinions: the model, and the hash of its prompt."""
 
     model: Label
     prompt_hash: Ref
 
 
 class CheckedTree(Part, frozen=True):
-    """What the reasoning was checked against; ``digest`` covers the outcome of every look into the tree."""
+    """The files that the reasoning was checked against. ``digest`` covers the result of every read of the tree."""
 
     sort: TreeSort
     commit: Commit = ""
@@ -184,7 +184,7 @@ class CheckedTree(Part, frozen=True):
 
 
 class Counts(Part, frozen=True):
-    """The complete numbers, whatever the lists had room for."""
+    """The complete counts, also of lines that the lists leave out."""
 
     steps: Count
     issues: Count

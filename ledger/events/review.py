@@ -1,4 +1,4 @@
-"""What needs a human and is no handoff: asked for by a gate, answered by a human."""
+"""The kinds of a review: a gate asks a human for a decision outside a handoff."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Verdict: TypeAlias = Literal["approved", "rejected"]
 
 
 class ReviewRequested(EventData, frozen=True):
-    """Asks a human before anybody acts; ``rule`` is what fired, ``validations`` the reports that were weighed."""
+    """Asks a human for a decision before anybody acts. ``rule`` caused it, and ``validations`` are the reports used."""
 
     question: Line
     rule: Label
@@ -24,7 +24,7 @@ class ReviewRequested(EventData, frozen=True):
 
 
 class ReviewAnswered(EventData, frozen=True):
-    """A human's answer; it closes the request."""
+    """A human's answer. It closes the request."""
 
     verdict: Verdict
     comment: OptionalText = ""

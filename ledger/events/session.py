@@ -1,7 +1,7 @@
-"""What an agent does and learns in one session, and its report for whoever goes on.
+"""The kinds of a session: what an agent does and learns in it, and its report for the next agent.
 
-The whole report stands in its event once; markdown and compressed JSON are derived from it (``projections.reports``).
-A text that an entry cannot hold is shortened at a word and stands whole as a blob under its place in ``long_texts``.
+The event holds the whole report once. Markdown and compressed JSON are derived from it (``projections.reports``).
+A text too long for an entry is shortened at a word, and ``long_texts`` names the blob with the whole text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A differenc
 
 
 class Vectors(EventData, frozen=True):
-    """The 13 epistemic vectors, each 0 to 1; one that was not assessed is absent, never 0."""
+    """The 13 epistemic vectors, each from 0 to 1. A vector that was not assessed is absent, never 0."""
 
     engagement: Unit | None = None
     know: Unit | None = None
@@ -49,7 +49,7 @@ class Vectors(EventData, frozen=True):
 
 
 class SessionStarted(EventData, frozen=True):
-    """Opens the session named by the stream; from now on only its author writes to it."""
+    """Starts the session named by the stream. From now on only its author writes to it."""
 
     task: OptionalText = ""
     ai_id: str = ""
@@ -57,7 +57,7 @@ class SessionStarted(EventData, frozen=True):
 
 
 class AssessmentRecorded(EventData, frozen=True):
-    """The agent's own assessment at one phase of its work."""
+    """The agent's assessment of itself at one phase of its work."""
 
     phase: Phase
     vectors: Vectors
@@ -84,7 +84,7 @@ class UnknownLogged(EventData, frozen=True):
 
 
 class DeadEndLogged(EventData, frozen=True):
-    """An approach that failed, and why: so that nobody tries it again. ``basis``: it was tried, or argued against."""
+    """A failed approach and the reason, so that nobody repeats it. ``basis``: it was tried, or only argued against."""
 
     approach: Statement
     why_failed: Statement
@@ -94,44 +94,44 @@ class DeadEndLogged(EventData, frozen=True):
 
 
 class Correction(EventData, frozen=True):
-    """What corrects an earlier event of the session, ``target`` by its id: both stand, and the first one counts."""
+    """The base of corrections of an earlier event of the session (``target``: its id). The first correction counts."""
 
     target: Ref
 
 
 class FindingRetracted(Correction, frozen=True):
-    """Takes a finding back."""
+    """Retracts a finding."""
 
     reason: Statement
 
 
 class DeadEndRetracted(Correction, frozen=True):
-    """Takes a dead end back: the approach may be tried again."""
+    """Retracts a dead end: the approach may be tried again."""
 
     reason: Statement
 
 
 class UnknownResolved(Correction, frozen=True):
-    """Says what an unknown came to."""
+    """Gives the answer to an unknown."""
 
     answer: Statement
 
 
 class ToolUsed(EventData, frozen=True):
-    """A tool the agent used to find something out."""
+    """A tool that the agent used to find something out."""
 
     tool: Label
     purpose: OptionalText = ""
 
 
 class SessionEnded(EventData, frozen=True):
-    """Closes the session."""
+    """Ends the session."""
 
     summary: OptionalText = ""
 
 
 class Deltas(EventData, frozen=True):
-    """POSTFLIGHT minus PREFLIGHT for each vector assessed on both sides; 4 decimals."""
+    """POSTFLIGHT minus PREFLIGHT for each vector assessed in both, with 4 decimals."""
 
     engagement: Change | None = None
     know: Change | None = None
@@ -159,18 +159,18 @@ class FilledGap(EventData, frozen=True):
 
 
 class LongText(EventData, frozen=True):
-    """A text that stands whole as a blob; ``path`` is the JSON pointer of its short form in the report."""
+    """A long text, stored as a blob. ``path`` is the JSON pointer of its short form in the report."""
 
     path: Label
     ref: Ref
 
 
 class ReportGenerated(EventData, frozen=True):
-    """A version of a session's report; the latest one counts, and all are kept.
+    """A version of a session's report. The latest counts, and the log keeps all of them.
 
-    ``preflight`` and ``postflight`` are the assessments that the deltas are taken from, ``overall_confidence_before``
-    and ``_after`` the means over vectors assessed on both sides (``is_overall_given``: the author's own values).
-    ``task`` is what the session set out to do, ``task_summary`` what came of it.
+    The deltas are computed from the assessments ``preflight`` and ``postflight``. ``overall_confidence_before`` and
+    ``_after`` are the means over vectors assessed in both (with ``is_overall_given``: the author's own values).
+    ``task`` is the goal of the session, ``task_summary`` its result.
     """
 
     report_type: ReportType

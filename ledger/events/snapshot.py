@@ -1,7 +1,7 @@
-"""A snapshot: what an agent knows at one moment, small enough to travel.
+"""A snapshot: the knowledge of an agent at one time, small enough to send.
 
-``briefs`` are the compressed reasoning at each level it was made for, without context and embedding, which stand here
-once; the fields ``conclusion`` to ``level`` are those of the brief at ``level`` (``ledger.lifecycle.snapshot``).
+``briefs`` are the compressed reasoning at each of its levels, without context and embedding, which the snapshot holds
+once. The fields ``conclusion`` to ``level`` equal those of the brief at ``level`` (``ledger.lifecycle.snapshot``).
 ``evidence_refs`` may hold fewer than the graph's ``evidence_count``: those that name secrets come first.
 """
 
@@ -19,7 +19,7 @@ ContextSource: TypeAlias = Literal["author", "derived", "none"]
 
 
 class SnapshotTaken(EventData, frozen=True):
-    """What the author knows now; ``context_source`` says whether the author wrote the context or it was derived."""
+    """The author's present knowledge. ``context_source``: the author wrote the context, or it was derived."""
 
     vectors: Vectors
     context_source: ContextSource

@@ -1,4 +1,4 @@
-"""What trees of thoughts are made of: nodes, their evaluations, how a tree is searched, and what a search cost."""
+"""The parts of a tree of thoughts: nodes, evaluations, the search configuration, and the costs of a search."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Score = Annotated[float, msgspec.Meta(ge=0.0, le=10.0, description="A score from
 Depth = Annotated[int, msgspec.Meta(ge=0, le=64, description="A depth; the root is at 0.")]
 Few = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Budget = Annotated[
-    int, msgspec.Meta(ge=1, le=2_000, description="The most nodes, or requests to a model, of a search.")
+    int, msgspec.Meta(ge=1, le=2_000, description="The limit of nodes, or of requests to a model, of a search.")
 ]
-Tokens = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="The most tokens of a search.")]
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000, description="The limit of tokens of a search.")]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=31_536_000)]
 Verifier = Annotated[
     Literal["program", "model", "nobody"],
-    msgspec.Meta(description="Who checked: a model's word on itself is no proof."),
+    msgspec.Meta(description="The verifier. A model that verifies its own answer is no proof."),
 ]
 Language = Literal["en", "zh"]
 
 
 class Failure(EventData, frozen=True):
-    """What went wrong (the ``error`` of a message); ``retry_after_s`` is what a busy endpoint asks for."""
+    """The ``error`` of a message. ``retry_after_s`` is the wait that a busy endpoint requests."""
 
     code: Label
     message: Text
@@ -46,20 +46,20 @@ class Failure(EventData, frozen=True):
 
 
 class Usage(EventData, frozen=True):
-    """What something cost at a model: requests sent, also those that failed, and tokens. A program costs nothing."""
+    """The costs at a model: the requests sent, failed ones included, and tokens. A program costs nothing."""
 
     requests: Count = 0
     tokens_in: Count = 0
     tokens_out: Count = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return both together, at most what JSON holds: what somebody claims must not make a sum unreadable."""
+        """Return the sum, limited to the largest JSON integer, so that false claims cannot make it unreadable."""
         sums = (mine + others for mine, others in zip(astuple(self), astuple(other), strict=True))
         return Usage(*(min(total, json_integer_max) for total in sums))
 
 
 class Evaluation(EventData, frozen=True):
-    """The evaluation of a node, and of its dimensions."""
+    """The evaluation of a node and of its dimensions."""
 
     score: Score
     confidence: Unit
@@ -70,7 +70,7 @@ class Evaluation(EventData, frozen=True):
 class ThoughtNode(EventData, frozen=True, omit_defaults=False):
     """A node of the tree, written with every field: agents in other languages read ``parent_id: null``.
 
-    ``children_ids`` follow from the other nodes; ``action_type`` and ``metadata`` are free.
+    ``children_ids`` follow from the other nodes. ``action_type`` and ``metadata`` may hold anything.
     """
 
     id: NodeId
@@ -85,7 +85,7 @@ class ThoughtNode(EventData, frozen=True, omit_defaults=False):
 
 
 class SearchConfig(EventData, frozen=True):
-    """How the tree is searched; ``beam_width`` nodes are kept a level, and the last four bound the whole search."""
+    """The search configuration. ``beam_width`` nodes are kept per level; the last four fields limit the search."""
 
     strategy: Strategy
     max_depth: Annotated[int, msgspec.Meta(ge=1, le=64)]
@@ -101,7 +101,7 @@ class SearchConfig(EventData, frozen=True):
 
 
 class SearchState(EventData, frozen=True):
-    """Where a search stands."""
+    """The progress of a search."""
 
     current_depth: Depth
     frontier: list[NodeId]
@@ -109,7 +109,7 @@ class SearchState(EventData, frozen=True):
 
 
 class ThoughtTree(EventData, frozen=True):
-    """The whole tree, nodes by their ids."""
+    """The whole tree, with its nodes by id."""
 
     task_id: TaskId
     problem: Text
@@ -121,7 +121,7 @@ class ThoughtTree(EventData, frozen=True):
 
 
 class SearchStats(EventData, frozen=True):
-    """The counts of a search; ``llm_calls`` are the requests sent to a model for the whole task, failed ones too."""
+    """The counts of a search. ``llm_calls`` are the requests to a model for the whole task, failed ones included."""
 
     total_nodes: Count
     total_backtracks: Count

@@ -1,8 +1,8 @@
-"""The Tree-of-Thoughts protocol: every message between its six agents is one event, named and shaped as they know it.
+"""The Tree-of-Thoughts protocol: every message between its six agents is one event with the protocol's own names.
 
-A message carries ``from``, ``to``, ``type``, ``payload`` and ``task_id``, and optionally ``error``; an answer names in
-``causes`` the request that it answers. Beside the messages stand what makes the tree rebuildable (which temporary id
-became which node, what was pruned, where the search turned back) and what agents log.
+A message carries ``from``, ``to``, ``type``, ``payload`` and ``task_id``, and optionally ``error``. An answer names
+its request in ``causes``. Other events allow the tree to be rebuilt (which temporary id became which node, which nodes
+were pruned, where the search turned back), or are logs of the agents.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from deedbook.ledger.events.thought import (
     Verifier,
 )
 
-# What stands in the messages is known by their module, too.
+# The parts of messages are re-exported here.
 __all__ = [
     "Evaluation",
     "EvaluationStrategy",
@@ -68,7 +68,7 @@ __all__ = [
 
 
 class Statement(EventData, frozen=True, rename={"sender": "from"}, kw_only=True):
-    """What a role says of a task."""
+    """The base of every event that a role signs about a task."""
 
     sender: Role
     task_id: TaskId
@@ -84,30 +84,30 @@ class Message(Statement, frozen=True, kw_only=True):
 
 
 class Reply(Message, frozen=True, kw_only=True):
-    """The base of every answer. ``usage`` is the whole cost of it, that of its ``tot.model_answered`` included.
+    """The base of every answer. ``usage`` is its whole cost, including that of its ``tot.model_answered``.
 
-    With a payload and an ``error`` both, the payload holds what was got, and the error says why it is not all.
+    With both a payload and an ``error``, the payload is a partial result, and the error gives the reason.
     """
 
     usage: Usage = Usage()
 
 
 class DecomposePayload(EventData, frozen=True):
-    """What is to be decomposed."""
+    """The problem to decompose."""
 
     problem: Text
     task_type: Label
 
 
 class DecomposeTask(Message, frozen=True, kw_only=True):
-    """Asks the decomposer for the shape of a problem."""
+    """Asks the decomposer for the structure of a problem."""
 
     type: Literal["decompose_task"]
     payload: DecomposePayload
 
 
 class Decomposition(EventData, frozen=True):
-    """The shape of a problem: how fine thoughts are, which steps, how deep, what holds, when it is solved."""
+    """The structure of a problem: granularity of thoughts, steps, depth, constraints, and success criteria."""
 
     thought_granularity: Label
     intermediate_steps: list[Passage]
@@ -124,7 +124,7 @@ class DecompositionResult(Reply, frozen=True, kw_only=True):
 
 
 class InitializePayload(DecomposePayload, frozen=True):
-    """What is to be searched, and how."""
+    """The problem to search, and the search configuration."""
 
     search_config: SearchConfig
     decomposition_result: Decomposition
@@ -138,7 +138,7 @@ class InitializeSearch(Message, frozen=True, kw_only=True):
 
 
 class SearchPayload(EventData, frozen=True):
-    """What a search came to. A tree beyond 32 KiB is a blob, ``tree_ref``; ``tree_digest`` stands in either case."""
+    """The result of a search. A tree larger than 32 KiB is a blob (``tree_ref``). ``tree_digest`` is always given."""
 
     stats: SearchStats
     tree_digest: Label
@@ -148,14 +148,14 @@ class SearchPayload(EventData, frozen=True):
 
 
 class SearchComplete(Reply, frozen=True, kw_only=True):
-    """Answers ``initialize_search``; with ``error`` SEARCH_EXHAUSTED when nothing was found."""
+    """Answers ``initialize_search``. The ``error`` is SEARCH_EXHAUSTED if the search found no solution."""
 
     type: Literal["search_complete"]
     payload: SearchPayload
 
 
 class ThoughtContext(EventData, frozen=True):
-    """What must be known of the problem and the search; the depth is that of the thoughts that are asked about."""
+    """The context of a request about thoughts: the problem and the search. The depth is that of these thoughts."""
 
     problem: Text
     current_depth: Depth
@@ -167,7 +167,7 @@ class ThoughtContext(EventData, frozen=True):
 
 
 class GeneratePayload(EventData, frozen=True):
-    """From which node, how, and how many."""
+    """The parent node, the strategy, and the number of candidates."""
 
     parent_node: ThoughtNode
     generation_strategy: GenerationStrategy
@@ -176,14 +176,14 @@ class GeneratePayload(EventData, frozen=True):
 
 
 class GenerateThoughts(Message, frozen=True, kw_only=True):
-    """Asks the generator for candidates; its parent node is expanded by it."""
+    """Asks the generator for candidates. It expands their parent node."""
 
     type: Literal["generate_thoughts"]
     payload: GeneratePayload
 
 
 class Candidate(EventData, frozen=True):
-    """A thought that is no node yet: the explorer gives it its id."""
+    """A thought that is not a node yet. The explorer gives it an id."""
 
     temp_id: NodeId
     content: Text
@@ -192,7 +192,7 @@ class Candidate(EventData, frozen=True):
 
 
 class GeneratedPayload(EventData, frozen=True):
-    """Candidates, best first; none at a dead end."""
+    """The candidates, best first. There are none at a dead end."""
 
     candidates: Annotated[list[Candidate], msgspec.Meta(max_length=64)]
 
@@ -205,7 +205,7 @@ class GeneratedThoughts(Reply, frozen=True, kw_only=True):
 
 
 class EvaluatePayload(EventData, frozen=True):
-    """Which nodes, how, and by what."""
+    """The nodes to evaluate, the strategy, and the criteria."""
 
     candidates: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1, max_length=64)]
     evaluation_strategy: EvaluationStrategy
@@ -227,12 +227,12 @@ class NodeEvaluation(Evaluation, frozen=True, kw_only=True):
 
     @property
     def evaluation(self) -> Evaluation:
-        """What is kept with the node."""
+        """The evaluation as it is stored with the node."""
         return Evaluation(**{name: getattr(self, name) for name in Evaluation.__struct_fields__})
 
 
 class ResultsPayload(EventData, frozen=True):
-    """Evaluations, their ranking, and what should be pruned."""
+    """The evaluations, their ranking, and the nodes to prune."""
 
     evaluations: Annotated[list[NodeEvaluation], msgspec.Meta(max_length=64)]
     ranking: list[NodeId] = []
@@ -247,7 +247,7 @@ class EvaluationResults(Reply, frozen=True, kw_only=True):
 
 
 class SynthesizePayload(DecomposePayload, frozen=True):
-    """The path from the root to the best end, and what its answer is held against."""
+    """The path from the root to the best leaf, with the goal and constraints for its answer."""
 
     best_path: Annotated[list[ThoughtNode], msgspec.Meta(min_length=1)]
     goal: OptionalText = ""
@@ -255,14 +255,14 @@ class SynthesizePayload(DecomposePayload, frozen=True):
 
 
 class SynthesizeSolution(Message, frozen=True, kw_only=True):
-    """Asks the synthesizer for the answer that a path leads to."""
+    """Asks the synthesizer for the answer at the end of a path."""
 
     type: Literal["synthesize_solution"]
     payload: SynthesizePayload
 
 
 class Verification(EventData, frozen=True):
-    """Whether the answer holds, by whose word, and what is wrong with it."""
+    """Whether the answer is valid, who verified it, and its errors."""
 
     is_valid: bool
     by: Verifier
@@ -270,7 +270,7 @@ class Verification(EventData, frozen=True):
 
 
 class Solution(EventData, frozen=True):
-    """The answer, the steps to it, and how far it is trusted."""
+    """The answer, the steps to it, its confidence and its verification."""
 
     answer: Text
     reasoning_trace: list[Passage]
@@ -287,7 +287,7 @@ class FinalSolution(Reply, frozen=True, kw_only=True):
 
 
 class RoleBinding(EventData, frozen=True):
-    """Which agent, by which key, speaks as a role in this task."""
+    """The agent and the key that act as a role in this task."""
 
     role: Role
     agent: Name
@@ -295,7 +295,7 @@ class RoleBinding(EventData, frozen=True):
 
 
 class TotStarted(EventData, frozen=True):
-    """Opens a task: the problem, how it is searched, and who may speak as whom."""
+    """Starts a task: the problem, the options of the search, and the agents of the six roles."""
 
     task_id: TaskId
     problem: Text
@@ -307,7 +307,7 @@ class TotStarted(EventData, frozen=True):
 
 
 class TotNodesAdded(EventData, frozen=True):
-    """The explorer gives candidates their ids; ``temp_ids`` stand in the order of ``nodes`` (none for the root)."""
+    """The explorer adds candidates as nodes. ``temp_ids`` are in the order of ``nodes`` (none for the root)."""
 
     is_free = True
 
@@ -316,7 +316,7 @@ class TotNodesAdded(EventData, frozen=True):
 
 
 class TotNodesMarked(EventData, frozen=True):
-    """The explorer prunes nodes or finds them to be ends."""
+    """The explorer marks nodes as pruned or terminal."""
 
     node_ids: Annotated[list[NodeId], msgspec.Meta(min_length=1, max_length=64)]
     status: Literal["pruned", "terminal"]
@@ -324,7 +324,7 @@ class TotNodesMarked(EventData, frozen=True):
 
 
 class TotBacktracked(EventData, frozen=True):
-    """A depth-first search turns back from a node to another."""
+    """A depth-first search turns back from one node to another."""
 
     node_id: NodeId
     reason: Passage
@@ -332,10 +332,10 @@ class TotBacktracked(EventData, frozen=True):
 
 
 class TotModelAnswered(Statement, frozen=True, kw_only=True):
-    """One paid answer of a model, kept before it is used, so that an equal question is never paid twice.
+    """One paid answer of a model, recorded before it is used, so that an equal prompt is never paid twice.
 
-    ``prompt_sha256`` covers messages and sample number, not the model. ``answer`` is the object as it was read, cut to
-    what is used; ``fault`` is what was wrong with one that could not be read, and what the next question names.
+    ``prompt_sha256`` covers the messages and the sample number, not the model. ``answer`` is the parsed object without
+    unused fields. ``fault`` is the error in an answer that could not be parsed; the next prompt names it.
     """
 
     is_free = True
@@ -348,28 +348,28 @@ class TotModelAnswered(Statement, frozen=True, kw_only=True):
 
 
 class TotPaused(Statement, frozen=True, kw_only=True):
-    """Nothing more is asked until the task is resumed: a model or agent cannot be asked now. It counts against no node.
+    """Pauses the task until it is resumed, because a model or agent is unavailable. It counts against no node.
 
-    The causes name the answer that failed, or the request that nobody answers.
+    The causes name the failed answer or the unanswered request.
     """
 
     error: Failure
 
 
 class TotResumed(Statement, frozen=True, kw_only=True):
-    """The search goes on with this thinker; what was answered is not asked again."""
+    """Resumes the search with this thinker. Answered requests are not sent again."""
 
     thinker: Label
 
 
 class TotError(Statement, frozen=True, kw_only=True):
-    """A failure that answers no message; the orchestrator's ends the task."""
+    """A failure that answers no message. An error of the orchestrator ends the task."""
 
     error: Failure
 
 
 class LogEntry(EventData, frozen=True):
-    """A line for people (``level``, ``msg``, ``data``); its time and place are the ledger's."""
+    """A log line for people (``level``, ``msg``, ``data``). The ledger gives its time and order."""
 
     level: Literal["info", "progress", "warning", "error"]
     msg: Passage
@@ -377,7 +377,7 @@ class LogEntry(EventData, frozen=True):
 
 
 class TotLogWritten(Statement, frozen=True, kw_only=True):
-    """What an agent has to say to people."""
+    """Log lines of an agent for people."""
 
     is_free = True
 
@@ -385,6 +385,6 @@ class TotLogWritten(Statement, frozen=True, kw_only=True):
     round: Count = 0
 
 
-Aside: TypeAlias = TotLogWritten | TotError | TotModelAnswered | TotPaused | TotResumed
+SideStatement: TypeAlias = TotLogWritten | TotError | TotModelAnswered | TotPaused | TotResumed
 Question: TypeAlias = DecomposeTask | InitializeSearch | GenerateThoughts | EvaluateThoughts | SynthesizeSolution
 Answer: TypeAlias = DecompositionResult | SearchComplete | GeneratedThoughts | EvaluationResults | FinalSolution

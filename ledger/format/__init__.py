@@ -1,1 +1,1 @@
-"""How events are encoded, signed and identified: canonical JSON, envelopes, keys."""
+"""The encoding, signing and identification of events: canonical JSON, envelopes, keys."""

@@ -1,7 +1,7 @@
-"""The only encoders and decoders of Deedbook: strict JSON for what agents sign, minimal msgpack for what is stored.
+"""The only encoders and decoders of Deedbook: strict JSON for signed bodies, minimal msgpack for stored data.
 
 ``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
-form: only when that differs from the bytes does the slower standard parser, with hooks, look at every key and number.
+form. Only if that differs from the bytes, the slower standard parser, with hooks, checks every key and number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deedbook.ledger.limits import json_depth_max, json_integer_max
 
 T = TypeVar("T")
 
-# What msgspec raises of bytes that are not what they should be; its own error is not of text that is not UTF-8.
+# The exceptions of msgspec for invalid bytes. For text that is not UTF-8 it raises Python's own error.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # sets have an order of their own in every process
@@ -34,7 +34,7 @@ _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
 def encode_canonical(value: Any) -> bytes:
-    """Return ``value`` as RFC 8785 (JCS) bytes: what Deedbook's own authors sign.
+    """Return ``value`` as RFC 8785 (JCS) bytes, the form that Deedbook's own authors sign.
 
     Raises Refused: ``INVALID_FORMAT`` when the value has no canonical form (NaN, an integer beyond ±(2^53−1)).
     """
@@ -44,14 +44,14 @@ def encode_canonical(value: Any) -> bytes:
         raise Refused("INTEGER_OUT_OF_RANGE", str(error)) from error
     except rfc8785.CanonicalizationError as error:
         field = next(halves(msgspec.to_builtins(value, str_keys=True)), "")
-        fault = f"{field} holds half a character (a lone surrogate), which has no UTF-8" if field else str(error)
+        fault = f"{field} contains a lone surrogate, which has no UTF-8 form" if field else str(error)
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {fault}") from error
     except (UnicodeEncodeError, TypeError) as error:
         raise Refused("INVALID_FORMAT", f"this value has no canonical JSON form: {error}") from error
 
 
 def halves(value: Any, path: str = "$") -> Iterator[str]:
-    """Yield the paths of texts with half of a surrogate pair in a plain value."""
+    """Yield the paths of texts with a lone surrogate in a plain value."""
     if isinstance(value, str) and re.search(_HALF, value):
         yield path
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def halves(value: Any, path: str = "$") -> Iterator[str]:
 
 
 def encode_sorted(value: Any) -> bytes:
-    """Return ``value`` as JSON with sorted keys: equal to JCS unless it holds whole floats or non-ASCII keys."""
+    """Return ``value`` as JSON with sorted keys. It equals JCS unless it has whole floats or non-ASCII keys."""
     try:
         return _sorted_json.encode(value)
     except TypeError:  # integer keys (a reasoning's dependencies) have no order until they are text, as in JSON
@@ -71,7 +71,7 @@ def encode_sorted(value: Any) -> bytes:
 
 
 def encode_arguments(arguments: Any, what: str) -> bytes:
-    """Return what a question asks with as JSON, the same here and on the bus; ``what`` names the question in errors.
+    """Return the arguments of a query as JSON, the same here and on the bus; ``what`` names the query in errors.
 
     Raises Refused: ``INTEGER_OUT_OF_RANGE``, or ``INVALID_FORMAT`` for text that is not UTF-8.
     """
@@ -80,9 +80,9 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
     except UnicodeEncodeError as error:
         raise Refused("INVALID_FORMAT", f"{what}: an argument is not valid Unicode text") from error
     except OverflowError as error:
-        raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer lies outside ±(2^53−1)") from error
+        raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer is outside ±(2^53−1)") from error
     check_depth(text)
-    if re.search(_SIXTEEN_DIGITS, text):  # as below: what else is wrong with JSON, msgspec does not write
+    if re.search(_SIXTEEN_DIGITS, text):  # as below; msgspec writes no other faults of JSON
         check_strict(text)
     return text
 
@@ -105,7 +105,7 @@ def check_depth(text: bytes, limit: int = json_depth_max) -> None:
 
 
 def check_strict(text: bytes) -> Any:
-    """Parse JSON and look at every key and number; return the plain value.
+    """Parse JSON, check every key and number, and return the plain value.
 
     Raises Refused: ``INVALID_FORMAT``, ``DUPLICATE_KEY``, ``INTEGER_OUT_OF_RANGE`` or ``NESTING_TOO_DEEP``.
     """
@@ -119,7 +119,7 @@ def check_strict(text: bytes) -> Any:
 
 
 def strict_json(*, controls: bool = False) -> json.JSONDecoder:
-    """Return a decoder that looks at every key and number; ``controls``: strings may hold line breaks as they are."""
+    """Return a decoder that checks every key and number. ``controls``: strings may contain raw line breaks."""
     return json.JSONDecoder(
         object_pairs_hook=_unique_keys,
         parse_int=_bounded_integer,
@@ -138,36 +138,36 @@ def decode_strict(text: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         value = decoder.decode(text)
     except UNREADABLE as error:
-        check_strict(text)  # the more basic fault is the one to report
+        check_strict(text)  # report the more basic fault first
         raise schema_error(error) from error
-    # A type without bounds keeps a large integer as it is, so form alone does not tell: look at every long number.
+    # A type without bounds keeps a large integer unchanged, so comparing is not enough: check every long number.
     if re.search(_SIXTEEN_DIGITS, text) or encode_sorted(value) != text:
         check_strict(text)
     return value
 
 
 def schema_error(error: Exception, root: str = "$") -> Refused:
-    """Translate a msgspec error into the refusal that names the field; ``root`` is the path of what was decoded."""
+    """Return the refusal for a msgspec error, with the field's path; ``root`` is the path of the decoded value."""
     message, _, below = str(error).partition(" - at `")
     path = root + below.rstrip("`").partition("$")[2]
     if "unknown field" in message:
         name = message.split("`")[1]
         return Refused("UNKNOWN_FIELD", f"unknown field {name!r} at {path}", field=name, path=path)
     if isinstance(error, msgspec.ValidationError):
-        # Never the value: whoever puts a secret into the wrong field must not read it in a log.
-        message = re.sub(r"^(Invalid (?:enum )?value) .*", r"\1: the schema names those that there are", message)
+        # Never show the value: a secret in the wrong field must not appear in a log.
+        message = re.sub(r"^(Invalid (?:enum )?value) .*", r"\1: see the schema for the allowed values", message)
         pattern = message.partition(" matching regex ")[2]
         return Refused("INVALID_FIELD", f"{WORDS.get(pattern, message)} at {path}", path=path)
     return Refused("INVALID_FORMAT", message)
 
 
 def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True) -> T:
-    """Return plain decoded JSON as ``kind``, whose numbers may be text if not ``strict``; ``root`` is its path.
+    """Return plain decoded JSON as the type ``kind``. If not ``strict``, numbers may be text. ``root`` is its path.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     try:
-        # Keys as JSON writes them: dependencies are by step number.
+        # ``str_keys``, because JSON writes step numbers (the keys of dependencies) as text.
         return msgspec.convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as error:
         raise schema_error(error, root) from error
@@ -179,14 +179,14 @@ def encode_packed(value: Any) -> bytes:
 
 
 def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """Decode msgpack that must be in its one minimal form.
+    """Decode msgpack that must be in its minimal form.
 
     Raises Refused: ``INVALID_FORMAT`` when it is not msgpack, not of the type, or not minimal.
     """
     try:
         value = decoder.decode(data)
     except UNREADABLE as error:
-        raise Refused("INVALID_FORMAT", f"this is not the msgpack expected here: {error}") from error
+        raise Refused("INVALID_FORMAT", f"this is not the expected msgpack: {error}") from error
     if _msgpack.encode(value) != data:
         raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")
     return value
@@ -195,7 +195,7 @@ def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
 def encode_utf8(text: str, what: str) -> bytes:
     """Return the text's bytes; ``what`` names it in the error.
 
-    Raises Refused: the text has half of a surrogate pair, as JSON may smuggle in.
+    Raises Refused: the text contains a lone surrogate, as JSON may.
     """
     try:
         return text.encode()
@@ -211,7 +211,7 @@ def encode_base64(data: bytes) -> str:
 def decode_base64(encoded: str, what: str) -> bytes:
     """Return the bytes of standard base64 in its one canonical form (RFC 4648 §4); ``what`` names it in the error.
 
-    Raises Refused: it is not base64, or is padded or spelled in another way than an encoder would.
+    Raises Refused: it is not base64, or not in the form that an encoder writes.
     """
     try:
         decoded = b64decode(encoded, validate=True)
@@ -225,7 +225,7 @@ def decode_base64(encoded: str, what: str) -> bytes:
 def decode_decimal(digits: str, what: str) -> int:
     """Return the number of ASCII digits without leading zeroes, at most 2**63-1; ``what`` names it in the error.
 
-    Raises Refused: it is written in another way, or too large.
+    Raises Refused: it is not in this form, or too large.
     """
     if not re.fullmatch(_DECIMAL, digits) or int(digits) > decimal_max:
         raise Refused("INVALID_FORMAT", f"The {what} is not a decimal number of at most {decimal_max}.")
@@ -235,17 +235,17 @@ def decode_decimal(digits: str, what: str) -> int:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
-                raise Refused("DUPLICATE_KEY", f"the key {key!r} stands twice in one object", field=key)
-            seen.add(key)
+            if key in names:
+                raise Refused("DUPLICATE_KEY", f"an object contains the key {key!r} twice", field=key)
+            names.add(key)
     return fields
 
 
 def _bounded_integer(digits: str) -> int:
     if len(digits) > len("-9007199254740991") or abs(int(digits)) > json_integer_max:
-        raise Refused("INTEGER_OUT_OF_RANGE", f"the integer {digits[:24]} lies outside ±(2^53−1)")
+        raise Refused("INTEGER_OUT_OF_RANGE", f"the integer {digits[:24]} is outside ±(2^53−1)")
     return int(digits)
 
 

@@ -1,8 +1,8 @@
-"""What is signed, how it is named, and what is stored: PAE, event ids, entries, submissions.
+"""The signed bytes, event ids, entries and submissions.
 
 The signed bytes are DSSE's pre-authentication encoding (PAE) of the body under Deedbook's event type, or, for a batch,
-the PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. An *entry* is
-what the log stores, hashes into the tree, serves and replicates; one that does not encode to the same bytes is refused.
+the PAE of (size, RFC 6962 root over the events' PAEs) under the batch type: one signature, many events. The log stores
+*entries*, hashes them into the tree, serves and replicates them. An entry with any other encoding is refused.
 
 Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``proto/README.md``.
 """
@@ -46,18 +46,18 @@ def event_id(signed: bytes) -> str:
 
 
 def batch_pae(signed: list[bytes]) -> bytes:
-    """Return the bytes that the one signature of a batch covers, from the PAEs of its events in order."""
+    """Return the bytes that the signature of a batch covers, from the PAEs of its events in order."""
     return batch_root_pae(len(signed), root_of([leaf_hash(event) for event in signed]))
 
 
 def batch_root_pae(size: int, root: bytes) -> bytes:
-    """Return the bytes that the one signature of a batch covers, from its size and RFC 6962 root."""
+    """Return the bytes that the signature of a batch covers, from its size and RFC 6962 root."""
     body = size.to_bytes(8, "big") + root
     return b"%b%d %b" % (_BATCH_PREFIX, len(body), body)
 
 
 class BodyHead(msgspec.Struct, frozen=True):
-    """What of a body tells where it belongs, and its data as it was sent."""
+    """The kind and the stream of a body, and its data as the author sent it."""
 
     kind: str
     stream: str
@@ -68,17 +68,17 @@ _head_decoder = msgspec.json.Decoder(BodyHead)
 
 
 def head_of(body: bytes) -> BodyHead:
-    """Return the head of a body that was admitted. Raises what ``codec.UNREADABLE`` names: it is damaged."""
+    """Return the head of an admitted body. Raises the exceptions of ``codec.UNREADABLE`` if it is damaged."""
     return _head_decoder.decode(body)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One stored event: the author's bytes, key and signature, its place in its batch, the ledger's time and counts.
+    """One stored event: the author's bytes, key and signature, its position in its batch, the ledger's time and counts.
 
     ``batch_size`` 1: the signature covers the event's own PAE. ``accepted_ms`` (Unix) decreases along the log only at a
     ``ledger.clock_set`` (``lifecycle.clock``). ``stream_version`` counts the entries of the stream, and
-    ``authority_version`` those of authority in the whole log, both up to and including this one: whoever holds some
-    entries sees by them what is left out.
+    ``authority_version`` those of authority in the whole log, both up to and including this one: they show a reader of
+    some entries which ones are missing.
     """
 
     version: int
@@ -93,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     authority_version: int
 
     def encode(self) -> bytes:
-        """Return the entry's one stored form."""
+        """Return the bytes of the entry as the log stores them."""
         return encode_packed(self)
 
 
@@ -103,33 +103,33 @@ _entry_decoder = msgspec.msgpack.Decoder(Entry)
 def decode_entry(data: bytes) -> Entry:
     """Return the entry stored as ``data``.
 
-    Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not an entry in its one form;
+    Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when the bytes are not a minimally encoded entry;
     ``UNSUPPORTED_VERSION`` when newer software wrote it.
     """
     if len(data) > entry_size_max_bytes:
-        raise Refused("TOO_LARGE", f"an entry of {len(data)} bytes exceeds {entry_size_max_bytes}")
+        raise Refused("TOO_LARGE", f"the entry has {len(data)} bytes, and the limit is {entry_size_max_bytes}")
     entry = decode_packed(data, _entry_decoder)
     if entry.version != ENTRY_VERSION or entry.alg != ED25519:
-        message = f"an entry of version {entry.version} and algorithm {entry.alg} is not one this software reads"
+        message = f"this software cannot read entries of version {entry.version} and algorithm {entry.alg}: update it"
         raise Refused("UNSUPPORTED_VERSION", message, version=entry.version)
     if len(entry.key) != 32 or len(entry.sig) != 64:
         raise Refused("INVALID_FORMAT", "the entry's key or signature has the wrong length")
     if not 0 <= entry.batch_index < entry.batch_size <= batch_events_max or not 0 <= entry.accepted_ms <= clock_max_ms:
-        raise Refused("INVALID_FORMAT", "the entry's place in its batch or its clock is impossible")
+        raise Refused("INVALID_FORMAT", "the entry's batch position or time is out of range")
     if not (1 <= entry.stream_version <= tree_size_max and 1 <= entry.authority_version <= tree_size_max):
-        raise Refused("INVALID_FORMAT", "the entry's place in its stream or among authority is impossible")
+        raise Refused("INVALID_FORMAT", "the entry's stream version or authority version is out of range")
     return entry
 
 
 def split_hashes(path: bytes) -> list[bytes]:
-    """Return the hashes of a path that travels as one piece."""
+    """Return the hashes of a path that is sent as one byte string."""
     return [path[start : start + hash_size_bytes] for start in range(0, len(path), hash_size_bytes)]
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """1 to 256 events of one key that are committed whole or not at all.
+    """1 to 256 events, signed by one key and committed together or not at all.
 
-    Either one signature for each body, or one for all of them (a batch signature over ``batch_pae``).
+    It has one signature for each body, or one for all of them (a batch signature over ``batch_pae``).
     """
 
     version: Literal[1]
@@ -143,13 +143,13 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return len(self.sigs) == 1 and len(self.bodies) > 1
 
     def encode(self) -> bytes:
-        """Return the form in which a submission travels over the bus."""
+        """Return the bytes of the submission as they are sent over the bus."""
         return encode_packed(self)
 
 
 @cache
 def _submission_decoder() -> msgspec.msgpack.Decoder[Submission]:
-    return msgspec.msgpack.Decoder(Submission)  # only who admits needs it
+    return msgspec.msgpack.Decoder(Submission)  # created late, because only a gate needs it
 
 
 def decode_submission(data: bytes) -> Submission:
@@ -158,7 +158,9 @@ def decode_submission(data: bytes) -> Submission:
     Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` and the strict JSON codes.
     """
     if len(data) > request_size_max_bytes:
-        message = f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}: send fewer events; {AS_A_BLOB}"
+        message = (
+            f"a submission of {len(data)} bytes exceeds {request_size_max_bytes}: send fewer events, or {AS_A_BLOB}"
+        )
         raise Refused("TOO_LARGE", message, size=len(data))
     if data[:1] in (b"{", b"["):
         return _from_dsse(data)
@@ -166,23 +168,24 @@ def decode_submission(data: bytes) -> Submission:
 
 
 def check_shape(submission: Submission) -> Submission:
-    """Return ``submission`` if its counts and lengths are possible at all.
+    """Return ``submission`` if its counts and lengths are valid.
 
     Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE``.
     """
     count = len(submission.bodies)
     if count == 0:
-        raise Refused("INVALID_FORMAT", "a submission holds at least one event")
+        raise Refused("INVALID_FORMAT", "a submission must contain at least one event")
     if count > batch_events_max:
-        raise Refused("TOO_LARGE", f"a submission of {count} events exceeds {batch_events_max}", limit=batch_events_max)
+        message = f"the submission has {count} events, and the limit is {batch_events_max}: split it"
+        raise Refused("TOO_LARGE", message, limit=batch_events_max)
     size = sum(map(len, submission.bodies))
     if size > batch_size_max_bytes:
-        message = f"a submission of {size} bytes exceeds {batch_size_max_bytes}: send fewer events; {AS_A_BLOB}"
+        message = f"a submission of {size} bytes exceeds {batch_size_max_bytes}: send fewer events, or {AS_A_BLOB}"
         raise Refused("TOO_LARGE", message, size=size)
     if len(submission.sigs) not in (1, count):
-        raise Refused("INVALID_FORMAT", "a submission has one signature, or one for each event")
+        raise Refused("INVALID_FORMAT", "a submission must have one signature, or one for each event")
     if len(submission.key) != 32 or any(len(sig) != 64 for sig in submission.sigs):
-        raise Refused("INVALID_FORMAT", "a key has 32 bytes and a signature 64")
+        raise Refused("INVALID_FORMAT", "a key must have 32 bytes and a signature 64")
     return submission
 
 
@@ -194,7 +197,7 @@ class DsseSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DsseBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where an event stands in its signed batch, and the RFC 6962 path to the batch root, base64."""
+    """The position of an event in its signed batch, and the RFC 6962 path to the batch root (base64)."""
 
     index: int
     size: int
@@ -240,14 +243,14 @@ def _from_dsse(data: bytes) -> Submission:
     bodies, sigs, keys = [], [], set()
     for envelope in envelopes:
         if envelope.payload_type != EVENT_TYPE:
-            raise Refused("INVALID_FORMAT", f"the payload type is not {EVENT_TYPE}", found=envelope.payload_type)
+            raise Refused("INVALID_FORMAT", f"the payload type must be {EVENT_TYPE}", found=envelope.payload_type)
         if envelope.deedbook_batch is not None:
-            raise Refused("INVALID_FORMAT", "an event of a signed batch is submitted with its whole batch")
+            raise Refused("INVALID_FORMAT", "an event of a signed batch must be submitted with its whole batch")
         if len(envelope.signatures) != 1:
-            raise Refused("INVALID_FORMAT", "an envelope of one event has one signature")
+            raise Refused("INVALID_FORMAT", "an envelope must have exactly one signature")
         bodies.append(decode_base64(envelope.payload, "payload"))
         sigs.append(decode_base64(envelope.signatures[0].sig, "signature"))
         keys.add(bytes.fromhex(envelope.signatures[0].keyid.removeprefix("ed25519:")))
     if len(keys) > 1:
-        raise Refused("INVALID_FORMAT", "all events of a submission are signed by one key")
+        raise Refused("INVALID_FORMAT", "one key must sign all events of a submission")
     return check_shape(Submission(1, keys.pop() if keys else b"", tuple(sigs), tuple(bodies)))

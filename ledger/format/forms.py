@@ -1,8 +1,8 @@
-r"""The forms of short texts in events: one line, without what nobody sees; and ids that look like no other.
+r"""The patterns of short texts in events: one line without invisible characters, and ids that cannot be confused.
 
-Each is a fixed set of characters, and none asks Unicode's tables, which grow with every Python. Patterns end in \Z,
-because Python's $ would let a trailing newline through, and spell digits out, because \d would take those of every
-script. The published schemas say $, which in their dialect means the end.
+Each is a fixed set of characters and does not use Unicode's tables, which grow with every Python. Patterns end in \Z,
+because Python's $ accepts a trailing newline, and name the digits, because \d accepts those of every script. The
+published schemas use $, which in their dialect means the end.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ROOT: Final = "root"
 NODE: Final = "node"
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
 
-# What ends a line somewhere, or moves a cursor: controls but the tab, NEL among them, and Unicode's separators.
+# Characters that end a line somewhere or move a cursor: controls except the tab, NEL included; Unicode's separators.
 BREAKS: Final = r"\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029"
-# What nobody sees: soft hyphen, fillers, zero width, marks of direction, tags.
+# Invisible characters: soft hyphen, fillers, zero width, marks of direction, tags.
 _UNSEEN: Final = (
     r"\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e0fff"
 )
-# What makes another id look the same: spaces of other kinds, combining marks, variants, forms for compatibility.
+# Characters that make another id look the same: other spaces, combining marks, variants, compatibility forms.
 _ALIKE: Final = (
     r"\t\xa0\u0300-\u036f\u1100-\u11ff\u1680\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200a\u202f\u205f\u20d0-\u20ff\u2800\u3000"
     r"\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\ufffc-\uffff"
@@ -43,18 +43,18 @@ STREAM_PATTERN: Final = rf"^[a-z]+(/{ID})?\Z"
 ID_PATTERN: Final = rf"^(?:{ID})?\Z"
 FILE_ID_PATTERN: Final = rf"^[^\-/\\. {NOT_IN_IDS}](?: ?[^/\\ {NOT_IN_IDS}])*\Z"
 
-_SEEN: Final = "without characters that nobody sees or that look like others, and with no dash or space at its ends"
+_VISIBLE: Final = "without invisible or ambiguous characters, and with no dash or space at its ends"
 _WORDS: Final = {
-    REF_PATTERN: "a reference is `blake3:` or `sha256:` and 64 hex digits",
-    NAME_PATTERN: "an agent's name begins with a letter or digit and is of a-z, 0-9, _ and -, at most 63",
-    TIME_PATTERN: "a time is written as 2026-01-31T12:00:00Z",
-    LINE_PATTERN: "a line holds no line break and no control character: put a space in its place",
-    LABEL_PATTERN: "a label holds no line break, no control character and none that nobody sees: leave them out",
-    STATEMENT_PATTERN: "it is blank: say what there is to say",
-    STORE_PATTERN: "a store is postgresql://USER@HOST/DATABASE without a password: passfile=FILE names who has it",
-    STREAM_PATTERN: f"a stream is FAMILY/ID; an id is one line {_SEEN}: choose another",
-    ID_PATTERN: f"an id is one line {_SEEN}",
-    FILE_ID_PATTERN: f"a handoff's id names its file: one line {_SEEN}, no slash, and no dot at its beginning",
+    REF_PATTERN: "a reference must be `blake3:` or `sha256:` and 64 hex digits",
+    NAME_PATTERN: "an agent's name must be 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or digit",
+    TIME_PATTERN: "a time must look like 2026-01-31T12:00:00Z",
+    LINE_PATTERN: "a line must not contain line breaks or control characters: use spaces instead",
+    LABEL_PATTERN: "a label must not contain line breaks, control characters or invisible characters: remove them",
+    STATEMENT_PATTERN: "the text is blank: write something",
+    STORE_PATTERN: "a store must be postgresql://USER@HOST/DATABASE without a password: use passfile=FILE for it",
+    STREAM_PATTERN: f"a stream must be FAMILY/ID; an id is one line {_VISIBLE}: choose another",
+    ID_PATTERN: f"an id must be one line {_VISIBLE}",
+    FILE_ID_PATTERN: f"a handoff's id names its file: one line {_VISIBLE}, without slashes and a dot at its beginning",
 }
-# By the form in which msgspec names a pattern.
-WORDS: Final = {repr(pattern): words for pattern, words in _WORDS.items()}  # What a refusal says instead of a pattern.
+# Texts that a refusal shows instead of a pattern. The keys are patterns as msgspec names them.
+WORDS: Final = {repr(pattern): text for pattern, text in _WORDS.items()}

@@ -1,8 +1,8 @@
-"""Keys: what an agent signs with, how the key is kept in a file, and how it proves possession.
+"""Signing keys, key files, and proofs of possession.
 
-A key file is JSON with mode 0600 (anything wider is refused) and holds either the seed in hex, or the seed sealed with
-a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file, never
-this one: a client signs any nonce that a server sends, so a hostile server could obtain the signature of an event.
+A key file is JSON with mode 0600 (anything wider is refused) and contains either the seed in hex, or the seed sealed
+with a passphrase (Argon2id + XSalsa20-Poly1305). The bus key of an agent (an nkey) is another key in another file: a
+client signs any nonce that a server sends, so a hostile server could otherwise obtain the signature of an event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOINING_TYPE = "application/vnd.deedbook.joining.v1"
 
 
 class Key:
-    """An Ed25519 signing key held in memory, of a 32-byte seed."""
+    """An Ed25519 signing key in memory, derived from a 32-byte seed."""
 
     def __init__(self, seed: bytes) -> None:
         self.public, self._secret = bindings.crypto_sign_seed_keypair(seed)
@@ -45,7 +45,7 @@ class Key:
 
     @property
     def seed(self) -> bytes:
-        """The secret half."""
+        """The secret 32-byte seed."""
         return self._secret[: bindings.crypto_sign_SEEDBYTES]
 
     def sign(self, message: bytes) -> bytes:
@@ -53,12 +53,12 @@ class Key:
         return bindings.crypto_sign(message, self._secret)[: bindings.crypto_sign_BYTES]
 
     def prove_possession(self, ledger: str, agent: str) -> str:
-        """Return, in hex, the proof that whoever registers this key for ``agent`` holds it."""
+        """Return the proof (hex) that the registrant of this key for ``agent`` has the key."""
         return self.sign(possession(ledger, agent, self.public)).hex()
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Return whether ``signature`` is ``public``'s over ``message``; never raises on hostile input."""
+    """Return whether ``signature`` by the key ``public`` over ``message`` is valid. Never raises on hostile input."""
     try:
         bindings.crypto_sign_open(signature + message, public)
     except (exceptions.CryptoError, ValueError):
@@ -67,7 +67,7 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def possession(ledger: str, agent: str, public: bytes) -> bytes:
-    """Return the bytes that a key signs to be registered: bound to one ledger and one agent."""
+    """Return the bytes that a key signs to be registered. They are bound to one ledger and one agent."""
     return _about_key(POSSESSION_TYPE, ledger, agent, public)
 
 
@@ -89,7 +89,7 @@ def ledger_id(root: bytes) -> str:
 class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of a key file.
 
-    ``expires_at``, ``kinds`` and ``streams`` repeat what a session key was delegated for: it is chosen by them.
+    ``expires_at``, ``kinds`` and ``streams`` repeat the scope of a session key, so that a program can choose one.
     """
 
     deedbook_key: Literal[1] = 1
@@ -126,7 +126,7 @@ def encode_key(key: Key, *, ledger: str, name: str, passphrase: str | None = Non
 
 
 def write_session_key(path: Path, content: KeyFile) -> None:
-    """Write the file of a delegated key in the place of an older one, which stays until this one is whole.
+    """Write the file of a delegated key. It replaces an older file in one step.
 
     Raises Unavailable: ``STORE_UNAVAILABLE``.
     """
@@ -144,7 +144,7 @@ def read_key_file(path: Path) -> KeyFile:
     try:
         return decode_strict(content, _decoder)
     except Refused as refusal:
-        message = f"{path} is no key file ({refusal.message}): put a copy of it back"
+        message = f"{path} is not a valid key file ({refusal.message}): restore it from a copy"
         raise Refused(refusal.code, message, **refusal.details, file=str(path)) from refusal
 
 
@@ -158,18 +158,18 @@ def open_key(path: Path, passphrase: str | None = None) -> Key:
         if content.seed is not None:
             key = Key(bytes.fromhex(content.seed))
         elif passphrase is None:
-            message = f"the key of {content.name} is sealed: give its passphrase with --passphrase-fd, or at the prompt"
+            message = f"the key of {content.name} is sealed: enter its passphrase, or pass it with --passphrase-fd"
             raise Refused("KEY_LOCKED", message, name=content.name)
         else:
             box = _box(passphrase, bytes.fromhex(content.salt or ""))
             key = Key(box.decrypt(bytes.fromhex(content.sealed or "")))
-    except ValueError as error:  # before CryptoError: what has a wrong length is both to PyNaCl
-        raise Refused("INVALID_FORMAT", f"{path} does not hold a key: {error}", path=str(path)) from error
+    except ValueError as error:  # before CryptoError: PyNaCl raises both for a wrong length
+        raise Refused("INVALID_FORMAT", f"{path} does not contain a key: {error}", path=str(path)) from error
     except exceptions.CryptoError as error:
         message = f"this is not the passphrase of the key of {content.name}"
         raise Refused("KEY_LOCKED", message, name=content.name) from error
     if key.public.hex() != content.public:
-        raise Refused("INVALID_FORMAT", f"{path} holds another key than it says", path=str(path))
+        raise Refused("INVALID_FORMAT", f"the seed in {path} does not match its public key", path=str(path))
     return key
 
 
@@ -186,7 +186,7 @@ _files_decoder = msgspec.json.Decoder(dict[str, bytes])
 
 
 def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
-    """Return files under a passphrase (Argon2id and secretbox, as a key file is sealed)."""
+    """Return files sealed with a passphrase (Argon2id and secretbox, like a key file)."""
     salt = bindings.randombytes(bindings.crypto_pwhash_SALTBYTES)
     box = _box(passphrase, salt)
     return msgspec.json.encode(SealedFiles(salt=salt.hex(), sealed=bytes(box.encrypt(msgspec.json.encode(files)))))
@@ -195,23 +195,23 @@ def seal_files(files: dict[str, bytes], passphrase: str) -> bytes:
 def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
     """Return the files that ``seal_files`` sealed.
 
-    Raises Refused: ``KEY_LOCKED`` when the passphrase is another, ``INVALID_FORMAT`` when these are no sealed files.
+    Raises Refused: ``KEY_LOCKED`` when the passphrase is wrong, ``INVALID_FORMAT`` when these are no sealed files.
     """
     try:
-        given = _sealed_decoder.decode(content)
-        box = _box(passphrase, bytes.fromhex(given.salt))
-        return _files_decoder.decode(box.decrypt(given.sealed))
+        archive = _sealed_decoder.decode(content)
+        box = _box(passphrase, bytes.fromhex(archive.salt))
+        return _files_decoder.decode(box.decrypt(archive.sealed))
     except (*UNREADABLE, ValueError) as error:
-        raise Refused("INVALID_FORMAT", "these are no sealed files") from error
+        raise Refused("INVALID_FORMAT", "the content is not a valid archive of sealed files") from error
     except exceptions.CryptoError as error:
-        raise Refused("KEY_LOCKED", "this is not the passphrase that the files were sealed with") from error
+        raise Refused("KEY_LOCKED", "this is not the passphrase of the sealed files") from error
 
 
 def write_private(path: Path, content: bytes) -> None:
     """Create a file that only its owner can read: whole, or not at all.
 
-    Half a key opens nothing, and would keep its name taken for ever: if we crash within, there is at most a hidden file
-    beside it. Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE``.
+    Half a key would be useless and occupy its name forever. If we crash here, at most a hidden file remains beside it.
+    Raises Refused: ``KEY_EXISTS``. Unavailable: ``STORE_UNAVAILABLE``.
     """
     with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -219,36 +219,38 @@ def write_private(path: Path, content: bytes) -> None:
             with created(path) as file:
                 file.write(content)
         except FileExistsError as error:
-            raise Refused("KEY_EXISTS", f"there is a key file {path} already", path=str(path)) from error
+            raise Refused("KEY_EXISTS", f"the key file {path} already exists", path=str(path)) from error
 
 
 def read_private(path: Path) -> bytes:
     """Return the content of a file that only its owner can read.
 
-    Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` for what is no regular file;
+    Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``; ``INVALID_FORMAT`` if it is not a regular file;
     ``TOO_LARGE``. Unavailable: ``STORE_UNAVAILABLE``.
     """
     cannot = as_unavailable(path, "cannot be read")
     with cannot, suppress(FileNotFoundError), open_regular(path, follow=True) as descriptor:
         if (mode := stat.S_IMODE(os.fstat(descriptor).st_mode)) & 0o077:
-            message = f"{path} has mode {mode:04o}: run `chmod 600 {path}`"
+            message = f"other users can read {path} (mode {mode:04o}): run `chmod 600 {path}`"
             raise Refused("KEY_FILE_MODE", message, path=str(path))
         return read_all(descriptor, path, config_size_max_bytes)
-    alike = did_you_mean(near(path.stem, (one.stem for one in path.parent.glob(f"*{path.suffix}"))))
-    message = f"there is no key file {path}{alike or ': copy it here from where it was made, or register a new agent'}"
+    similar = did_you_mean(near(path.stem, (file.stem for file in path.parent.glob(f"*{path.suffix}"))))
+    message = (
+        f"there is no key file {path}{similar or ': copy it from the machine that has it, or register a new agent'}"
+    )
     raise Refused("KEY_FILE_MISSING", message, path=str(path))
 
 
 def _box(passphrase: str, salt: bytes) -> SecretBox:
     try:
-        given = passphrase.encode()
+        encoded = passphrase.encode()
     except UnicodeEncodeError:
-        given = b""
-    if passphrase and not given:  # raised out here: Python's own error would carry the passphrase along
-        raise Refused("INVALID_FIELD", "a passphrase is Unicode text, and this one is not")
+        encoded = b""
+    if passphrase and not encoded:  # raised outside of ``except``: Python's own error would contain the passphrase
+        raise Refused("INVALID_FIELD", "the passphrase is not valid Unicode text")
     key = pwhash.argon2id.kdf(
         secret.SecretBox.KEY_SIZE,
-        given,
+        encoded,
         salt,
         opslimit=pwhash.argon2id.OPSLIMIT_MODERATE,
         memlimit=pwhash.argon2id.MEMLIMIT_MODERATE,

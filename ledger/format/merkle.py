@@ -1,11 +1,11 @@
-"""The Merkle tree over the log (RFC 6962 §2.1 with SHA-256): hashes, the append frontier, and proofs; pure arithmetic.
+"""The Merkle tree over the log (RFC 6962 §2.1 with SHA-256): hashes, the append frontier, and proofs. Pure arithmetic.
 
-Words: a *leaf hash* is the hash of one entry; a *perfect subtree* of level L covers 2**L leaves, starting at a
-multiple of 2**L; a *path* is the list of hashes that a proof consists of, 32 bytes each, from the leaf upwards.
+Terms: a *leaf hash* is the hash of one entry; a *perfect subtree* of level L covers 2**L leaves, starting at a
+multiple of 2**L; a *path* is the list of hashes of a proof, 32 bytes each, from the leaf upwards.
 
-Proofs are made by the recursive definitions of RFC 9162 (§2.1.3.1, §2.1.4.1), unrolled, and checked by its
-separate verification algorithms (§2.1.3.2, §2.1.4.2), so that a mistake in one is caught by the other. Making a
-proof trusts the stored hashes; checking one trusts nothing, never raises, and answers only True or False.
+Proofs are made with the recursive definitions of RFC 9162 (§2.1.3.1, §2.1.4.1), unrolled, and checked with its
+separate verification algorithms (§2.1.3.2, §2.1.4.2), so that one detects a mistake in the other. Making a proof
+trusts the stored hashes. Checking one trusts nothing, never raises, and returns only True or False.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 class Frontier(msgspec.Struct, frozen=True):
-    """All that appending needs of a tree: the roots of its maximal perfect subtrees, from left to right.
+    """The part of a tree that appending needs: the roots of its maximal perfect subtrees, from left to right.
 
-    One root for each set bit of ``size``. Growing returns a new one: a writer may throw away what did not commit.
+    One root for each set bit of ``size``. ``extend`` returns a new frontier, so a writer can drop an uncommitted one.
     """
 
     size: int
@@ -100,10 +100,10 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
 
 
 def subtrees_of(leaves: Sequence[bytes]) -> SubtreeReader:
-    """Return a reader over leaf hashes in memory; it hashes them once, however many proofs are read from it."""
+    """Return a reader over leaf hashes in memory. It hashes them once, for any number of proofs."""
     levels = [list(leaves)]
     while len(levels[-1]) > 1:
-        nodes = levels[-1]  # hashed in pairs; an odd last one is left out
+        nodes = levels[-1]  # hashed in pairs; an odd last node is left out
         levels.append([node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=False)])
     return lambda level, n: levels[level][n]
 
@@ -120,18 +120,18 @@ def inclusion_proof(index: int, size: int, subtree: SubtreeReader) -> list[bytes
 
 
 def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """Return the path of one leaf among all the leaf hashes of a tree, as of an event in its batch.
+    """Return the path of one leaf, given all the leaf hashes of a tree, for example of a batch.
 
-    Raises Refused: there is no such leaf.
+    Raises Refused: the tree has no such leaf.
     """
     return inclusion_proof(index, len(leaves), subtrees_of(leaves))
 
 
 def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> list[bytes]:
-    """Return the path that proves the old tree to be the beginning of the new one (RFC 9162 §2.1.4.1).
+    """Return the path that proves that the new tree begins with the old one (RFC 9162 §2.1.4.1).
 
-    It is empty where nothing needs proof: for equal sizes, and for the empty tree, with which any begins. Raises
-    Refused: the old tree is larger than the new one, or a size is negative.
+    It is empty where no proof is needed: for equal sizes, and for an empty old tree. Raises Refused: the old tree is
+    larger than the new one, or a size is negative.
     """
     if not 0 <= old_size <= new_size:
         message = f"A tree of {new_size} leaves does not begin with one of {old_size}."
@@ -139,20 +139,20 @@ def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> l
     if old_size == 0:
         return []
     path, start = _descend(new_size, subtree, lambda _, end: end == old_size, lambda middle: old_size <= middle)
-    if start > 0:  # Else what is left is the old tree itself, whose root the verifier has.
+    if start > 0:  # Else the rest is the old tree itself, and the verifier has its root.
         path.append(_range_root(start, old_size, subtree))
     return path[::-1]
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Tell whether the path proves the leaf hash at ``index`` under this root (RFC 9162 §2.1.3.2)."""
+    """Return whether the path proves the leaf hash at ``index`` under this root (RFC 9162 §2.1.3.2)."""
     if not 0 <= index < size <= tree_size_max or not _are_hashes(leaf, root, *path):
         return False
     return root_of_path(leaf, index, size, path) == root
 
 
 def verify_consistency(old_size: int, old_root: bytes, new_size: int, new_root: bytes, path: Sequence[bytes]) -> bool:
-    """Tell whether the path proves that the new tree begins with the old one (RFC 9162 §2.1.4.2)."""
+    """Return whether the path proves that the new tree begins with the old one (RFC 9162 §2.1.4.2)."""
     if not 0 <= old_size <= new_size <= tree_size_max or not _are_hashes(old_root, new_root, *path):
         return False
     if old_size == 0:
@@ -170,26 +170,26 @@ def verify_consistency(old_size: int, old_root: bytes, new_size: int, new_root: 
     sides = _climb(node, last, rest)
     if sides is None:
         return False
-    # What lies to the right of the old tree's last node is in the new tree only.
+    # Nodes to the right of the old tree's last node are in the new tree only.
     old = _root_above(first, [(sibling, is_left) for sibling, is_left in sides if is_left])
     return old == old_root and _root_above(first, sides) == new_root
 
 
 def root_of_path(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
-    """Return the root that a path leads to from leaf ``index`` of ``size``, None when its length is not the tree's."""
+    """Return the root that a path gives for leaf ``index`` of ``size``; None if the path has the wrong length."""
     sides = _climb(index, size - 1, path)
     return None if sides is None else _root_above(leaf, sides)
 
 
 def _climb(node: int, last: int, path: Sequence[bytes]) -> list[tuple[bytes, bool]] | None:
-    """Return each sibling, and whether it stands to the left; None when the path does not end at the root."""
+    """Return each sibling and whether it is on the left; None if the path does not end at the root."""
     sides: list[tuple[bytes, bool]] = []
     for sibling in path:
         if last == 0:
             return None
         is_left = node & 1 == 1 or node == last
         sides.append((sibling, is_left))
-        # The right border may have no sibling on some levels: climb to the next one that has.
+        # A node at the right border may have no sibling on some levels: climb to the next level with one.
         while is_left and not node & 1:
             node >>= 1
             last >>= 1
@@ -207,7 +207,7 @@ def _root_above(node: bytes, sides: list[tuple[bytes, bool]]) -> bytes:
 def _descend(
     size: int, subtree: SubtreeReader, is_there: Callable[[int, int], bool], is_left: Callable[[int], bool]
 ) -> tuple[list[bytes], int]:
-    """Return the roots that the way down splits off, the highest first, and where the range begins that it ends at."""
+    """Return the roots that the descent splits off, the highest first, and the start of its last range."""
     path: list[bytes] = []
     start, end = 0, size
     while not is_there(start, end):
@@ -222,7 +222,7 @@ def _descend(
 
 
 def _join(roots: Sequence[bytes]) -> bytes:
-    """Return the root over neighbouring perfect subtrees, the largest first; there must be one."""
+    """Return the root over adjacent perfect subtrees, the largest first. There must be at least one."""
     *larger, joined = roots
     for root in reversed(larger):
         joined = node_hash(root, joined)

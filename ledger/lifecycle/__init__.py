@@ -1,7 +1,7 @@
-"""Pure state machines: what may follow from what.
+"""Pure state machines: which event may follow in which state.
 
-Each is one function ``transition(state, event) -> state`` that raises ``Refused``. The gate calls it and the views do,
-so they never disagree. It sees one stream only; what spans streams (roles, dependencies) is ``admission.rules``.
+Each is one function ``transition(state, event) -> state`` that raises ``Refused``. The gate and the views both call it,
+so they never disagree. It sees one stream only. Rules across streams (roles, dependencies) are in ``admission.rules``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 
 def require_imported(event: Event, before: tuple[str, bool] | None) -> None:
-    """Let a record be added to what its author imported, or to nothing yet; ``before``: whose it is, and if imported.
+    """Accept an imported record on a new stream, or on one that its author imported.
 
-    Raises Refused: ``TRANSITION_NOT_ALLOWED``, or ``NOT_AUTHORIZED`` where somebody else imported it.
+    ``before`` is the stream's owner and whether it was imported; None for a new stream. Raises Refused:
+    ``TRANSITION_NOT_ALLOWED``, or ``NOT_AUTHORIZED`` where somebody else imported it.
     """
     if before is None:
         return
     owner, is_imported = before
     if not is_imported:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.stream} is {owner}'s own: import it under another id")
+        message = f"{event.stream} was created here by {owner}: import the record under another id"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     if owner != event.author:
         raise Refused(
-            "NOT_AUTHORIZED", f"{event.stream} was imported by {owner}, who alone imports it again", owner=owner
+            "NOT_AUTHORIZED", f"{owner} imported {event.stream}, and only {owner} may import it again", owner=owner
         )

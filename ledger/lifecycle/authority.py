@@ -1,8 +1,8 @@
-"""Who holds which key and role, decided by log index.
+"""The keys and roles of agents by log index.
 
-A key is valid for an event when its beginning (registration, rotation, delegation) < event < its end (revoked,
-replaced, compromised, or its agent removed). A session key ends with the identity key that delegated it. The functions
-here are pure: ``admission.authority`` looks the records up and stores what they return.
+A key is valid for an event if it begins before the event (registration, rotation, delegation) and ends after it
+(revoked, replaced, compromised, or its agent removed). A session key ends with the identity key that delegated it. The
+functions here are pure: ``admission.authority`` looks up the records and stores the results.
 
 A signature is *compromised* if its key made it at or after the index since which that key is reported compromised. So
 are the signatures of session keys that the key delegated there. An agent's later key is not compromised because an
@@ -36,16 +36,16 @@ ROOT: Final = forms.ROOT
 NODE: Final = forms.NODE
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
-# Whose checkpoint keys, and those of invitations, are among all keys: no name of an agent: they sign no event.
+# The owners of checkpoint keys and invitation keys among all keys. They are not agent names: these keys sign no events.
 CHECKPOINT_KEYS: Final = "the checkpoints"
 INVITATION_KEYS: Final = "the invitations"
-# The role of further nodes. It stands alone, comes with a checkpoint key, and ends with the agent.
+# The role of further nodes. It excludes other roles, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
 
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked"]
 
-# A reviewer decides with the identity key in hand: these kinds are never delegable.
+# These kinds are never delegable: a reviewer must decide with the identity key.
 NEVER_DELEGABLE: Final = frozenset(
     {
         "ledger.history_reset",
@@ -70,12 +70,12 @@ NEVER_DELEGABLE: Final = frozenset(
         "review.answered",
     }
 )
-# What names no reviewer is approved by the very event, and who hands a review over lets another one approve.
+# Without a reviewer, these events approve the handoff; one that hands the review over lets another agent approve.
 _MAY_APPROVE: Final = frozenset({"handoff.created", "handoff.amended"})
 
 
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A registered agent: its identity key (hex), bus key and roles, and where it was removed."""
+    """A registered agent: its identity key (hex), bus key and roles, and the index of its removal."""
 
     name: str
     key: str
@@ -86,7 +86,7 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A signing key: whose it is, since when and within which scope; where and how it ended.
+    """A signing key: its agent, its first index and its scope; the index and the way it ended.
 
     ``delegated_by`` is the identity key (hex) of a session key, which holds for its ``span``. Its signatures from
     ``compromised_since`` on are compromised, as the entry ``compromised_index`` reports.
@@ -108,16 +108,16 @@ class KeyRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing has ended it (a session key may have expired all the same)."""
+        """Whether no event has ended it (a session key may still have expired)."""
         return self.ended_index is None
 
     def ended(self, index: int, how: KeyEnd) -> KeyRecord:
-        """Return the record of the key after it ended; what ended already stays as it is."""
+        """Return the record after the key's end. A record that has already ended is unchanged."""
         return self if not self.is_valid else replace(self, ended_index=index, ended_as=how)
 
 
 class Agents(Protocol):
-    """Where agents and keys are looked up."""
+    """Looks up agents and keys."""
 
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
@@ -127,15 +127,15 @@ class Agents(Protocol):
 
 
 def is_node(agents: Agents, name: str) -> bool:
-    """Whether a name is of the first node, or of one that was let in since and not removed."""
+    """Return whether this is the name of the first node, or of a registered node that was not removed."""
     agent = agents.agent(name)
     return name == NODE or (agent is not None and NODE_ROLE in agent.roles)
 
 
 class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The last invitation of a name: with which roles, for how long, by which keys; where and how it ended.
+    """The last invitation of a name: its roles, keys (hex) and time span; the index and the way it ended.
 
-    Whose it is, and the key (hex) that signed it: it holds while that one could still invite.
+    ``inviter`` signed it with ``inviter_key`` (hex). It is valid only while the inviter may still invite.
     """
 
     name: str
@@ -150,12 +150,11 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
     ended_as: InvitationEnd | None = None
 
     def ended(self, index: int, how: InvitationEnd) -> InvitationRecord:
-        """Return it after it ended; what ended already stays as it is."""
-        ends = self.ended_as is None
-        return replace(self, ended_index=index, ended_as=how) if ends else self
+        """Return the record after its end. A record that has already ended is unchanged."""
+        return replace(self, ended_index=index, ended_as=how) if self.ended_as is None else self
 
     def is_open(self, now_ms: int, agents: Agents) -> bool:
-        """Return whether it lets its holder in at a time of the ledger's clock, among ``agents`` as they are then."""
+        """Return whether it admits its holder at a time of the ledger's clock, given the ``agents`` of that time."""
         return self.ended_as is None and self.span.holds(now_ms) and self._is_backed(agents)
 
     def _is_backed(self, agents: Agents) -> bool:
@@ -164,21 +163,21 @@ class InvitationRecord(msgspec.Struct, frozen=True, array_like=True):
         return key is not None and key.is_valid and compromised_at(agents.key, self.inviter_key, self.index) is None
 
     def check(self, now_ms: int, agents: Agents) -> None:
-        """Raises Refused: ``NOT_INVITED`` when it does not hold (any more), with what became of it."""
+        """Raises Refused: ``NOT_INVITED`` when the invitation is not valid (any more), with the reason."""
         if self.is_open(now_ms, agents):
             return
         if self.ended_as is not None:
-            words, how = f"was {self.ended_as} at entry {self.ended_index}", str(self.ended_as)
+            reason, how = f"was {self.ended_as} at entry {self.ended_index}", str(self.ended_as)
         elif not self.span.holds(now_ms):
-            words, how = "has expired", "expired"
+            reason, how = "has expired", "expired"
         else:
-            words, how = f"is by {self.inviter}, who may invite nobody any more", "inviter"
-        message = f"the invitation of {self.name} {words}: ask an admin for another (`deed agent invite`)"
+            reason, how = f"is void, because {self.inviter} may no longer invite agents", "inviter"
+        message = f"the invitation of {self.name} {reason}: ask an admin for another (`deed agent invite`)"
         raise Refused("NOT_INVITED", message, name=self.name, how=how, index=self.ended_index)
 
 
-class CheckpointKey(msgspec.Struct, frozen=True, array_like=True):
-    """A key (hex) of a node's checkpoints: it signs those of trees that hold entry ``since``, and not ``until``."""
+class CheckpointKeyRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint key (hex) of a node: valid for trees that contain entry ``since`` and not entry ``until``."""
 
     since: int
     key: str
@@ -187,27 +186,32 @@ class CheckpointKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
-    """The keys that sign checkpoints, in the order in which they were named: one for each node at a time."""
+    """The checkpoint keys in the order of their registration: one for each node at a time."""
 
-    keys: tuple[CheckpointKey, ...] = ()
+    keys: tuple[CheckpointKeyRecord, ...] = ()
 
     def at(self, size: int) -> tuple[str, ...]:
         """Return the keys (hex) that may sign the checkpoint of a tree of ``size`` entries."""
-        size = max(size, 1)  # of a log without entries: whose entry 0 will name them
-        return tuple(one.key for one in self.keys if one.since < size and (one.until is None or size <= one.until))
+        size = max(size, 1)  # an empty log: entry 0 will name the keys
+        return tuple(
+            record.key for record in self.keys if record.since < size and (record.until is None or size <= record.until)
+        )
 
     def named(self, index: int, node: str, key: str) -> CheckpointKeys:
-        """Return them with another key of a node, in place of the one it had."""
-        return CheckpointKeys((*self.ended(index, node).keys, CheckpointKey(index, key, node)))
+        """Return the keys after a node got a new key in place of its old one."""
+        return CheckpointKeys((*self.ended(index, node).keys, CheckpointKeyRecord(index, key, node)))
 
     def ended(self, index: int, node: str) -> CheckpointKeys:
-        """Return them after a node's key ended."""
+        """Return the keys after a node's key ended."""
         return CheckpointKeys(
-            tuple(replace(one, until=index) if one.node == node and one.until is None else one for one in self.keys)
+            tuple(
+                replace(record, until=index) if record.node == node and record.until is None else record
+                for record in self.keys
+            )
         )
 
     def after(self, index: int, data: EventData) -> CheckpointKeys:
-        """Return them after an event of authority that counts."""
+        """Return the keys after an accepted event of authority."""
         match data:
             case LedgerCreated():
                 return self.named(index, NODE, data.checkpoint_key)
@@ -222,7 +226,7 @@ class CheckpointKeys(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Term(msgspec.Struct, frozen=True, array_like=True):
-    """The time of one leader: its number, counted from 1, the node that leads, and the entry that says so."""
+    """The term of one leader: its number, counted from 1, the leading node, and the index of its entry."""
 
     number: int
     node: str
@@ -255,44 +259,46 @@ def check_key(
 ) -> KeyRecord:
     """Return the record with this use counted, if the key may sign an event of ``kind`` with ``data`` now.
 
-    ``delegator`` is the record of the identity key that delegated it, if one did: it ends with that. Raises Refused:
+    ``delegator`` is the record of the identity key that delegated it, if any: the key ends with it. Raises Refused:
     ``KEY_UNKNOWN``, ``KEY_REVOKED``, ``KEY_EXPIRED``, ``KEY_OUT_OF_SCOPE``, ``KEY_EXHAUSTED`` or ``AUTHOR_MISMATCH``.
     """
     if record is None:
         raise Refused("KEY_UNKNOWN", f"the key that signed as {author} is not registered in this ledger", author=author)
     if record.agent != author:
-        raise Refused("AUTHOR_MISMATCH", f"the key belongs to {record.agent}, not to {author}", owner=record.agent)
-    for held in (record, delegator):
-        if held is not None and held.ended_as is not None:
-            raise _key_ended(author, held.ended_as, held.ended_index)
+        message = f"the signing key belongs to {record.agent}, but the event names {author} as its author"
+        raise Refused("AUTHOR_MISMATCH", message, owner=record.agent)
+    for key in (record, delegator):
+        if key is not None and key.ended_as is not None:
+            raise _key_ended(author, key.ended_as, key.ended_index)
     if record.is_identity:
         return record
     if record.span is not None and not record.span.holds(now_ms):
         raise Refused("KEY_EXPIRED", f"the session key of {author} has expired: delegate another", author=author)
     if not (is_delegable(kind, data) and covers(record.kinds, record.streams, kind, stream)):
-        message = f"the session key of {author} may not sign this {kind} on {stream}: the identity key of {author} may"
+        message = f"the session key of {author} may not sign this {kind} on {stream}: sign it with the identity key"
         raise Refused("KEY_OUT_OF_SCOPE", message, kind=kind)
     if record.max_events is None:
         return record
     if record.used >= record.max_events:
-        raise Refused("KEY_EXHAUSTED", f"the session key of {author} has signed its {record.max_events} events")
+        message = f"the session key of {author} has signed all its {record.max_events} events: delegate another"
+        raise Refused("KEY_EXHAUSTED", message)
     return replace(record, used=record.used + 1)
 
 
 def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
-    renew = f"`deed key rotate --as {author} --lost`, signed by root, gives it another"
+    renew = f"to get a new key, have root sign `deed key rotate --as {author} --lost`"
     match how:
         case "replaced":
-            words = f"the key of {author} was replaced at entry {index}: sign with the one that took its place"
+            message = f"the key of {author} was replaced at entry {index}: sign with the new key"
         case "revoked":
-            words = f"the key of {author} was revoked at entry {index}: {renew}"
+            message = f"the key of {author} was revoked at entry {index}: {renew}"
         case "compromised":
             words = f"the key of {author} was reported compromised at entry {index}: {renew}"
         case "removed":
-            words = f"{author} was removed at entry {index}: register another agent, under another name"
+            message = f"agent {author} was removed at entry {index}: register a new agent under another name"
         case _:
             assert_never(how)
-    return Refused("KEY_REVOKED", words, author=author, index=index, how=how)
+    return Refused("KEY_REVOKED", message, author=author, index=index, how=how)
 
 
 def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, index: int) -> int | None:
@@ -307,7 +313,7 @@ def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, i
 
 
 def is_delegable(kind: str, data: Any) -> bool:
-    """Return whether a session key may ever sign such an event; ``data`` is its type, or plain values."""
+    """Return whether a session key may ever sign such an event; ``data`` is a struct or a dict of plain values."""
     if kind not in _MAY_APPROVE:
         return kind not in NEVER_DELEGABLE
     fields = data if isinstance(data, dict) else msgspec.structs.asdict(data)
@@ -315,19 +321,20 @@ def is_delegable(kind: str, data: Any) -> bool:
 
 
 def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[str], kind: str, stream: str) -> bool:
-    """Return whether a delegation's scope covers an event of a delegable kind; an empty list covers all."""
+    """Return whether a delegation's scope covers an event of a delegable kind. An empty list covers everything."""
     return _matches(kinds, kind) and _matches(streams, stream)
 
 
 def to_ms(time: str) -> int:
     """Return an event's RFC 3339 time as Unix milliseconds.
 
-    Raises Refused: ``INVALID_FIELD`` for a day or time that does not exist.
+    Raises Refused: ``INVALID_FIELD`` for a date or time that does not exist.
     """
     try:
         return (datetime.fromisoformat(time) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError as error:
-        raise Refused("INVALID_FIELD", "there is no such time: write it as 2026-01-31T12:00:00Z") from error
+        message = f"the time {time} does not exist: write it like 2026-01-31T12:00:00Z"
+        raise Refused("INVALID_FIELD", message) from error
 
 
 def _matches(patterns: tuple[str, ...] | list[str], name: str) -> bool:

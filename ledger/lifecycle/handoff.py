@@ -1,8 +1,8 @@
-"""The life of a handoff: its state, how it begins, and who may do what in which state.
+"""The state machine of a handoff: its states, and which party may do what in which state.
 
-This machine knows one handoff: its parties are names in its own first event. Whether a name has a role, and
-whether the handoffs it depends on have unlocked it, is decided by ``admission.rules`` over several streams.
-``is_unlocked`` and ``is_lapsed`` (``handoff_status``) are the only places where those two questions are answered.
+It sees one handoff only; the parties are names in its first event. ``admission.rules`` checks across streams whether
+an agent has a role and whether the dependencies have unlocked the handoff. Only ``is_unlocked`` and ``is_lapsed``
+(``handoff_status``) answer those two questions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
 
 
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
-    """Where one handoff stands.
+    """The state of one handoff.
 
-    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``asked`` (open too, and
+    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``asked`` (still open, and
     its reviewer is asked to waive it), ``checked`` or ``waived``, in the order of the event. ``importer`` acts for a
-    sender who may not be registered here; ``claimed_status`` is what an imported file says of itself, until somebody
-    confirms or amends it. ``is_announced``: the router has told. ``approval_key`` signed the approval, which is the
-    entry ``approval_index``. ``completion`` is the event that handed it in last.
+    sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
+    confirms or amends it. ``is_announced``: the router has announced it. ``approval_key`` signed the approval, which is
+    the entry ``approval_index``. ``completion`` is the event that completed it last.
     """
 
     sender: str
@@ -55,22 +55,22 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
 
     @property
     def senders(self) -> tuple[str, ...]:
-        """Who may act as its sender."""
+        """The agents that may act as its sender."""
         return tuple(name for name in (self.sender, self.importer) if name)
 
 
 def compute_version(sender: str, data: kinds.HandoffContent) -> str:
-    """Return the ref of what a reviewer approves: everything but status, check marks and log."""
+    """Return the ref of the content that a reviewer approves: everything but status, check marks and log."""
     content = msgspec.to_builtins(kinds.content_of(data)) | {"from": sender}
     return "sha256:" + hashlib.sha256(encode_sorted(content)).hexdigest()
 
 
 def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:
-    # Without a reviewer the sender verifies; that only a human may do so is a rule about roles. Nobody ever reviews
-    # work that he does himself, so who hands work to himself names somebody else.
+    # Without a reviewer the sender verifies (only a human may, by a rule about roles). Nobody reviews their own work,
+    # so an agent that hands work to itself must name another reviewer.
     reviewer = data.reviewer or event.author
     if reviewer == data.to or data.reviewer == event.author:
-        message = f"{reviewer} is sender or receiver of {event.name} and cannot review"
+        message = f"{reviewer} is the sender or receiver of {event.name} and cannot review it: name another reviewer"
         raise Refused("SELF_APPROVAL", message, name=reviewer)
     opened = _unworked(data, sender, reviewer=reviewer, importer=importer)
     return opened if data.reviewer else _approved(opened, event)
@@ -96,16 +96,17 @@ def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importe
 
 
 def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:
-    """Take a file's word for its content, and for nothing else: whatever it claims, it is pending.
+    """Import the content of a file and nothing else: whatever status the file claims, the handoff is pending.
 
-    It may be imported again, as its file goes on changing, until somebody here confirmed or amended it.
+    It may be imported again when its file changes, until somebody confirms or amends it here.
     """
     mapped = read_mapped(data)
     if mapped is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"the record stands for no handoff: it belongs on record/{event.name}")
+        message = f"the record is not mapped to a handoff: put it on the stream record/{event.name}"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     require_imported(event, None if state is None else (state.importer or state.sender, bool(state.importer)))
     if state is not None and state.claimed_status is None:
-        message = f"the import of {event.name} was confirmed or amended: its sender changes it by `deed handoff amend`"
+        message = f"the import of {event.name} was already confirmed or amended: change it with `deed handoff amend`"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     content, claims = mapped
     assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
@@ -119,14 +120,14 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
         criteria = _replaced(criteria, position, "claimed", "criterion")
     claimed = replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")
     if state is not None and replace(claimed, completion=state.completion) == state:
-        raise Refused("NOTHING_CHANGED", f"{event.name} was imported as it is: import it again once it has changed")
+        raise Refused("NOTHING_CHANGED", f"{event.name} has not changed since its last import: leave it out")
     return replace(claimed, completion=event.id)
 
 
 def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
     if position >= len(marks):
         raise Refused(
-            "INVALID_FIELD", f"there is no {what} {position + 1}: there are {len(marks)}", path="$.data.position"
+            "INVALID_FIELD", f"there is no {what} {position + 1}: the last is {len(marks)}", path="$.data.position"
         )
     return (*marks[:position], mark, *marks[position + 1 :])
 
@@ -139,19 +140,19 @@ def transition(state: HandoffState | None, event: Event) -> HandoffState:
     """
     if isinstance(event.data, kinds.HandoffCreated):
         if state is not None:
-            message = f"handoff {event.name} exists already: choose another id, or change it by `deed handoff amend`"
+            message = f"handoff {event.name} already exists: choose another id, or change it with `deed handoff amend`"
             raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
         return _opened(event.data, event, sender=event.author)
     if isinstance(event.data, RecordImported):
         return _imported(state, event, event.data)
     if state is None:
-        message = f"there is no handoff {event.name}: `deed handoff list` shows those that there are"
+        message = f"there is no handoff {event.name}: `deed handoff list` shows all handoffs"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=None)
     step = _STEPS.get(type(event.data))
     if step is None:
-        raise Refused("UNKNOWN_KIND", f"{event.kind} is no step in a handoff's life", kind=event.kind)
+        raise Refused("UNKNOWN_KIND", f"{event.kind} is not an event of a handoff", kind=event.kind)
     if is_lapsed(state.status, state.lease, event.accepted_ms):
-        # A claim whose lease ran out is no claim: the work is free again, and its last holder must claim it anew.
+        # A claim with an expired lease does not count: the work is free again, and its receiver must claim it again.
         state = replace(state, status="approved", lease=None)
     return step(state, event, event.data)
 
@@ -165,26 +166,27 @@ def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> Han
 
 
 def _hand_over(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
-    """Let the reviewer put another one in his place, who approves it anew; everything else stays the sender's."""
+    """Let the reviewer name another reviewer, who must approve again. Only the sender may change anything else."""
     _require_reviewer(state, event)
     _require(state, event, "pending", "approved")
     if data.reviewer in (None, *state.senders, state.receiver, state.reviewer):
-        message = f"hand {event.name} over to a reviewer who is no party to it: name another"
+        message = f"the new reviewer of {event.name} must not be its sender, receiver or present reviewer: name another"
         raise Refused("SELF_APPROVAL", message, reviewer=data.reviewer)
     same = replace(data, reviewer=state.reviewer)
-    # Views show the day on which it was made where the content names none.
-    if state.version not in {compute_version(state.sender, one) for one in (same, replace(same, created=None))}:
-        message = f"who hands {event.name} over changes its reviewer alone: its content is its sender's to amend"
+    # If the content has no day of creation, views show the day of its event.
+    versions = {compute_version(state.sender, content) for content in (same, replace(same, created=None))}
+    if state.version not in versions:
+        message = f"a reviewer who hands over {event.name} may change only its reviewer: leave the content as it is"
         raise Refused("VERSION_MISMATCH", message, version=state.version)
     return _unworked(data, state.sender, reviewer=data.reviewer or "", importer=state.importer)
 
 
 def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
     _require_reviewer(state, event)
-    # Again: only where the approval there does not count, which is a rule about keys (``admission.rules``).
+    # A second approval is possible only if the first does not count: that is a rule about keys (``admission.rules``).
     _require(state, event, "pending", "approved")
     if data.version != state.version:
-        message = f"handoff {event.name} is now version {state.version}: read it again before approving"
+        message = f"handoff {event.name} is now at version {state.version}: read it again before you approve it"
         raise Refused("VERSION_MISMATCH", message, version=state.version, approved=data.version)
     return replace(_approved(state, event), claimed_status=None, completion="")
 
@@ -198,9 +200,11 @@ def _reject(state: HandoffState, event: Event, data: kinds.HandoffRejected) -> H
 def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> HandoffState:
     _require_party(event, state.receiver)
     if state.status in ("pending", "rejected"):
-        raise Refused("NOT_APPROVED", f"handoff {event.name} is {state.status}", status=state.status)
+        needed = f": {state.reviewer} must approve it first" if state.status == "pending" else " and cannot be claimed"
+        raise Refused("NOT_APPROVED", f"handoff {event.name} is {state.status}{needed}", status=state.status)
     if state.status in ("in_progress", "blocked"):
-        raise Refused("ALREADY_CLAIMED", f"handoff {event.name} is {state.status} already", status=state.status)
+        message = f"handoff {event.name} is already claimed: it is {state.status}"
+        raise Refused("ALREADY_CLAIMED", message, status=state.status)
     _require(state, event, "approved")
     now_ms = event.accepted_ms
     lease = None if data.lease_seconds is None else Span(now_ms, now_ms + 1000 * data.lease_seconds)
@@ -218,10 +222,10 @@ def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecke
 def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
     _require_working(state, event)
     if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
-        message = f"criterion {data.position + 1} of {event.name} was waived by its reviewer, not ticked"
+        message = f"criterion {data.position + 1} of {event.name} was waived by its reviewer and has no tick to remove"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     if data.checked and data.evidence and state.criteria[data.position : data.position + 1] == ("checked",):
-        return state  # later evidence of the same: the log keeps both
+        return state  # more evidence for a checked criterion: the log keeps both
     return _marked(state, event, data.position, "checked" if data.checked else "open")
 
 
@@ -246,7 +250,7 @@ def _marked(state: HandoffState, event: Event, position: int, mark: str) -> Hand
 
 
 def _unchanged(event: Event, what: str, mark: str) -> Refused:
-    return Refused("NOTHING_CHANGED", f"{what} of {event.name} is {mark} already: leave it out", mark=mark)
+    return Refused("NOTHING_CHANGED", f"{what} of {event.name} is already {mark}: leave it out", mark=mark)
 
 
 def _stop(state: HandoffState, event: Event, data: kinds.HandoffReleased | kinds.HandoffBlocked) -> HandoffState:
@@ -270,8 +274,8 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
     _require_working(state, event)
     unmet = [number for number, mark in enumerate(state.criteria, 1) if mark not in ("checked", "waived")]
     if unmet:
-        named = ", ".join(map(str, unmet))
-        message = f"{event.name} has open acceptance criteria ({named}): check them, or have them waived, first"
+        numbers = ", ".join(map(str, unmet))
+        message = f"{event.name} has open acceptance criteria ({numbers}): check them or have them waived first"
         raise Refused("CRITERIA_OPEN", message, criterion_numbers=unmet)
     return replace(state, status="completed", lease=None, completion=event.id)
 
@@ -285,17 +289,17 @@ def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChang
 
 def _verify(state: HandoffState, event: Event, data: kinds.HandoffVerified) -> HandoffState:
     _require_reviewer(state, event)
-    if state.claimed_status is None:  # else the reviewer confirms that what was imported is done
+    if state.claimed_status is None:  # else the reviewer confirms that imported work is done
         _require(state, event, "completed")
     _require_seen(state, event, data.completion, data.version)
     return replace(state, status="verified", claimed_status=None)
 
 
 def _require_seen(state: HandoffState, event: Event, completion: str, version: str | None = None) -> None:
-    """Refuse to judge a result that was handed in anew since the reviewer read it."""
+    """Refuse a decision on a result that was completed again since the reviewer read it."""
     if completion == state.completion and version in (None, state.version):
         return
-    message = f"{event.name} was handed in anew since: read it again (`deed handoff show {quote(event.name)}`)"
+    message = f"{event.name} was completed again since you read it: see `deed handoff show {quote(event.name)}`"
     raise Refused("VERSION_MISMATCH", message, version=state.version, completion=state.completion)
 
 
@@ -307,16 +311,17 @@ def _cancel(state: HandoffState, event: Event, data: kinds.HandoffCancelled) -> 
 def _supersede(state: HandoffState, event: Event, data: kinds.HandoffSuperseded) -> HandoffState:
     _require_party(event, *state.senders)
     if data.by == event.name:
-        raise Refused("INVALID_FIELD", f"{event.name} cannot take its own place", path="$.data.by")
+        raise Refused("INVALID_FIELD", f"{event.name} cannot supersede itself: name another handoff", path="$.data.by")
     return _ended(state, event, "superseded", data.reason or f"by {data.by}")
 
 
 def _ready(state: HandoffState, event: Event, data: kinds.HandoffReady) -> HandoffState:
     _require(state, event, "approved")
     if state.is_announced:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} was announced as ready already", status=state.status)
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is already announced as ready", status=state.status)
     if (data.to, data.version) != (state.receiver, state.version):
-        raise Refused("VERSION_MISMATCH", f"{event.name} is now version {state.version}", version=state.version)
+        message = f"{event.name} is now at version {state.version}, for {state.receiver or 'nobody'}"
+        raise Refused("VERSION_MISMATCH", message, version=state.version)
     return replace(state, is_announced=True)
 
 
@@ -326,7 +331,7 @@ def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> Ha
     return replace(state, status=status, lease=None, reason=reason, claimed_status=None, is_announced=False)
 
 
-# Each function takes the data type it stands beside; the table erases that to Any.
+# Each function takes the data type in its row; the table erases that to Any.
 _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]]] = {
     kinds.HandoffAmended: _amend,
     kinds.HandoffApproved: _approve,
@@ -349,14 +354,24 @@ _STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]
 }
 
 
+_NEXT_STEPS: Final[dict[Status, str]] = {
+    "pending": "its reviewer can approve or reject it",
+    "approved": "its receiver can claim it",
+    "in_progress": "its receiver can complete it",
+    "blocked": "its receiver or reviewer can unblock it",
+    "completed": "its reviewer can verify it or request changes",
+}
+
+
 def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
     if state.status not in allowed:
         _not_allowed(state, event)
 
 
 def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    why = f"`deed handoff why {quote(event.name)}`"
-    message = f"{event.kind} cannot follow: handoff {event.name} is {state.status} ({why})"
+    next_step = _NEXT_STEPS.get(state.status)
+    hint = f"{next_step} (see `deed handoff why {quote(event.name)}`)" if next_step else "it is closed"
+    message = f"handoff {event.name} is {state.status}, so {event.kind} is not possible: {hint}"
     raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
 
 
@@ -367,19 +382,20 @@ def _require_working(state: HandoffState, event: Event) -> None:
 
 def _require_party(event: Event, *allowed: str) -> None:
     if event.author not in allowed:
-        names = ", ".join(dict.fromkeys(name for name in allowed if name)) or "nobody registered here"
-        message = f"{event.kind} of {event.name} is for {names}, and not for {event.author}: leave it to them"
+        names = " or ".join(dict.fromkeys(name for name in allowed if name)) or "an agent that is not registered here"
+        message = f"only {names} may sign {event.kind} of {event.name}, not {event.author}"
         raise Refused("NOT_AUTHORIZED", message, allowed=list(allowed))
 
 
 def _require_reviewer(state: HandoffState, event: Event) -> None:
     if event.author == state.reviewer and event.author != state.receiver:
         return
-    judge = f"leave it to {state.reviewer}, its reviewer"
+    hint = f"its reviewer is {state.reviewer}"
     if state.reviewer in ("", state.receiver):
-        judge = f"{state.senders[-1]} names a reviewer (`deed handoff amend {quote(event.name)} --reviewer OTHER`)"
+        command = f"`deed handoff amend {quote(event.name)} --reviewer OTHER`"
+        hint = f"{state.senders[-1]} must name a reviewer with {command}"
     if event.author in (*state.senders, state.receiver):
-        message = f"{event.author} is party to {event.name}: {judge}"
+        message = f"{event.author} is the sender or receiver of {event.name} and cannot review it: {hint}"
         raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)
-    message = f"{event.author} does not review {event.name}: {judge}"
+    message = f"{event.author} is not the reviewer of {event.name}: {hint}"
     raise Refused("NOT_AUTHORIZED", message, reviewer=state.reviewer)

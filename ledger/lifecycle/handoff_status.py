@@ -1,4 +1,4 @@
-"""Where a handoff may stand, and what of it depends on others or on time: asked by its machine, and by views."""
+"""The statuses of a handoff, and the two facts about them that depend on other handoffs or on time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled"
 
 
 def is_unlocked(dependency: Status | None, unlock_at: UnlockAt) -> bool:
-    """Return whether a dependency with this status (None: there is none) lets start what waits ``unlock_at`` it."""
+    """Return whether a dependency with this status (None: it does not exist) unlocks the handoffs that wait for it."""
     return dependency in ("verified", unlock_at)
 
 
 def is_lapsed(status: Status, lease: Span | None, now_ms: int) -> bool:
-    """Return whether the receiver's lease does not hold (any more), which makes the work claimable again."""
+    """Return whether the receiver's lease is not valid (any more), so that the work can be claimed again."""
     return status == "in_progress" and lease is not None and not lease.holds(now_ms)

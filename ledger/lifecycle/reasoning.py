@@ -1,9 +1,9 @@
-"""The life of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
+"""The state machine of a reasoning graph: started, extended, concluded; always acyclic and without dangling steps.
 
-A step may rest only on steps that came before it or with it, so a graph can never hold a cycle once every extension was
-checked by itself. A concluded graph may still be extended (an assumption was settled since) and concluded anew: each is
-another version with another ref. Briefs and validations are about the graph and do not change it; its owner's
-validation is refused, because it would be no independent one. A graph that was imported is extended by imports only.
+A step may rest only on steps that came before it or with it, so a graph has no cycle if every extension was checked
+alone. A concluded graph may still be extended (an assumption was settled since) and concluded again: each is another
+version with another ref. Briefs and validations are about the graph and do not change it. The owner's own validation
+is refused, because it would not be independent. Only imports extend an imported graph.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle import require_imported
 
-# What is said about a graph, and does not change it.
+# Events about a graph that do not change it.
 ABOUT: Final = (kinds.ReasoningBriefed, kinds.ReasoningValidated)
 
 
 class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
-    """Who owns the graph, which step numbers it holds, whether it was concluded, and whether it was imported."""
+    """The graph's owner, its step numbers, whether it was concluded, and whether it was imported."""
 
     owner: str
     steps: frozenset[int] = frozenset()
@@ -42,35 +42,35 @@ def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
         require_imported(event, None if state is None else (state.owner, state.is_imported))
         return replace(_changed(state, read_as(event)), is_imported=True)
     if state is not None and state.is_imported and not isinstance(event.data, ABOUT):
-        hint = "start reasoning of your own that cites it"
-        raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was imported: {hint}", status="imported")
+        message = f"reasoning {event.name} was imported and cannot be extended: start your own reasoning that cites it"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status="imported")
     return _changed(state, event)
 
 
 def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
     if isinstance(event.data, kinds.ReasoningStarted):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was started already: choose another id")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} already exists: choose another id")
         return ReasoningState(event.author)
     if state is None:
         raise Refused(
-            "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} was never started: reasoning.started begins it"
+            "TRANSITION_NOT_ALLOWED", f"there is no reasoning {event.name}: start it first (reasoning.started)"
         )
     if isinstance(event.data, ABOUT):
         if not state.steps:
             raise Refused(
-                "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step yet: its author adds one first"
+                "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no steps yet: its author must add one first"
             )
         if isinstance(event.data, kinds.ReasoningValidated) and event.author == state.owner:
-            message = f"{state.owner} cannot validate their own reasoning: a reviewer does"
+            message = f"{state.owner} cannot validate their own reasoning: ask a reviewer"
             raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
         return state
     if event.author != state.owner:
-        message = f"reasoning {event.name} belongs to {state.owner}: start your own (`deed reasoning start`)"
+        message = f"reasoning {event.name} belongs to {state.owner}: start your own with `deed reasoning start`"
         raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReasoningConcluded):
         if not state.steps:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no step to conclude from: add one")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no steps yet: add one first")
         return replace(state, is_concluded=True)
     return replace(state, steps=_extend(state.steps, event.data))
 
@@ -79,14 +79,15 @@ def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[i
     added: set[int] = set()
     for step in data.steps:
         if step.step_number in known or step.step_number in added:
-            raise Refused("STEP_CONFLICT", f"step {step.step_number} exists already", step=step.step_number)
+            message = f"step {step.step_number} already exists: use another number"
+            raise Refused("STEP_CONFLICT", message, step=step.step_number)
         added.add(step.step_number)
     if not added and not data.assumptions_updated:
-        raise Refused("STEP_CONFLICT", "an extension adds a step or updates an assumption")
+        raise Refused("STEP_CONFLICT", "the extension is empty: add a step or update an assumption")
     present = known | added
     for number in data.assumptions_updated:
         if number not in present:
-            raise Refused("STEP_CONFLICT", f"the updated assumption {number} does not exist", step=number)
+            raise Refused("STEP_CONFLICT", f"there is no assumption {number} to update", step=number)
     _check_dependencies(data.dependencies, added, present)
     return present
 
@@ -94,7 +95,8 @@ def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[i
 def _check_dependencies(dependencies: dict[int, list[int]], added: set[int], present: frozenset[int]) -> None:
     for number, rests_on in dependencies.items():
         if number not in added:
-            raise Refused("STEP_CONFLICT", f"dependencies are given with the step they belong to: {number} is not new")
+            message = f"step {number} is not new: dependencies must come in the same event as their step"
+            raise Refused("STEP_CONFLICT", message)
         for wanted in rests_on:
             if wanted not in present:
                 raise Refused("STEP_CONFLICT", f"step {number} rests on step {wanted}, which does not exist")
@@ -102,4 +104,4 @@ def _check_dependencies(dependencies: dict[int, list[int]], added: set[int], pre
         TopologicalSorter(dependencies).prepare()
     except CycleError as error:
         cycle = [int(number) for number in error.args[1]]
-        raise Refused("STEP_CONFLICT", f"the steps rest on each other in a circle: {cycle}", cycle=cycle) from error
+        raise Refused("STEP_CONFLICT", f"the steps depend on each other in a cycle: {cycle}", cycle=cycle) from error

@@ -1,9 +1,9 @@
-"""The life of a session: its owner writes until it ends; it is reported on, and corrected, afterwards too.
+"""The state machine of a session: its owner writes until it ends, and may report and correct it afterwards too.
 
-What is corrected may be imported as well, or of an agent who is gone: so an admin may, too (``admission.rules``).
-Everybody else says otherwise in a session of his own.
+An admin may also correct it (``admission.rules``), because the session may be imported or its agent gone. Other agents
+contradict it in a session of their own.
 
-What another tool recorded is a session of its own, to which its importer alone adds: it speaks for no agent of here.
+Records of another tool form a session of their own. Only its importer adds to it, and it speaks for no agent here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deedbook.ledger.lifecycle import require_imported
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True, tag="session"):
-    """Who owns the session, whether it has ended, and whether it was imported."""
+    """The session's owner, whether it has ended, and whether it was imported."""
 
     owner: str
     is_ended: bool = False
@@ -33,19 +33,20 @@ def transition(state: SessionState | None, event: Event) -> SessionState:
     if state is not None and isinstance(event.data, kinds.Correction):
         return state
     if state is not None and state.is_imported:
-        hint = f"start a session of your own that resumes {event.name}"
-        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was imported: {hint}", status="imported")
+        message = f"session {event.name} was imported and is read-only: start your own session that resumes it"
+        raise Refused("TRANSITION_NOT_ALLOWED", message, status="imported")
     if isinstance(event.data, kinds.SessionStarted):
         if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was started already: choose another id")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} already exists: choose another id")
         return SessionState(event.author)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} was never started: emit session.started first")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"there is no session {event.name}: start it first (session.started)")
     if event.author != state.owner:
-        message = f"session {event.name} belongs to {state.owner}: start one of your own"
+        message = f"session {event.name} belongs to {state.owner}: start a session of your own"
         raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
     if isinstance(event.data, kinds.ReportGenerated):
         return state
     if state.is_ended:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"session {event.name} has ended: start another that resumes it")
+        message = f"session {event.name} has ended: start another session that resumes it"
+        raise Refused("TRANSITION_NOT_ALLOWED", message)
     return SessionState(state.owner, is_ended=True) if isinstance(event.data, kinds.SessionEnded) else state

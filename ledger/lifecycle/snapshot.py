@@ -1,4 +1,4 @@
-"""The life of a snapshot: taken once, never changed; and its parts must say the same."""
+"""The state machine of a snapshot: taken once, never changed, and consistent in itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deedbook.ledger.events.snapshot import SnapshotTaken
 
 
 class SnapshotState(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
-    """Who took the snapshot."""
+    """The agent that took the snapshot."""
 
     owner: str
 
@@ -22,26 +22,26 @@ def transition(state: SnapshotState | None, event: Event) -> SnapshotState:
     Raises Refused: ``TRANSITION_NOT_ALLOWED``, or ``INVALID_FIELD`` for fields that contradict each other.
     """
     if state is not None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"snapshot {event.name} was taken already: take another")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"snapshot {event.name} already exists: choose another id")
     _check_agrees(event.data)
     return SnapshotState(event.author)
 
 
 def _check_agrees(data: SnapshotTaken) -> None:
-    """Refuse a snapshot whose short fields are not those of its brief: gates read the ones, prompts the other."""
+    """Refuse a snapshot whose short fields differ from its brief: gates read those fields, prompts read the brief."""
     if bool(data.context_summary) == (data.context_source == "none"):
-        raise _disagrees("context_source", "a context has a source, and none has none")
+        raise _disagrees("context_source", "context_source must be none exactly when context_summary is empty")
     for name in ("level", "reasoning_fidelity", "reasoning_size"):
         if (getattr(data, name) is None) != (data.reasoning_ref is None):
-            raise _disagrees(name, f"{name} and reasoning_ref stand together")
+            raise _disagrees(name, f"{name} and reasoning_ref must be given together")
     levels = [brief.level for brief in data.briefs]
     if len(set(levels)) != len(levels):
-        raise _disagrees("briefs", "a level is given twice")
+        raise _disagrees("briefs", "it has two briefs of one level")
     if levels and data.level not in levels:
         raise _disagrees("level", f"there is no {data.level} brief")
     for brief in data.briefs:
         if (brief.reasoning_ref, brief.conclusion) != (data.reasoning_ref, data.conclusion):
-            raise _disagrees("briefs", f"the {brief.level} brief is of another graph")
+            raise _disagrees("briefs", f"the {brief.level} brief is about another graph")
         if brief.level == data.level:
             _check_same(data, brief)
 
@@ -57,7 +57,7 @@ def _check_same(data: SnapshotTaken, brief: Brief) -> None:
     }
     for name, is_same in same.items():
         if not is_same:
-            raise _disagrees(name, f"{name} is not that of the {brief.level} brief")
+            raise _disagrees(name, f"{name} differs from the {brief.level} brief")
 
 
 def _disagrees(field: str, message: str) -> Refused:

@@ -1,8 +1,8 @@
-"""The life of a Tree-of-Thoughts task: who speaks as whom, what waits for an answer, which nodes there are.
+"""The state machine of a Tree-of-Thoughts task: its roles, the requests without an answer, and its nodes.
 
-What the ledger makes impossible here is what such searches got wrong in the field: an explorer that plays its own
-generator, an answer to nothing, an answer given twice, a node whose parent or temporary id nobody knows, a closing tree
-that is another than the one that was searched.
+It refuses the faults that such searches had in practice: an explorer that acts as its own generator, an answer to no
+request, a second answer, a node with an unknown parent or temporary id, and a final tree that differs from the one
+that was searched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _digest_bytes: Final = 12
 
 
 class NodeState(msgspec.Struct, frozen=True, array_like=True):
-    """A node as the gate remembers it; what it says is a digest."""
+    """A node as the gate stores it, with digests of its content and its evaluation."""
 
     parent: str | None
     depth: int
@@ -35,17 +35,17 @@ class NodeState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """A request that waits for its answer: its type, and the nodes that it is about."""
+    """A request without an answer: its type, and the nodes that it is about."""
 
     type: str
     nodes: tuple[str, ...] = ()
 
 
 class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
-    """Where a task stands. ``waiting`` maps event ids to requests; ``answered`` maps the others to their answers.
+    """The state of a task. ``waiting`` maps event ids to open requests; ``answered`` maps the others to their answers.
 
-    ``drawn`` maps answers of the generator to the temporary ids that became no node yet, with what they stand for.
-    ``problem``, ``config`` and ``prompts`` are digests: of what is solved, how, and what each role paid a model for.
+    ``drawn`` maps answers of the generator to the temporary ids that are not nodes yet, with digests of their thoughts.
+    ``problem``, ``config`` and ``prompts`` are digests: of the problem, the configuration, and each role's prompts.
     """
 
     roles: dict[str, tuple[str, str]]
@@ -61,7 +61,7 @@ class TotState(msgspec.Struct, frozen=True, array_like=True, tag="tot"):
     config: bytes = b""
 
 
-# Request type → who asks whom, and the type that answers it.
+# Request type → its sender, its receiver, and the type of its answer.
 _ASKS: Final[dict[str, tuple[kinds.Role, kinds.Role, str]]] = {
     "decompose_task": ("orchestrator", "decomposer", "decomposition_result"),
     "initialize_search": ("orchestrator", "explorer", "search_complete"),
@@ -73,9 +73,9 @@ _ANSWERED_BY: Final = {answer: request for request, (_, _, answer) in _ASKS.item
 
 
 def parties_of(message_type: str) -> tuple[kinds.Role, kinds.Role]:
-    """Return who sends a message of this type, and to whom."""
-    asks, asked, answer = _ASKS[_ANSWERED_BY.get(message_type, message_type)]
-    return (asked, asks) if message_type == answer else (asks, asked)
+    """Return the sender and the receiver of a message of this type."""
+    sender, receiver, answer = _ASKS[_ANSWERED_BY.get(message_type, message_type)]
+    return (receiver, sender) if message_type == answer else (sender, receiver)
 
 
 def transition(state: TotState | None, event: Event) -> TotState:
@@ -87,12 +87,12 @@ def transition(state: TotState | None, event: Event) -> TotState:
     if isinstance(data, kinds.TotStarted):
         return _started(state, event, data)
     if state is None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: it begins with tot.started")
-    if isinstance(data, kinds.Aside):
-        return _aside(state, event, data)
+        raise Refused("TRANSITION_NOT_ALLOWED", f"there is no task {event.name}: start it first (tot.started)")
+    if isinstance(data, kinds.SideStatement):
+        return _side_statement(state, event, data)
     _require_going(state, event)
     if state.is_paused and (isinstance(data, kinds.SearchComplete) or not isinstance(data, kinds.Answer)):
-        message = f"{event.name} is paused: only what was asked is answered until `deed tot resume {event.name}`"
+        message = f"{event.name} is paused and accepts only answers: resume it with `deed tot resume {event.name}`"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
     if isinstance(data, kinds.Question | kinds.Answer):
         return _message(state, event, data)
@@ -109,24 +109,25 @@ def transition(state: TotState | None, event: Event) -> TotState:
             _known(state, [data.node_id, *([data.to_node_id] if data.to_node_id else [])])
             return state
         case _:  # any other data: that of another stream's kind
-            raise Refused("UNKNOWN_KIND", f"{event.kind} is no step of a task's life", kind=event.kind)
+            raise Refused("UNKNOWN_KIND", f"{event.kind} is not an event of a task", kind=event.kind)
 
 
 def _started(state: TotState | None, event: Event, data: kinds.TotStarted) -> TotState:
     if state is not None:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"task {event.name} was started already")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"task {event.name} already exists: choose another id")
     roles: dict[str, tuple[str, str]] = {binding.role: (binding.agent, binding.key) for binding in data.roles}
     if len(roles) != len(data.roles):
-        raise Refused("INVALID_FIELD", "each of the six roles is bound once", path="$.data.roles")
+        raise Refused("INVALID_FIELD", "each of the six roles must be bound exactly once", path="$.data.roles")
     if len({key for _, key in roles.values()}) != len(roles):
-        raise Refused("INVALID_FIELD", "the six roles have six keys: nobody answers himself", path="$.data.roles")
+        message = "each role needs a key of its own, so that no role answers itself"
+        raise Refused("INVALID_FIELD", message, path="$.data.roles")
     started = TotState(roles, problem=digest_of((data.problem, data.task_type)))
     _require_role(started, event, "orchestrator", data.task_id)
     return started
 
 
-def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
-    """Take what stands between the messages: words for people, what a model was paid for, a pause, the user's end."""
+def _side_statement(state: TotState, event: Event, data: kinds.SideStatement) -> TotState:
+    """Accept an event between the messages: a log, a paid answer of a model, a pause, or the user's end."""
     _require_role(state, event, data.sender, data.task_id)
     if isinstance(data, kinds.TotLogWritten) or (isinstance(data, kinds.TotError) and data.sender != "orchestrator"):
         return state
@@ -135,36 +136,37 @@ def _aside(state: TotState, event: Event, data: kinds.Aside) -> TotState:
         case kinds.TotError():
             return replace(state, is_ended=True)
         case kinds.TotModelAnswered():
-            return _paid(state, event, data)
+            return _paid_answer(state, event, data)
         case kinds.TotPaused():
             if state.is_paused or data.sender not in ("explorer", "orchestrator"):
-                message = f"{event.name} is paused already, or not by its explorer or orchestrator"
+                message = f"only the explorer or orchestrator may pause {event.name}, and only while it runs"
                 raise Refused("TRANSITION_NOT_ALLOWED", message)
             if not {*state.waiting, *state.answered.values()} & {*event.causes}:
-                message = "a pause names the answer that failed, or the request that nobody answers"
+                message = "a pause must name the failed answer or the unanswered request in its causes"
                 raise Refused("INVALID_FIELD", message, path="$.causes")
             return replace(state, is_paused=True)
         case kinds.TotResumed():
             if not state.is_paused or data.sender != "orchestrator":
-                message = f"{event.name} is not paused, or this is not its orchestrator: `deed tot show {event.name}`"
+                message = f"only the orchestrator may resume {event.name}, and only while it is paused: see \
+`deed tot show {event.name}`"
                 raise Refused("TRANSITION_NOT_ALLOWED", message)
             return replace(state, is_paused=False)
         case _:
             assert_never(data)
 
 
-def _paid(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotState:
+def _paid_answer(state: TotState, event: Event, data: kinds.TotModelAnswered) -> TotState:
     if (data.answer is None) == (data.fault is None):
-        raise Refused("INVALID_FIELD", "a model's answer was read, or has a fault", path="$.data.answer")
+        raise Refused("INVALID_FIELD", "give either the model's answer or its fault", path="$.data.answer")
     waits = {state.waiting[cause].type for cause in event.causes[:1] if cause in state.waiting} - {"initialize_search"}
     if not any(parties_of(type_)[1] == data.sender for type_ in waits):
-        message = f"{event.kind} works on a request that waits for the {data.sender}: the first cause names it"
+        message = f"the first cause of {event.kind} must be an open request to the {data.sender}"
         raise Refused("TRANSITION_NOT_ALLOWED", message)
     prompt, known = bytes.fromhex(data.prompt_sha256)[:_digest_bytes], state.prompts.get(data.sender, ())
     if prompt in known:
-        raise Refused("TRANSITION_NOT_ALLOWED", "this question was answered already: use that answer")
+        raise Refused("TRANSITION_NOT_ALLOWED", "this prompt is already answered: use the recorded answer")
     if len(known) >= prompts_max:
-        raise Refused("TOO_LARGE", f"a model answers at most {prompts_max} questions of a role", prompts=prompts_max)
+        raise Refused("TOO_LARGE", f"a role may record at most {prompts_max} answers of a model", prompts=prompts_max)
     return replace(state, prompts=state.prompts | {data.sender: (*known, prompt)})
 
 
@@ -172,7 +174,7 @@ def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer)
     kind = data.type
     sender, to = parties_of(kind)
     if (data.sender, data.to) != (sender, to):
-        raise Refused("INVALID_FIELD", f"{kind} goes from the {sender} to the {to}", path="$.data.from")
+        raise Refused("INVALID_FIELD", f"{kind} must go from the {sender} to the {to}", path="$.data.from")
     _require_role(state, event, sender, data.task_id)
     if isinstance(data, kinds.Question):
         return _asked(state, event, data)
@@ -182,16 +184,16 @@ def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer)
 def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
     kind = data.type
     if kind != "decompose_task" and not state.is_decomposed:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} comes after the decomposition")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} must come after the decomposition")
     if kind in ("decompose_task", "initialize_search"):
         if {kind, "initialize_search"} & {request.type for request in state.waiting.values()}:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} was asked already and waits for its answer")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} is already requested and waits for its answer")
     else:
         _require_search(state, kind)
     nodes, about, config = state.nodes, list[kinds.ThoughtNode](), state.config
-    asked = data.payload
-    if isinstance(asked, kinds.DecomposePayload) and digest_of((asked.problem, asked.task_type)) != state.problem:
-        raise Refused("INVALID_FIELD", "this is another problem than the task's", path="$.data.payload.problem")
+    payload = data.payload
+    if isinstance(payload, kinds.DecomposePayload) and digest_of((payload.problem, payload.task_type)) != state.problem:
+        raise Refused("INVALID_FIELD", "the problem differs from the task's problem", path="$.data.payload.problem")
     match data:
         case kinds.DecomposeTask():
             pass
@@ -215,18 +217,19 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
 
 
 def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
-    given = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
-    if len(given) > 1:
-        raise Refused("INVALID_FIELD", f"{event.kind} answers one {request}, not {len(given)}", path="$.causes")
-    if not given:
+    requests = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
+    if len(requests) > 1:
+        message = f"{event.kind} must answer one {request}, not {len(requests)}"
+        raise Refused("INVALID_FIELD", message, path="$.causes")
+    if not requests:
         if any(cause in state.answered for cause in event.causes):
-            raise Refused("TRANSITION_NOT_ALLOWED", f"this {request} was answered already")
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.kind} answers nothing: causes name the {request} it answers")
+            raise Refused("TRANSITION_NOT_ALLOWED", f"this {request} is already answered")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.kind} must name the {request} that it answers in its causes")
     if data.payload is None and data.error is None:
-        raise Refused("INVALID_FIELD", "an answer has a payload, or an error that says why not", path="$.data.payload")
-    about = state.waiting[given[0]].nodes
-    waiting = {id_: asked for id_, asked in state.waiting.items() if id_ != given[0]}
-    state = replace(state, waiting=waiting, answered=state.answered | {given[0]: event.id})
+        raise Refused("INVALID_FIELD", "an answer needs a payload or an error", path="$.data.payload")
+    about = state.waiting[requests[0]].nodes
+    waiting = {id_: open_request for id_, open_request in state.waiting.items() if id_ != requests[0]}
+    state = replace(state, waiting=waiting, answered=state.answered | {requests[0]: event.id})
     match data:
         case kinds.DecompositionResult():
             return replace(state, is_decomposed=data.payload is not None)
@@ -246,19 +249,19 @@ def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -
 def _drawn(state: TotState, event: Event, payload: kinds.GeneratedPayload, parent: str) -> TotState:
     drawn = {node.temp_id: digest_of((parent, node.content, node.action_type)) for node in payload.candidates}
     if len(drawn) != len(payload.candidates):
-        raise Refused("INVALID_FIELD", "two candidates have one temporary id", path="$.data.payload.candidates")
+        raise Refused("INVALID_FIELD", "two candidates have the same temporary id", path="$.data.payload.candidates")
     return replace(state, drawn=state.drawn | ({event.id: drawn} if drawn else {}))
 
 
 def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
     for id_ in (*(result.node_id for result in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
         if id_ not in about:
-            raise Refused("INVALID_FIELD", f"nobody asked for an evaluation of {id_}", node_id=id_)
-    judged = {
+            raise Refused("INVALID_FIELD", f"the request does not name node {id_} for evaluation", node_id=id_)
+    evaluated = {
         result.node_id: replace(state.nodes[result.node_id], evaluation=digest_of(result.evaluation))
         for result in payload.evaluations
     }
-    return replace(state, nodes=state.nodes | judged)
+    return replace(state, nodes=state.nodes | evaluated)
 
 
 def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState:
@@ -266,44 +269,47 @@ def _added(state: TotState, event: Event, data: kinds.TotNodesAdded) -> TotState
     for position, node in enumerate(data.nodes):
         path = f"$.data.nodes[{position}]"
         if node.id in nodes:
-            raise Refused("INVALID_FIELD", f"there is a node {node.id} already", path=f"{path}.id")
+            raise Refused("INVALID_FIELD", f"node {node.id} already exists", path=f"{path}.id")
         parent = None if node.parent_id is None else nodes.get(node.parent_id)
         if (node.parent_id is None) != (not nodes) or (node.parent_id is not None and parent is None):
-            raise Refused("INVALID_FIELD", f"{node.id} has no parent in the tree", path=f"{path}.parent_id")
+            raise Refused("INVALID_FIELD", f"the parent of node {node.id} is not in the tree", path=f"{path}.parent_id")
         if node.parent_id is not None and parent is not None:
             _require_growing(node.parent_id, parent)
         if node.depth != (0 if parent is None else parent.depth + 1):
-            raise Refused("INVALID_FIELD", f"{node.id} is one deeper than its parent", path=f"{path}.depth")
+            message = f"the depth of node {node.id} must be its parent's depth plus one"
+            raise Refused("INVALID_FIELD", message, path=f"{path}.depth")
         if node.status != "pending" or node.evaluation is not None or node.children_ids:
-            raise Refused("INVALID_FIELD", f"{node.id} is new: pending, not evaluated, without children", path=path)
+            message = f"the new node {node.id} must be pending, without evaluation and children"
+            raise Refused("INVALID_FIELD", message, path=path)
         nodes[node.id] = NodeState(node.parent_id, node.depth, content_digest(node))
     if len(nodes) > nodes_max:
-        raise Refused("TOO_LARGE", f"a tree has at most {nodes_max} nodes", nodes=len(nodes))
+        raise Refused("TOO_LARGE", f"the tree would have more than {nodes_max} nodes", nodes=len(nodes))
     return replace(state, nodes=nodes, drawn=_without_drawn(state, event, data))
 
 
 def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> dict[str, dict[str, bytes]]:
-    """Take the temporary ids that become nodes from the generator's answer that is named as the cause."""
+    """Remove the temporary ids that become nodes from the generator's answer in the causes."""
     if not state.nodes:
         if len(data.nodes) > 1 or data.temp_ids:
-            raise Refused("INVALID_FIELD", "the root comes alone, and from no candidate", path="$.data.nodes")
+            raise Refused("INVALID_FIELD", "add the root node alone and without temp_ids", path="$.data.nodes")
         return state.drawn
     source = next((cause for cause in event.causes if cause in state.drawn), None)
     if source is None or len(data.temp_ids) != len(data.nodes):
-        raise Refused("INVALID_FIELD", "nodes come from generated_thoughts: name it, and their temporary ids", path="$")
+        message = "new nodes must name their generated_thoughts in causes and one of its temp_ids each"
+        raise Refused("INVALID_FIELD", message, path="$")
     left = dict(state.drawn[source])
     for node, temp_id in zip(data.nodes, data.temp_ids, strict=True):
         thought = left.pop(temp_id, None)
         if thought is None:
-            raise Refused("INVALID_FIELD", f"no candidate {temp_id} is left of that answer", path="$.data.temp_ids")
+            raise Refused("INVALID_FIELD", f"that answer has no unused candidate {temp_id}", path="$.data.temp_ids")
         if thought != digest_of((node.parent_id, node.content, node.action_type)):
-            raise Refused("INVALID_FIELD", f"{node.id} is not what the generator thought", path="$.data.nodes")
+            raise Refused("INVALID_FIELD", f"node {node.id} differs from its candidate", path="$.data.nodes")
     return {cause: ids for cause, ids in state.drawn.items() if cause != source} | ({source: left} if left else {})
 
 
 def _require_search(state: TotState, kind: str) -> None:
     if all(request.type != "initialize_search" for request in state.waiting.values()):
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} belongs to a search: initialize_search comes first")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"no search is running: {kind} must come after initialize_search")
 
 
 def _require_going(state: TotState, event: Event) -> None:
@@ -313,41 +319,42 @@ def _require_going(state: TotState, event: Event) -> None:
 
 def _require_growing(id_: str, node: NodeState) -> None:
     if node.status in ("pruned", "terminal"):
-        raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status}: nothing grows from it")
+        raise Refused("TRANSITION_NOT_ALLOWED", f"node {id_} is {node.status} and cannot get children")
 
 
 def _require_role(state: TotState, event: Event, role: str, task_id: str | None = None) -> None:
     if task_id not in (None, event.name):
-        raise Refused("INVALID_FIELD", f"a message of {task_id} belongs on tot/{task_id}", path="$.data.task_id")
+        raise Refused("INVALID_FIELD", f"a message of {task_id} must be on tot/{task_id}", path="$.data.task_id")
     agent, key = state.roles.get(role, ("", ""))
     if (event.author, event.key) != (agent, key):
-        message = f"the {role} of {event.name} is {agent}, by the key bound at its start"
+        message = f"only {agent} may act as the {role} of {event.name}, with the key bound at its start"
         raise Refused("NOT_AUTHORIZED", message, role=role)
 
 
 def _known(state: TotState, ids: Iterable[str]) -> None:
     for id_ in ids:
         if id_ not in state.nodes:
-            raise Refused("INVALID_FIELD", f"there is no node {id_} in the tree", node_id=id_)
+            raise Refused("INVALID_FIELD", f"the tree has no node {id_}", node_id=id_)
 
 
 def _same(state: TotState, nodes: list[kinds.ThoughtNode], *, is_path: bool = False) -> None:
     for node in nodes:
         _known(state, [node.id])
         if state.nodes[node.id].content != content_digest(node):
-            raise Refused("INVALID_FIELD", f"node {node.id} is another in the tree", node_id=node.id)
+            raise Refused("INVALID_FIELD", f"node {node.id} differs from the tree's node", node_id=node.id)
     above = (None, *(node.id for node in nodes))
     if is_path and any(node.parent_id != parent for node, parent in zip(nodes, above, strict=False)):
-        raise Refused("INVALID_FIELD", "a path leads from the root down, node by node", path="$.data.payload.best_path")
+        message = "best_path must lead from the root down, from parent to child"
+        raise Refused("INVALID_FIELD", message, path="$.data.payload.best_path")
 
 
 def content_digest(node: kinds.ThoughtNode) -> bytes:
-    """Return the digest of what a node is, without its evaluation, status and children."""
+    """Return the digest of a node without its evaluation, status and children."""
     return digest_of((node.id, node.parent_id, node.depth, node.content, node.action_type, node.metadata))
 
 
 def tree_digest(nodes: Mapping[str, NodeState]) -> str:
-    """Return the digest of a whole tree, in whatever order its nodes came: hex."""
+    """Return the digest (hex) of a whole tree, independent of the order of its nodes."""
     lines = [
         (id_, node.parent, node.depth, node.content.hex(), node.status, node.evaluation.hex())
         for id_, node in sorted(nodes.items())
@@ -356,18 +363,18 @@ def tree_digest(nodes: Mapping[str, NodeState]) -> str:
 
 
 def node_states(nodes: Iterable[kinds.ThoughtNode]) -> dict[str, NodeState]:
-    """Return nodes as the gate remembers them, to compare a tree with it."""
-    judged = ((node, b"" if node.evaluation is None else digest_of(node.evaluation)) for node in nodes)
+    """Return nodes as the gate stores them, to compare a tree with its state."""
+    evaluations = ((node, b"" if node.evaluation is None else digest_of(node.evaluation)) for node in nodes)
     return {
         node.id: NodeState(node.parent_id, node.depth, content_digest(node), node.status, digest)
-        for node, digest in judged
+        for node, digest in evaluations
     }
 
 
 def _require_searched(state: TotState, data: kinds.SearchComplete) -> None:
-    """Refuse a search that ends with other nodes than it grew, or another problem or configuration than it began with.
+    """Refuse a final tree whose nodes, problem or configuration differ from those of the search.
 
-    What follows from them (stats, frontier) is the views' to say: they show their own beside the explorer's.
+    Stats and frontier follow from them and are not checked: views show their own beside the explorer's.
     """
     _same(state, data.payload.best_path, is_path=True)
     digest, path, tree = tree_digest(state.nodes), node_states(data.payload.best_path), data.payload.tree
@@ -380,11 +387,11 @@ def _require_searched(state: TotState, data: kinds.SearchComplete) -> None:
             and tree_digest(node_states(tree.nodes.values())) == digest
         )
     if not is_same:
-        raise Refused("VERSION_MISMATCH", "the tree is another than the one that was searched", tree_digest=digest)
+        raise Refused("VERSION_MISMATCH", "the tree differs from the one that was searched", tree_digest=digest)
 
 
 def _is_whole(tree: kinds.ThoughtTree) -> bool:
-    """Return whether nodes stand under their own ids, children beside their parents, and the root at the top."""
+    """Return whether nodes are stored under their own ids, children_ids match the parents, and the root is the root."""
     children: dict[str | None, list[str]] = {}
     for node in tree.nodes.values():
         children.setdefault(node.parent_id, []).append(node.id)
@@ -395,5 +402,5 @@ def _is_whole(tree: kinds.ThoughtTree) -> bool:
 
 
 def digest_of(content: Any) -> bytes:
-    """Return the short digest of plain content."""
+    """Return a short digest of plain content."""
     return blake3(encode_canonical(content)).digest(length=_digest_bytes)

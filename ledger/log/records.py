@@ -18,7 +18,7 @@ StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionSt
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One stream: how many entries it has, the last one, and the state of its life.
+    """One stream: how many entries it has, its last entry, and the state of its state machine.
 
     An entry that a rule refuses (``deed fsck --repair``) is counted and changes nothing else.
     """

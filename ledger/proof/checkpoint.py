@@ -1,17 +1,17 @@
-"""Checkpoints: the log's signed word on how large it is and what its Merkle root is.
+"""Checkpoints: the log's signed statement about its size and its Merkle root.
 
-A C2SP signed-note is a text and the signature lines under it; a *checkpoint* (tlog-checkpoint) a note whose text is
-origin, size and root; a *vkey* the one-line text of a public key; a *cosignature* another party's line on the note.
+A C2SP signed-note is a text with signature lines below it. A *checkpoint* (tlog-checkpoint) is a note whose text is
+origin, size and root. A *vkey* is the one-line text of a public key. A *cosignature* is another party's line on a note.
 
-Rules: nothing in a note is believed before its signature is verified, over the bytes that arrived. Lines of unknown
+Rules: nothing in a note is trusted before its signature is verified, over the bytes that arrived. Lines of unknown
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
-claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
+claims our key and does not verify invalidates the note. A log signs under its origin: key name and first line agree.
 
-*Stream heads* are a signed note on how many entries some streams, and authority, have in a log of a given size:
-``STREAM_HEADS_TYPE``, and in a second line the fields of ``StreamHeads`` in their RFC 8785 form. A tree proves what is
-in a log, never that nothing else is. A ledger that signs wrong stream heads is convicted by the entries that it hides.
+*Stream heads* are a signed note on the number of entries of some streams, and of authority, in a log of a certain size:
+``STREAM_HEADS_TYPE``, and in a second line the fields of ``StreamHeads`` in RFC 8785 form. A tree proves that entries
+are in the log, never that there are no others. If a ledger signs wrong stream heads, the hidden entries convict it.
 
-Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.proof.policy``'s.
+Left out: ECDSA and ML-DSA. ``ledger.proof.policy`` handles the lines of witnesses, which sign more than the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from deedbook.ledger.format.codec import (
 from deedbook.ledger.format.identity import Key, verify
 from deedbook.ledger.format.merkle import hash_size_bytes, tree_size_max
 
-# The format demands room for 16 signatures, of up to 5 kB each where they are post-quantum.
+# The format requires room for 16 signatures of up to 5 kB each (post-quantum ones).
 note_size_max_bytes: Final = 256 * 1024
 note_signatures_max: Final = 64
 
@@ -49,9 +49,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What a log claims: its origin, its size in entries, and the 32-byte root over them (C2SP tlog-checkpoint).
+    """The claim of a log: its origin, its size in entries, and the 32-byte root over them (C2SP tlog-checkpoint).
 
-    Raises Refused: the origin is not one non-empty line, or the size or the root's length is impossible.
+    Raises Refused: the origin is not one non-empty line, or the size or the root's length is invalid.
     """
 
     origin: str
@@ -61,13 +61,13 @@ class Checkpoint(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         _check_line(self.origin, "origin")
         if not 0 <= self.size <= tree_size_max:
-            raise Refused("INVALID_FORMAT", f"A checkpoint cannot have the size {self.size}.")
+            raise Refused("INVALID_FORMAT", f"The checkpoint's size {self.size} is out of range.")
         if len(self.root) != hash_size_bytes:
-            raise Refused("INVALID_FORMAT", f"A root has {hash_size_bytes} bytes, not {len(self.root)}.")
+            raise Refused("INVALID_FORMAT", f"A root must have {hash_size_bytes} bytes, not {len(self.root)}.")
 
 
 class CheckpointVerifier(msgspec.Struct, frozen=True):
-    """The public side of a checkpoint key: the origin it signs for, and 32 bytes of Ed25519 (C2SP signed-note).
+    """The public side of a checkpoint key: its origin and its 32-byte Ed25519 key (C2SP signed-note).
 
     Raises Refused: the origin cannot be a key name, or the key has another length.
     """
@@ -82,7 +82,7 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
     def from_vkey(cls, vkey: str) -> Self:
         """Return the verifier for a vkey, ``name+key id+type and key``.
 
-        Raises Refused: it is no vkey, is not of an Ed25519 note key, or its id does not fit its key.
+        Raises Refused: it is not a vkey, not of an Ed25519 note key, or its id does not match its key.
         """
         return cls(*parse_vkey(vkey, NOTE_KEY))
 
@@ -93,17 +93,17 @@ class CheckpointVerifier(msgspec.Struct, frozen=True):
 
     @property
     def vkey(self) -> str:
-        """The text to hand to whoever shall check this log."""
+        """The vkey text, to be given to verifiers of this log."""
         return vkey_of(self.origin, NOTE_KEY, self.public_key)
 
 
 def verifiers_of(origin: str, keys: Iterable[str]) -> list[CheckpointVerifier]:
-    """Return the verifiers of keys (hex) that may each sign for an origin: those of several nodes."""
+    """Return verifiers for several keys (hex) of one origin, for example those of its nodes."""
     return [CheckpointVerifier(origin, bytes.fromhex(key)) for key in keys]
 
 
 class CheckpointKey(msgspec.Struct, frozen=True):
-    """The key that a log signs checkpoints with: its origin and a secret Ed25519 seed of 32 bytes.
+    """The secret key of a log's checkpoints: its origin and an Ed25519 seed of 32 bytes.
 
     Raises Refused: the origin cannot be a key name, or the seed has another length.
     """
@@ -124,7 +124,7 @@ class CheckpointKey(msgspec.Struct, frozen=True):
 
 
 class SignatureLine(msgspec.Struct, frozen=True):
-    """One line under a note's text: whose it claims to be, and the signature in it, which nobody has verified."""
+    """One line below a note's text: the key that it claims, and its signature, which is not verified yet."""
 
     name: str
     key_id: bytes
@@ -134,21 +134,21 @@ class SignatureLine(msgspec.Struct, frozen=True):
 def parse_vkey(vkey: str, type_: int) -> tuple[str, bytes]:
     """Return the name and the key of a vkey, ``name+key id+type and key``, which must be of this type.
 
-    Raises Refused: it is no vkey, is not of an Ed25519 key of this type, or its id does not fit its key.
+    Raises Refused: it is not a vkey, not of an Ed25519 key of this type, or its id does not match its key.
     """
     # The base64 of the last part may itself contain a plus.
     parts = vkey.split("+", 2)
     if len(parts) != 3:
-        raise Refused("INVALID_FORMAT", "A vkey consists of name, key id and key, joined by plus signs.")
-    name, given, encoded = parts
+        raise Refused("INVALID_FORMAT", "A vkey must be a name, a key id and a key, joined by plus signs.")
+    name, claimed_id, encoded = parts
     material = decode_base64(encoded, "key of the vkey")
     if material[:1] != bytes([type_]):
         what = "signs notes" if type_ == NOTE_KEY else "cosigns checkpoints"
         raise Refused("INVALID_FORMAT", f"The vkey is not of an Ed25519 key that {what} (type {type_}).")
     check_key(name, material[1:], "public key")
     expected = key_id(name, type_, material[1:]).hex()
-    if expected != given:
-        raise Refused("INVALID_FORMAT", f"The vkey's id is {given!r}, but its key has {expected}.")
+    if expected != claimed_id:
+        raise Refused("INVALID_FORMAT", f"The vkey's id is {claimed_id!r}, but the id of its key is {expected}.")
     return name, material[1:]
 
 
@@ -168,19 +168,19 @@ def sign_checkpoint(checkpoint: Checkpoint, key: CheckpointKey) -> str:
     Raises Refused: the key is of another origin.
     """
     if checkpoint.origin != key.origin:
-        message = f"A key of {key.origin!r} does not sign for {checkpoint.origin!r}."
+        message = f"The key of {key.origin!r} cannot sign for {checkpoint.origin!r}."
         raise Refused("INVALID_FORMAT", message, origin=checkpoint.origin, key_origin=key.origin)
     return sign_note(f"{checkpoint.origin}\n{checkpoint.size}\n{encode_base64(checkpoint.root)}\n", key)
 
 
 def sign_note(text: str, key: CheckpointKey) -> str:
-    """Return the note of a text that ends in a newline (C2SP signed-note); what it says must show what kind it is."""
+    """Return the note of a text that ends in a newline (C2SP signed-note). The text must show its own type."""
     signature = Key(key.seed).sign(text.encode())
     return f"{text}\n— {key.origin} {encode_base64(key.verifier.key_id + signature)}\n"
 
 
 def parse_checkpoint(note: str) -> Checkpoint:
-    """Return what a checkpoint note claims, without checking who signed it: for display and for choosing a key.
+    """Return the checkpoint in a note without verifying its signatures, for display and for choosing a key.
 
     Raises Refused: it is not a note, or its text is not that of a checkpoint.
     """
@@ -191,33 +191,33 @@ def parse_checkpoint(note: str) -> Checkpoint:
 def verify_checkpoint(note: str, *verifiers: CheckpointVerifier) -> Checkpoint:
     """Return the checkpoint that one of the verifiers' keys signed for its origin (C2SP tlog-checkpoint).
 
-    Raises Corrupted: none of them signed this note, or the checkpoint is of another origin. Refused: it is not a note,
+    Raises Corrupted: none of them signed this note, or the checkpoint has another origin. Refused: it is not a note,
     or its text is not that of a checkpoint.
     """
     text, signer = open_note(note, *verifiers)
     checkpoint = _parse_text(text)
     if checkpoint.origin != signer.origin:
-        message = f"The checkpoint is of {checkpoint.origin!r}, not of {signer.origin!r}."
+        message = f"The checkpoint's origin is {checkpoint.origin!r}, not {signer.origin!r}."
         raise Corrupted("VERIFICATION_FAILED", message, origin=checkpoint.origin, expected=signer.origin)
     return checkpoint
 
 
 def open_note(note: str, *verifiers: CheckpointVerifier) -> tuple[str, CheckpointVerifier]:
-    """Return the text, final newline included, and the first of the verifiers who signed it (C2SP signed-note).
+    """Return the text, final newline included, and the verifier of its first known signature (C2SP signed-note).
 
-    Raises Corrupted: no signature is by their keys, or one that names such a key is wrong. Refused: it is not a note.
+    Raises Corrupted: no signature is by their keys, or one of such a key is invalid. Refused: it is not a note.
     """
     text, signatures = split_note(note)
-    keys = {(one.origin, one.key_id): one for one in verifiers}
+    keys = {(verifier.origin, verifier.key_id): verifier for verifier in verifiers}
     ours = [(keys[key], line.signature) for line in signatures if (key := (line.name, line.key_id)) in keys]
     if not ours:
-        whose = " or ".join(f"{one.key_id.hex()} of {one.origin!r}" for one in verifiers)
-        message = f"No signature on the note is by the key {whose}."
-        raise Corrupted("VERIFICATION_FAILED", message, keys=[one.vkey for one in verifiers])
+        expected = " or ".join(f"{verifier.key_id.hex()} of {verifier.origin!r}" for verifier in verifiers)
+        message = f"The note has no signature by the key {expected}."
+        raise Corrupted("VERIFICATION_FAILED", message, keys=[verifier.vkey for verifier in verifiers])
     for signer, signature in ours:
         if not verify(signer.public_key, text.encode(), signature):
             message = (
-                f"The note's signature by the key {signer.key_id.hex()} of {signer.origin!r} does not fit its text."
+                f"The note's signature by the key {signer.key_id.hex()} of {signer.origin!r} does not match its text."
             )
             raise Corrupted("VERIFICATION_FAILED", message, origin=signer.origin, key_id=signer.key_id.hex())
     return text, ours[0][0]
@@ -227,8 +227,8 @@ def _parse_text(text: str) -> Checkpoint:
     # Only \n separates lines: str.splitlines would also break at U+2028 and its kin, which an origin may contain.
     lines = text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines):
-        raise Refused("INVALID_FORMAT", "A checkpoint has at least three lines, none of them empty.")
-    # Further lines are extensions: signed along, and opaque.
+        raise Refused("INVALID_FORMAT", "A checkpoint must have at least three lines, none of them empty.")
+    # Further lines are extensions: signed too, and not interpreted.
     origin, size, root, *_ = lines
     return Checkpoint(origin, decode_decimal(size, "checkpoint's size"), decode_base64(root, "checkpoint's root"))
 
@@ -237,17 +237,18 @@ def split_note(note: str) -> tuple[str, list[SignatureLine]]:
     """Return a note's text and its signature lines, in their order (C2SP signed-note, Format)."""
     size = len(encode_utf8(note, "note"))
     if size > note_size_max_bytes:
-        message = f"A note has at most {note_size_max_bytes} bytes, not {size}."
+        message = f"A note must not exceed {note_size_max_bytes} bytes, and this one has {size}."
         raise Refused("TOO_LARGE", message, size_bytes=size, limit_bytes=note_size_max_bytes)
     if _CONTROL.search(note.replace("\n", "")):
         raise Refused("INVALID_FORMAT", "The note contains a control character other than newline.")
     # The text may have empty lines of its own; the last one in the note is the separator.
     text, separator, signed = note.rpartition("\n\n")
     if not separator or not signed.endswith("\n"):
-        raise Refused("INVALID_FORMAT", "A note is a text, an empty line, and signature lines that end in newlines.")
+        message = "A note must be a text, an empty line, and signature lines that end in newlines."
+        raise Refused("INVALID_FORMAT", message)
     lines = signed.removesuffix("\n").split("\n")
     if len(lines) > note_signatures_max:
-        message = f"A note has at most {note_signatures_max} signatures, not {len(lines)}."
+        message = f"A note must not have more than {note_signatures_max} signatures, and this one has {len(lines)}."
         raise Refused("TOO_LARGE", message, signatures=len(lines), limit=note_signatures_max)
     return text + "\n", [_parse_signature(line) for line in lines]
 
@@ -255,7 +256,7 @@ def split_note(note: str) -> tuple[str, list[SignatureLine]]:
 def _parse_signature(line: str) -> SignatureLine:
     parts = line.split(" ")
     if len(parts) != 3 or parts[0] != "—":
-        raise Refused("INVALID_FORMAT", "A signature line is an em dash, a key name and a signature.")
+        raise Refused("INVALID_FORMAT", "A signature line must be an em dash, a key name and a signature.")
     _check_key_name(parts[1])
     blob = decode_base64(parts[2], "signature")
     if len(blob) <= _KEY_ID_SIZE_BYTES:
@@ -264,10 +265,10 @@ def _parse_signature(line: str) -> SignatureLine:
 
 
 def check_key(name: str, key: bytes, what: str) -> None:
-    """Refuse what cannot be the name of a key, or 32 bytes of one."""
+    """Refuse an invalid key name, or a key without 32 bytes."""
     _check_key_name(name)
     if len(key) != _KEY_SIZE_BYTES:
-        raise Refused("INVALID_FORMAT", f"A {what} has {_KEY_SIZE_BYTES} bytes, not {len(key)}.")
+        raise Refused("INVALID_FORMAT", f"A {what} must have {_KEY_SIZE_BYTES} bytes, not {len(key)}.")
 
 
 def _check_key_name(name: str) -> None:
@@ -287,7 +288,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class StreamHeads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many entries a log of ``size`` under ``root`` (hex) has of authority, and of each of some streams."""
+    """The number of entries of authority, and of some streams, in a log of ``size`` entries under ``root`` (hex)."""
 
     size: Count
     root: str
@@ -295,28 +296,28 @@ class StreamHeads(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams: dict[str, Count]
 
     def text(self) -> str:
-        """Return the text that is signed."""
+        """Return the text to sign."""
         return f"{STREAM_HEADS_TYPE}\n{encode_canonical(self).decode()}\n"
 
 
 _decoder = msgspec.json.Decoder(StreamHeads)
 
 
-def sign_stream_heads(ends: StreamHeads, key: CheckpointKey) -> str:
-    """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names more streams than a note has room for."""
-    note = sign_note(ends.text(), key)
+def sign_stream_heads(heads: StreamHeads, key: CheckpointKey) -> str:
+    """Return the signed note. Raises Refused: ``TOO_LARGE`` when it names too many streams for a note."""
+    note = sign_note(heads.text(), key)
     if len(note.encode()) > note_size_max_bytes:
-        raise Refused("TOO_LARGE", f"a note has no room for the ends of {len(ends.streams)} streams: ask for fewer")
+        raise Refused("TOO_LARGE", f"the heads of {len(heads.streams)} streams do not fit into a note: ask for fewer")
     return note
 
 
 def open_stream_heads(note: str, *verifiers: CheckpointVerifier) -> StreamHeads:
-    """Return what one of the verifiers' keys signed.
+    """Return the stream heads that one of the verifiers' keys signed.
 
-    Raises Corrupted: none of them signed this note. Refused: it is no such note in its one form.
+    Raises Corrupted: none of them signed this note. Refused: it is not such a note in canonical form.
     """
     text, _ = open_note(note, *verifiers)
-    ends = decode_strict(text.removeprefix(f"{STREAM_HEADS_TYPE}\n").encode(), _decoder)
-    if ends.text() != text:
-        raise Refused("INVALID_FORMAT", "the note about ends is not in its one form")
-    return ends
+    heads = decode_strict(text.removeprefix(f"{STREAM_HEADS_TYPE}\n").encode(), _decoder)
+    if heads.text() != text:
+        raise Refused("INVALID_FORMAT", "the note of stream heads is not in canonical form")
+    return heads

@@ -1,7 +1,7 @@
-"""Receipts: the proof that one entry is in the log, which anybody can check offline with the log's vkey.
+"""Receipts: proofs that one entry is in the log. Anybody can check them offline with the log's vkey.
 
-A receipt is a C2SP tlog-proof (version 1): the entry's index, its inclusion path, and a checkpoint note. It holds
-no entry: whoever verifies hashes its exact bytes (``merkle.leaf_hash``). The extra data is signed by nobody.
+A receipt is a C2SP tlog-proof (version 1): the entry's index, its inclusion path, and a checkpoint note. It does not
+contain the entry: a verifier hashes the entry's exact bytes (``merkle.leaf_hash``). The extra data is not signed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PATH_MAX: Final = tree_size_max.bit_length()
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A proof of inclusion: the entry's index, the path of 32-byte hashes, and the checkpoint note as it was signed.
+    """A proof of inclusion: the entry's index, the path of 32-byte hashes, and the signed checkpoint note.
 
-    Raises Refused: the index is impossible, or the path is not of hashes or longer than that of any tree.
+    Raises Refused: the index is out of range, or the path does not consist of hashes or is longer than in any tree.
     """
 
     index: int
@@ -35,29 +35,30 @@ class Receipt(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < tree_size_max:
-            raise Refused("INVALID_FORMAT", f"A receipt cannot be for the index {self.index}.")
+            raise Refused("INVALID_FORMAT", f"The receipt's index {self.index} is out of range.")
         if len(self.path) > _PATH_MAX or any(len(sibling) != hash_size_bytes for sibling in self.path):
-            raise Refused("INVALID_FORMAT", f"A path is at most {_PATH_MAX} hashes of {hash_size_bytes} bytes each.")
+            message = f"A path must be at most {_PATH_MAX} hashes of {hash_size_bytes} bytes each."
+            raise Refused("INVALID_FORMAT", message)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the receipt that a tlog-proof text holds; nothing in it is verified (C2SP tlog-proof, Format).
+        """Return the receipt in a tlog-proof text without verifying it (C2SP tlog-proof, Format).
 
         Raises Refused: the text is not a tlog-proof of version 1, or is too large.
         """
         size = len(encode_utf8(text, "receipt"))
         if size > receipt_size_max_bytes:
-            message = f"A receipt has at most {receipt_size_max_bytes} bytes, not {size}."
+            message = f"A receipt must not exceed {receipt_size_max_bytes} bytes, and this one has {size}."
             raise Refused("TOO_LARGE", message, size_bytes=size, limit_bytes=receipt_size_max_bytes)
         head, separator, checkpoint_text = text.partition("\n\n")
         header, *lines = head.split("\n")
         if not separator or header != _HEADER:
-            raise Refused("INVALID_FORMAT", f"A receipt begins with {_HEADER!r} and ends with a checkpoint.")
+            raise Refused("INVALID_FORMAT", f"A receipt must begin with {_HEADER!r} and end with a checkpoint.")
         extra = None
         if lines and lines[0].startswith("extra "):
             extra = decode_base64(lines.pop(0).removeprefix("extra "), "receipt's extra data")
         if not lines or not lines[0].startswith("index "):
-            raise Refused("INVALID_FORMAT", "The receipt has no index line where one belongs.")
+            raise Refused("INVALID_FORMAT", "The receipt's index line is missing.")
         index = decode_decimal(lines.pop(0).removeprefix("index "), "receipt's index")
         return cls(index, tuple(decode_base64(line, "hash in the path") for line in lines), checkpoint_text, extra)
 
@@ -71,7 +72,7 @@ class Receipt(msgspec.Struct, frozen=True):
         return "\n".join(lines) + "\n\n" + self.checkpoint_text
 
     def verify(self, leaf_hash: bytes, *verifiers: CheckpointVerifier) -> Checkpoint:
-        """Return the signed checkpoint under which the entry with this leaf hash is proven to stand at the index.
+        """Return the signed checkpoint if the receipt proves that the entry with this leaf hash is at the index.
 
         Raises Corrupted: the checkpoint is not signed by a verifier's key, or the path does not lead to its root.
         Refused: the checkpoint is malformed.

@@ -1,23 +1,22 @@
-"""Several nodes of one ledger: who leads, and when that changes. Pure decisions.
+"""Several nodes of one ledger: the choice of the leader. Pure decisions.
 
-The words, which are those of Raft (Ongaro and Ousterhout 2014) where it has them:
+The terms are those of Raft (Ongaro and Ousterhout 2014) where it has them:
 
-- *node*: a process with its own folder, log and keys. The *leader* alone admits, *followers* apply what the log stream
-  holds. Consensus is JetStream's (its streams are Raft groups); nothing of it is made here.
+- *node*: a process with its own folder, log and keys. Only the *leader* admits; *followers* apply the entries of the
+  log stream. JetStream provides consensus (its streams are Raft groups); none of it is implemented here.
 - *term*: the time of one leader. It begins with the entry ``ledger.term_started``, published by compare-and-set at the
-  stream's end: who publishes it has applied all before it, and nobody else's publish fits any more (*fenced*).
-- *lease*: who wants to lead, in one key that is replaced by compare-and-set on its revision. It is there so that two
-  nodes do not take turns for ever. That no entry is lost or doubled hangs on the stream alone, with or without lease.
+  stream's end: its publisher has applied everything before it, and no other node's publish fits any more (*fenced*).
+- *lease*: the node that wants to lead, in one key that is replaced by compare-and-set on its revision. It prevents
+  two nodes from taking turns forever. Only the stream, with or without a lease, prevents lost and duplicate entries.
 
-A publish whose answer was lost may arrive late, even after its sender has read the stream and gone on. So what stands
-where ours belongs may be ours, or another one of ours, or of the leader before, and is then simply the log's next
-entry: it is taken as a follower takes it. Only what is no entry of this ledger at this index is damage.
+A publish whose answer was lost may arrive late, even after its sender has read the stream and continued. So the message
+at our position may be ours, an earlier one of ours, or one of the former leader. It is then the log's next entry, and
+the node applies it like a follower. Only a message that is not an entry of this ledger at this index is damage.
 
-A leader publishes before it appends, so its log is never ahead of the stream, and no tail is ever taken back: a log
-that is ahead proves that the stream has lost something.
+A leader publishes before it appends, so its log is never ahead of the stream, and no tail is ever removed: a log that
+is ahead proves that the stream has lost entries.
 
-The driver with real servers is ``consumers.interfaces.node``; ``tests/simulation`` drives the same functions with a
-seed.
+``consumers.interfaces.node`` drives it with real servers; ``tests/simulation`` drives the same functions with a seed.
 
     >>> from deedbook.ledger.replication.role import Follower, Own, step
     >>> from deedbook.ledger.replication.signals import Tick

@@ -1,8 +1,7 @@
-"""The lease: which node leads, or wants to, as one value that is replaced by compare-and-set on its revision.
+"""The lease: the node that leads or wants to lead, as one value that is replaced by compare-and-set on its revision.
 
-No clock is ever compared with another machine's: whoever watches counts, by its own clock, how long the revision has
-stood still. A holder renews about once a second; a revision that stands still for as long as the lease lasts is
-nobody's any more.
+Clocks of two machines are never compared: each node measures with its own clock how long the revision has not
+changed. A holder renews about once a second. A revision that has not changed for the length of the lease is free.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from deedbook.ledger import limits
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long who waits, in milliseconds. Without ``has_lease`` whoever hears no leader leads: to try what that does.
+    """The waiting times in milliseconds. Without ``has_lease``, a node that hears no leader leads (for experiments).
 
-    Who does not ``stand`` only follows.
+    A node without ``stands`` only follows.
 
-    ``missed_ms``: without a heartbeat for so long the leader is taken for dead. That costs a term where it is not.
+    ``missed_ms``: a leader without a heartbeat for this time counts as dead. If it is alive, that costs a term.
     """
 
     lease_ms: int = int(limits.lease_s * 1000)
@@ -29,26 +28,26 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who holds it, and for which term; ``term`` is what its holder means to start, and binds nobody."""
+    """The holder of the lease, and the term that it intends to start, which binds nobody."""
 
     node: str
     term: int
 
 
-class SeenLease(msgspec.Struct, frozen=True):
-    """What was last seen of the lease: its revision (0: there is none), and since when that has stood still."""
+class LeaseObservation(msgspec.Struct, frozen=True):
+    """The last observation of the lease: its revision (0: there is none), and since when it has not changed."""
 
     lease: Lease | None = None
     revision: int = 0
     since_ms: int = 0
 
-    def after(self, lease: Lease | None, revision: int, now_ms: int) -> SeenLease:
-        """Return what is known after another look, which may be at a replica that lags: revisions only grow."""
-        return SeenLease(lease, revision, now_ms) if revision > self.revision else self
+    def after(self, lease: Lease | None, revision: int, now_ms: int) -> LeaseObservation:
+        """Return the observation after another read, which may be from a lagging replica: revisions only grow."""
+        return LeaseObservation(lease, revision, now_ms) if revision > self.revision else self
 
     def is_free(self, node: str, now_ms: int, timing: Timing) -> bool:
-        """Whether ``node``, which hears no leader, may replace it: it is its own, or nobody renews it.
+        """Return whether ``node``, which hears no leader, may replace the lease: it is its own, or nobody renews it.
 
-        A leader renews twice and more in the time after which its heartbeats are missed: it lives if it has.
+        A leader renews at least twice in ``missed_ms``, so a renewed lease means that it is alive.
         """
         return self.lease is None or self.lease.node == node or now_ms - self.since_ms >= timing.missed_ms

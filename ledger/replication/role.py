@@ -1,16 +1,16 @@
-"""What a node is to the others (follower, candidate, leader, degraded) and what it does next: one pure step at a time.
+"""The role of a node (follower, candidate, leader, degraded) and its next actions, one pure step at a time.
 
-``step`` is told what was observed, what the node's own log says, and the time of its own monotonic clock; it returns
-the next state and what to do. Whoever drives it does that, however long it takes, and comes back with what became of
-it; between that he comes with a ``Tick`` several times a second. An observation that came too late changes nothing.
+``step`` takes an observation, the state of the node's own log, and the time of its own monotonic clock. It returns the
+next state and the actions. The driver runs the actions, however long they take, and passes the results as
+observations; meanwhile it passes a ``Tick`` several times a second. A late observation changes nothing.
 
     follower --no heartbeat, lease free--> candidate --lease, caught up, term published--> leader
        ^                                      |                                              |
        +-----lease lost, fenced---------------+------lease lost, fenced, handed over---------+
     each of them --the stream is damaged--> degraded --next generation--> candidate, or follower
 
-A leader whose lease cannot be renewed for as long as it lasts *pauses*: it acknowledges nothing, and leads on when it
-can. It loses nothing by that: the next leader's term stands in the stream, and no publish of its own fits any more.
+A leader that cannot renew its lease for the length of the lease *pauses*: it acknowledges nothing until it can renew.
+It loses nothing by that: if another node leads, its term is in the stream, and no publish of the old leader fits.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from deedbook.ledger.replication.lease import Lease, SeenLease, Timing
+from deedbook.ledger.replication.lease import Lease, LeaseObservation, Timing
 from deedbook.ledger.replication.signals import (
     Action,
+    ActionFailed,
     Beat,
     CatchUp,
-    CaughtUp,
-    Damaged,
-    Failed,
     HandOver,
     Lead,
     LeasePut,
     LeaseRefused,
     LeaseSeen,
+    LogCaughtUp,
     Observation,
-    Overtaken,
     Pause,
     PutLease,
     ReadLease,
     Rebuild,
-    Rebuilt,
     Resume,
     Scrub,
     StartTerm,
     StepDown,
-    TermStarted,
+    StreamDamaged,
+    StreamRebuilt,
+    TermBegun,
+    TermOvertaken,
     Tick,
 )
 
 _spread_max_ms: Final = 400
-"""So much later than the first do others that are as far ahead try: each at its own time, by its name."""
+"""Nodes with equal logs try at different times, derived from their names, within this span."""
 
 behind_wait_ms: Final = 1_000
-"""So much later does a node try that is known to lack entries: one that has them is quicker to lead."""
+"""A node that lacks entries tries this much later, so that a node that has them leads first."""
 
 
-class Term(msgspec.Struct, frozen=True):
-    """The time of one leader: its number, from 1, and whose it is. 0 and nobody's before the first."""
+class NodeTerm(msgspec.Struct, frozen=True):
+    """A term as a node knows it: its number, from 1, and its leader. 0 and empty before the first term."""
 
     number: int = 0
     node: str = ""
 
 
-class Own(msgspec.Struct, frozen=True):
-    """What this node's own log says now: its size, and the last term in it."""
+class OwnLog(msgspec.Struct, frozen=True):
+    """The state of this node's own log: its size, and the last term in it."""
 
     node: str
     size: int = 0
-    term: Term = Term()
+    term: NodeTerm = NodeTerm()
 
 
-# What a node is.
+# The states of a node.
 
 
 class Follower(msgspec.Struct, frozen=True):
-    """It applies what the stream holds. ``heard_ms``: when a leader was heard last; ``head``: how far any log is.
+    """It applies the stream. ``heard_ms``: the time of the last heartbeat of a leader; ``head``: the longest known log.
 
-    With a ``fault`` it applies and answers nothing until the stream is sound, or its own log is made anew.
+    With a ``fault`` it applies and answers nothing until the stream is repaired, or its own log is recreated.
     """
 
     heard_ms: int
     head: int = 0
     leader: str = ""
-    seen: SeenLease = SeenLease()
+    lease: LeaseObservation = LeaseObservation()
     asked_ms: int | None = None
     fault: str = ""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """It wants to lead, and has ``doing`` under way, again at ``retry_ms``; with a ``revision`` it holds the lease."""
+    """It wants to lead. ``doing`` is its action, repeated at ``retry_ms``. With a ``revision`` it has the lease."""
 
     doing: PutLease | CatchUp | StartTerm
     head: int = 0
@@ -100,7 +100,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """It leads ``term``. ``renewed_ms``: when the renewal that was granted last was asked for; ``head``: of any log."""
+    """It leads ``term``. ``renewed_ms``: when it requested its last renewal; ``head``: the longest known log."""
 
     term: int
     revision: int = 0
@@ -111,8 +111,8 @@ class Leader(msgspec.Struct, frozen=True):
     head: int = 0
 
 
-class Degraded(msgspec.Struct, frozen=True):
-    """The stream is damaged. It holds the lease and the log with most entries, and fills the next generation."""
+class DegradedNode(msgspec.Struct, frozen=True):
+    """The stream is damaged. The node has the lease and the longest log, and fills the next generation."""
 
     reason: str
     revision: int = 0
@@ -120,62 +120,62 @@ class Degraded(msgspec.Struct, frozen=True):
     retry_ms: int | None = None
 
 
-State: TypeAlias = Follower | Candidate | Leader | Degraded
+State: TypeAlias = Follower | Candidate | Leader | DegradedNode
 Step: TypeAlias = tuple[State, tuple[Action, ...]]
 
 
 _usual: Final = Timing()
 
 
-def step(state: State, seen: Observation, own: Own, now_ms: int, timing: Timing = _usual) -> Step:
-    """Return what a node is after an observation, and what it does now; ``now_ms`` never goes back."""
+def step(state: State, signal: Observation, own: OwnLog, now_ms: int, timing: Timing = _usual) -> Step:
+    """Return the state of a node after an observation, and its actions; ``now_ms`` never goes back."""
     match state:
         case Follower():
-            return _follow(state, seen, own, now_ms, timing)
+            return _follow(state, signal, own, now_ms, timing)
         case Candidate():
-            return _stand(state, seen, own, now_ms, timing)
+            return _stand(state, signal, own, now_ms, timing)
         case Leader():
-            return _lead(state, seen, own, now_ms, timing)
-        case Degraded():
-            return _mend(state, seen, own, now_ms, timing)
+            return _lead(state, signal, own, now_ms, timing)
+        case DegradedNode():
+            return _mend(state, signal, own, now_ms, timing)
         case _:
             assert_never(state)
 
 
-def patience_ms(own: Own, head: int, timing: Timing) -> int:
-    """Return how long a node waits for a heartbeat before it stands: the most caught-up one the shortest."""
+def patience_ms(own: OwnLog, head: int, timing: Timing) -> int:
+    """Return how long a node waits for a heartbeat before it becomes a candidate: the longest log waits least."""
     spread = int.from_bytes(blake3(own.node.encode()).digest(length=2), "big") % _spread_max_ms
     return timing.missed_ms + spread + (behind_wait_ms if own.size < head else 0)
 
 
-def _follow(state: Follower, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
+def _follow(state: Follower, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     is_ours = False
-    match seen:
-        case Beat() if seen.successor == own.node and seen.term >= own.term.number:
+    match signal:
+        case Beat() if signal.successor == own.node and signal.term >= own.term.number:
             return replace(state, heard_ms=now_ms, asked_ms=now_ms), (ReadLease(),)
-        case Beat() if seen.leads and seen.term >= own.term.number and seen.node != own.node:
-            state = replace(state, heard_ms=now_ms, head=max(state.head, seen.size), leader=seen.node)
+        case Beat() if signal.leads and signal.term >= own.term.number and signal.node != own.node:
+            state = replace(state, heard_ms=now_ms, head=max(state.head, signal.size), leader=signal.node)
         case Beat():
-            return replace(state, head=max(state.head, seen.size)), ()
+            return replace(state, head=max(state.head, signal.size)), ()
         case LeaseSeen():
-            state = replace(state, seen=state.seen.after(seen.lease, seen.revision, now_ms))
+            state = replace(state, lease=state.lease.after(signal.lease, signal.revision, now_ms))
             # Handed over; or we led, or meant to, before we were started again, and nobody has replaced us since.
             # Or nobody has ever led.
-            is_named = own.term.number == 0 if seen.lease is None else seen.lease.node == own.node
+            is_named = own.term.number == 0 if signal.lease is None else signal.lease.node == own.node
             is_ours = is_named and own.size >= state.head
         case Tick():
             is_late = now_ms - state.heard_ms >= patience_ms(own, state.head, timing)
-            is_ours = is_late and (not timing.has_lease or state.seen.is_free(own.node, now_ms, timing))
-        case Damaged():
-            return replace(state, fault=seen.reason), ()
-        case Rebuilt():
+            is_ours = is_late and (not timing.has_lease or state.lease.is_free(own.node, now_ms, timing))
+        case StreamDamaged():
+            return replace(state, fault=signal.reason), ()
+        case StreamRebuilt():
             return replace(state, fault=""), ()
-        case HandOver() | LeasePut() | LeaseRefused() | CaughtUp() | TermStarted() | Overtaken() | Failed():
+        case HandOver() | LeasePut() | LeaseRefused() | LogCaughtUp() | TermBegun() | TermOvertaken() | ActionFailed():
             return state, ()
         case _:
-            assert_never(seen)
+            assert_never(signal)
     if is_ours and own.size and timing.stands:
-        doing = PutLease(state.seen.revision, Lease(own.node, own.term.number + 1)) if timing.has_lease else CatchUp()
+        doing = PutLease(state.lease.revision, Lease(own.node, own.term.number + 1)) if timing.has_lease else CatchUp()
         return Candidate(doing, state.head, None if timing.has_lease else 0, now_ms), (doing,)
     if timing.has_lease and (state.asked_ms is None or now_ms - state.asked_ms >= timing.renew_ms):
         return replace(state, asked_ms=now_ms), (ReadLease(),)
@@ -183,10 +183,10 @@ def _follow(state: Follower, seen: Observation, own: Own, now_ms: int, timing: T
 
 
 def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
-    """Whether no other node can have more of the log: this one leads, and renewed its lease since others might take it.
+    """Return whether no other node can have more of the log: this one leads, and others could not take its lease yet.
 
-    Who was cut off, or stopped, or hands over, believes for a while that it leads: what it lacks of what its callers
-    saw is not lost.
+    A node that was disconnected or stopped, or that hands over, may believe for a while that it leads. Entries that it
+    lacks are then not lost.
     """
     if not isinstance(state, Leader) or state.successor:
         return False
@@ -194,64 +194,64 @@ def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
 
 
 def _is_renewed(state: Candidate | Leader, now_ms: int, timing: Timing) -> bool:
-    """Whether its lease, if there are any, was renewed since others might take it."""
+    """Return whether its lease, if leases are used, was renewed so recently that others cannot take it."""
     return not timing.has_lease or now_ms - state.renewed_ms < timing.missed_ms
 
 
-def _stand(state: Candidate, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
-    match seen:
+def _stand(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+    match signal:
         case Tick():
             return _try_again(state, state.doing, own, now_ms, timing)
-        case Beat() if seen.leads and seen.node != own.node:
-            # An old leader that lives: once we have its lease it steps down, before that it is who leads.
-            is_later = seen.term > own.term.number or state.revision is None
-            head = max(state.head, seen.size)
-            return (Follower(now_ms, head, seen.node) if is_later else replace(state, head=head)), ()
+        case Beat() if signal.leads and signal.node != own.node:
+            # An old leader is alive: if we have its lease it steps down, and otherwise it leads.
+            is_later = signal.term > own.term.number or state.revision is None
+            head = max(state.head, signal.size)
+            return (Follower(now_ms, head, signal.node) if is_later else replace(state, head=head)), ()
         case Beat():
-            return replace(state, head=max(state.head, seen.size)), ()
+            return replace(state, head=max(state.head, signal.size)), ()
         case LeasePut() | LeaseRefused():
-            if seen.lease is None or seen.lease.node != own.node:
+            if signal.lease is None or signal.lease.node != own.node:
                 return Follower(now_ms, state.head), ()
             is_first = state.revision is None
-            if isinstance(seen, LeaseRefused):  # it may have stood still for so long that others replace it now
-                doing = PutLease(seen.revision, Lease(own.node, own.term.number + 1))
+            if isinstance(signal, LeaseRefused):  # it may have stood still for so long that others replace it now
+                doing = PutLease(signal.revision, Lease(own.node, own.term.number + 1))
                 state = replace(state, asked_ms=now_ms)
-                return (replace(state, doing=doing) if is_first else replace(state, revision=seen.revision)), (doing,)
-            state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
+                return (replace(state, doing=doing) if is_first else replace(state, revision=signal.revision)), (doing,)
+            state = replace(state, revision=signal.revision, renewed_ms=signal.asked_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
-        case CaughtUp() if own.size < state.head:
+        case LogCaughtUp() if own.size < state.head:
             # A log is never ahead of the stream: it has lost its end since, and who still has that is to mend it. Or
             # what was heard of was published after we looked: then we follow it, and stand again.
             return Follower(now_ms, state.head), ()
-        case CaughtUp() if isinstance(state.doing, CatchUp):
+        case LogCaughtUp() if isinstance(state.doing, CatchUp):
             state = replace(state, doing=StartTerm(own.term.number + 1), retry_ms=now_ms)
             return _try_again(state, state.doing, own, now_ms, timing)
-        case TermStarted():
-            return Leader(seen.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
-        case Overtaken():
-            # By entries that were under way when we asked where the stream ends, or by who was quicker.
-            is_late = isinstance(state.doing, StartTerm) and seen.term < state.doing.term
+        case TermBegun():
+            return Leader(signal.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
+        case TermOvertaken():
+            # By entries that were in flight when we read the stream's end, or by a faster node.
+            is_late = isinstance(state.doing, StartTerm) and signal.term < state.doing.term
             return _do(state, CatchUp()) if is_late else (Follower(now_ms, state.head), ())
-        case Failed():
+        case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
-        case Damaged():
+        case StreamDamaged():
             if state.revision is None or own.size < state.head:
-                # Who is further on builds it: this log may lack what was acknowledged.
-                return Follower(now_ms, state.head, fault=seen.reason), ()
-            return Degraded(seen.reason, state.revision, state.asked_ms), (Rebuild(),)
-        case HandOver() | LeaseSeen() | CaughtUp() | Rebuilt():
+                # A node with a longer log rebuilds it: this log may lack acknowledged entries.
+                return Follower(now_ms, state.head, fault=signal.reason), ()
+            return DegradedNode(signal.reason, state.revision, state.asked_ms), (Rebuild(),)
+        case HandOver() | LeaseSeen() | LogCaughtUp() | StreamRebuilt():
             return state, ()
         case _:
-            assert_never(seen)
+            assert_never(signal)
 
 
 def _do(state: Candidate, doing: CatchUp | StartTerm) -> Step:
     return replace(state, doing=doing, retry_ms=None), (doing,)
 
 
-def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int, timing: Timing) -> Step:
+def _try_again(state: Candidate | DegradedNode, doing: Action, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
-    # Others may have taken a lease that was not renewed for so long: no term is started before that is known.
+    # Others may have taken a lease that was not renewed for so long: start no term before that is known.
     waits = isinstance(state, Candidate) and isinstance(doing, StartTerm) and not _is_renewed(state, now_ms, timing)
     if state.retry_ms is not None and now_ms >= state.retry_ms and not waits:
         actions.append(doing)
@@ -262,47 +262,47 @@ def _try_again(state: Candidate | Degraded, doing: Action, own: Own, now_ms: int
     return state, tuple(actions)
 
 
-def _lead(state: Leader, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
-    match seen:
+def _lead(state: Leader, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+    match signal:
         case Tick():
             return _renew(state, own, now_ms, timing)
-        case LeasePut() | LeaseRefused() if seen.lease is None or seen.lease.node != own.node:
-            return Follower(now_ms, own.size, "" if seen.lease is None else seen.lease.node), (StepDown(),)
-        case LeaseRefused() if seen.lease is not None and seen.lease.term > state.term:
-            # Others led since, and handed over to us, who lack their entries.
-            return Candidate(CatchUp(), state.head, seen.revision, state.asked_ms), (StepDown(), CatchUp())
-        case LeaseRefused():  # a renewal was granted whose answer was lost, and nobody knows when
+        case LeasePut() | LeaseRefused() if signal.lease is None or signal.lease.node != own.node:
+            return Follower(now_ms, own.size, "" if signal.lease is None else signal.lease.node), (StepDown(),)
+        case LeaseRefused() if signal.lease is not None and signal.lease.term > state.term:
+            # Others led since and handed over to us, and we lack their entries.
+            return Candidate(CatchUp(), state.head, signal.revision, state.asked_ms), (StepDown(), CatchUp())
+        case LeaseRefused():  # a renewal was granted at an unknown time, and its answer was lost
             lease = Lease(state.successor, state.term + 1) if state.successor else Lease(own.node, state.term)
-            return replace(state, revision=seen.revision, asked_ms=now_ms), (PutLease(seen.revision, lease),)
+            return replace(state, revision=signal.revision, asked_ms=now_ms), (PutLease(signal.revision, lease),)
         case LeasePut():
-            state = replace(state, revision=seen.revision, renewed_ms=seen.asked_ms)
+            state = replace(state, revision=signal.revision, renewed_ms=signal.asked_ms)
             resumes = state.is_paused and not state.successor
             return replace(state, is_paused=state.is_paused and not resumes), (Resume(),) if resumes else ()
-        case Beat() if seen.leads and seen.node != own.node and seen.term > state.term:
-            return Follower(now_ms, seen.size, seen.node), (StepDown(),)
+        case Beat() if signal.leads and signal.node != own.node and signal.term > state.term:
+            return Follower(now_ms, signal.size, signal.node), (StepDown(),)
         case Beat():
-            return replace(state, head=max(state.head, seen.size)), (Scrub(),) if seen.fault else ()
-        case Overtaken():
-            return (state, ()) if seen.term <= state.term else (Follower(now_ms, own.size), (StepDown(),))
-        case Damaged() if own.size < state.head:  # somebody followed what was published here and never answered
-            return Follower(now_ms, state.head, fault=seen.reason), (StepDown(),)
-        case Damaged():
-            return Degraded(seen.reason, state.revision, state.asked_ms), (StepDown(), Rebuild())
+            return replace(state, head=max(state.head, signal.size)), (Scrub(),) if signal.fault else ()
+        case TermOvertaken():
+            return (state, ()) if signal.term <= state.term else (Follower(now_ms, own.size), (StepDown(),))
+        case StreamDamaged() if own.size < state.head:  # somebody followed what was published here and never answered
+            return Follower(now_ms, state.head, fault=signal.reason), (StepDown(),)
+        case StreamDamaged():
+            return DegradedNode(signal.reason, state.revision, state.asked_ms), (StepDown(), Rebuild())
         case HandOver():
-            state = replace(state, successor=seen.to, is_paused=True, asked_ms=now_ms)
+            state = replace(state, successor=signal.to, is_paused=True, asked_ms=now_ms)
             if not timing.has_lease:
-                return Follower(now_ms, own.size, seen.to), (StepDown(),)
-            return state, (Pause(), PutLease(state.revision, Lease(seen.to, state.term + 1)))
-        case Failed() if state.successor:  # or not: the answer may be what was lost, and the other one leads
+                return Follower(now_ms, own.size, signal.to), (StepDown(),)
+            return state, (Pause(), PutLease(state.revision, Lease(signal.to, state.term + 1)))
+        case ActionFailed() if state.successor:  # perhaps only the answer was lost, and the other node leads
             renewed_ms = min(state.renewed_ms, now_ms - timing.missed_ms)
             return replace(state, successor="", is_paused=False, renewed_ms=renewed_ms), (Resume(),)
-        case Failed() | LeaseSeen() | CaughtUp() | TermStarted() | Rebuilt():
+        case ActionFailed() | LeaseSeen() | LogCaughtUp() | TermBegun() | StreamRebuilt():
             return state, ()
         case _:
-            assert_never(seen)
+            assert_never(signal)
 
 
-def _renew(state: Leader, own: Own, now_ms: int, timing: Timing) -> Step:
+def _renew(state: Leader, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     if not timing.has_lease or state.successor:
         return state, ()
     actions: list[Action] = []
@@ -315,21 +315,21 @@ def _renew(state: Leader, own: Own, now_ms: int, timing: Timing) -> Step:
     return state, tuple(actions)
 
 
-def _mend(state: Degraded, seen: Observation, own: Own, now_ms: int, timing: Timing) -> Step:
-    match seen:
-        case Rebuilt():
+def _mend(state: DegradedNode, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+    match signal:
+        case StreamRebuilt():
             return _do(Candidate(CatchUp(), own.size, state.revision, state.asked_ms), CatchUp())
         case LeasePut() | LeaseRefused():
-            if seen.lease is None or seen.lease.node != own.node:
+            if signal.lease is None or signal.lease.node != own.node:
                 return Follower(now_ms, own.size, fault=state.reason), ()
-            return replace(state, revision=seen.revision), ()
-        case Beat() if seen.leads and seen.node != own.node and seen.term > own.term.number:
-            return Follower(now_ms, seen.size, seen.node, fault=state.reason), ()
-        case Failed():
+            return replace(state, revision=signal.revision), ()
+        case Beat() if signal.leads and signal.node != own.node and signal.term > own.term.number:
+            return Follower(now_ms, signal.size, signal.node, fault=state.reason), ()
+        case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
         case Tick():
             return _try_again(state, Rebuild(), own, now_ms, timing)
-        case Beat() | HandOver() | LeaseSeen() | CaughtUp() | TermStarted() | Overtaken() | Damaged():
+        case Beat() | HandOver() | LeaseSeen() | LogCaughtUp() | TermBegun() | TermOvertaken() | StreamDamaged():
             return state, ()
         case _:
-            assert_never(seen)
+            assert_never(signal)

@@ -1,4 +1,4 @@
-"""What a node observes of the others, of the stream and of its own work, and what it is to do (``role``)."""
+"""The observations of a node (other nodes, the stream, its own work) and its actions (see ``role``)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 from deedbook.ledger.replication.lease import Lease
 
-# What is observed.
+# Observations.
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time went by. It comes several times in each time that ``Timing`` names."""
+    """Time has passed. It comes several times within each time of ``Timing``."""
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node's heartbeat: how far its log is, and whether it leads. ``successor``: to whom its leader hands over.
+    """A node's heartbeat: the size of its log, and whether it leads. ``successor``: the node that its leader appoints.
 
-    ``fault`` is what its sender finds wrong with the stream, or with its log beside it; ``generation`` the number of
-    the stream that it knows; and a node that ``leaves`` is no successor.
+    ``fault`` is an error that the sender found in the stream, or in its log compared with the stream. ``generation`` is
+    the number of the stream that it knows. A node that ``leaves`` cannot be a successor.
     """
 
     node: str
@@ -34,14 +34,14 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LeaseSeen(msgspec.Struct, frozen=True):
-    """The lease was looked at; revision 0: there is none."""
+    """The lease was read. Revision 0: there is none."""
 
     lease: Lease | None
     revision: int
 
 
 class LeasePut(msgspec.Struct, frozen=True):
-    """The lease is what was asked for at ``asked_ms``, under this revision."""
+    """The lease was replaced as requested at ``asked_ms``, and has this revision now."""
 
     lease: Lease
     revision: int
@@ -49,45 +49,45 @@ class LeasePut(msgspec.Struct, frozen=True):
 
 
 class LeaseRefused(msgspec.Struct, frozen=True):
-    """The lease had another revision, and is this one. It may be ours all the same, if an answer was lost."""
+    """The lease had another revision and was not replaced. It may still be ours, if an answer was lost."""
 
     lease: Lease | None
     revision: int
     asked_ms: int = 0
 
 
-class CaughtUp(msgspec.Struct, frozen=True):
-    """The log holds all that the stream held when its leader was asked."""
+class LogCaughtUp(msgspec.Struct, frozen=True):
+    """The log has all entries that the stream had when its leader was asked."""
 
 
-class TermStarted(msgspec.Struct, frozen=True):
-    """The stream and the log hold this node's term."""
-
-    term: int
-
-
-class Overtaken(msgspec.Struct, frozen=True):
-    """The log holds another node's later term, or the stream does where ours should stand."""
+class TermBegun(msgspec.Struct, frozen=True):
+    """This node's term is in the stream and in the log."""
 
     term: int
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """What was to be done could not be, and may be tried again."""
+class TermOvertaken(msgspec.Struct, frozen=True):
+    """The log has a later term of another node, or the stream has one at the position of ours."""
+
+    term: int
 
 
-class Damaged(msgspec.Struct, frozen=True):
-    """The stream is not what was published, or not what this log continues."""
+class ActionFailed(msgspec.Struct, frozen=True):
+    """The action failed and may be tried again."""
+
+
+class StreamDamaged(msgspec.Struct, frozen=True):
+    """The stream differs from what was published, or does not match this log."""
 
     reason: str
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
-    """There is a sound stream again: this log and it agree."""
+class StreamRebuilt(msgspec.Struct, frozen=True):
+    """The stream is repaired and agrees with this log."""
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """This node is to give up leading, to whom it names."""
+    """This node must hand over to the node ``to``."""
 
     to: str
 
@@ -98,46 +98,49 @@ Observation: TypeAlias = (
     | LeaseSeen
     | LeasePut
     | LeaseRefused
-    | CaughtUp
-    | TermStarted
-    | Overtaken
-    | Failed
-    | Damaged
-    | Rebuilt
+    | LogCaughtUp
+    | TermBegun
+    | TermOvertaken
+    | ActionFailed
+    | StreamDamaged
+    | StreamRebuilt
     | HandOver
 )
 
 
-# What is to be done.
+# Actions.
 
 
 class ReadLease(msgspec.Struct, frozen=True):
-    """Look at the lease; answered by ``LeaseSeen`` or nothing."""
+    """Read the lease; answered by ``LeaseSeen`` or nothing."""
 
 
 class PutLease(msgspec.Struct, frozen=True):
-    """Replace the lease if it has this revision; answered by ``LeasePut``, ``LeaseRefused`` or ``Failed``."""
+    """Replace the lease if it has this revision; answered by ``LeasePut``, ``LeaseRefused`` or ``ActionFailed``."""
 
     revision: int
     lease: Lease
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """Follow the stream to where its leader says that it ends; ``CaughtUp``, ``Overtaken``, ``Damaged``, ``Failed``."""
+    """Apply the stream up to its end as its leader knows it.
+
+    Answered by ``LogCaughtUp``, ``TermOvertaken``, ``StreamDamaged`` or ``ActionFailed``.
+    """
 
 
 class StartTerm(msgspec.Struct, frozen=True):
-    """Publish ``ledger.term_started`` where the log ends, then append it; ``TermStarted``, or as ``CatchUp``."""
+    """Publish ``ledger.term_started`` at the end of the log, then append it; ``TermBegun``, or as ``CatchUp``."""
 
     term: int
 
 
 class Lead(msgspec.Struct, frozen=True):
-    """Admit, acknowledge and run the workers, from now on."""
+    """From now on admit, acknowledge and run the workers."""
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Acknowledge nothing, until told to resume."""
+    """Acknowledge nothing until ``Resume``."""
 
 
 class Resume(msgspec.Struct, frozen=True):
@@ -149,11 +152,11 @@ class StepDown(msgspec.Struct, frozen=True):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """Retire the stream and fill the next generation from the log; ``Rebuilt`` or ``Failed``."""
+    """Retire the stream and fill the next generation from the log; ``StreamRebuilt`` or ``ActionFailed``."""
 
 
 class Scrub(msgspec.Struct, frozen=True):
-    """Compare the whole stream with the log, because somebody finds it wrong; ``Damaged`` if it is."""
+    """Compare the whole stream with the log, because a node reported a fault; ``StreamDamaged`` if there is one."""
 
 
 Action: TypeAlias = ReadLease | PutLease | CatchUp | StartTerm | Lead | Pause | Resume | StepDown | Rebuild | Scrub

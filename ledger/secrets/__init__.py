@@ -1,1 +1,1 @@
-"""Finding credentials in text before it enters a log that cannot forget."""
+"""Finds credentials in text before they enter the log, from which nothing can be deleted."""

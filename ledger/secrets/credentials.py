@@ -1,15 +1,15 @@
-r"""What credentials look like, as their issuers publish it, and what only shows the form of one.
+r"""The patterns of credentials, as their issuers publish them, and the rules for harmless text that looks like one.
 
-A pattern is anchored on what only that credential has (a prefix, a header, a length, the name beside it), because a
-false alarm costs an agent its words and a log forgets nothing. All run in time linear in the text: RE2 does not
-backtrack. A row's *trace* finds in an event's JSON, as it is written, whatever the *pattern* may find in its strings.
+A pattern is anchored on a feature that only that credential has (a prefix, a header, a length, the name beside it),
+because a false alarm costs an agent its text and a miss stays in the log forever. RE2 does not backtrack, so all run in
+time linear in the text. A row's *trace* matches an event's JSON wherever its *pattern* may match one of the strings.
 
-Four forms are wide, so a second look in Python decides: what stands after ``Bearer`` must be no words, what stands
-after ``Basic`` or beside ``auth`` must decode to a user and a password, base64 of a PEM header to a private key, and
+Four patterns are wide, so a second check in Python decides: the text after ``Bearer`` must not be words, the text after
+``Basic`` or beside ``auth`` must decode to a user and a password, base64 of a PEM header to a private key, and
 ``password=`` counts in a URL's query or beside the other parameters of a connection string. A password of letters
-alone passes there (``password=wonderland``): documentation is full of them, and nothing tells them from names in code.
+alone passes there (``password=wonderland``): documentation is full of them, and they look like names in code.
 
-A word begins also right after a Chinese character, and after an escaped line break (``\n`` within quoted source).
+A word also begins right after a Chinese character, and after an escaped line break (``\n`` within quoted source).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _MASKS: Final = frozenset(b"xX*0.-_#")
 context_max_bytes: Final = 60
 pattern_memory_max_bytes: Final = 32 * 1024**2
 encoded_header_max_bytes: Final = 160
-parameters_max_bytes: Final = 300  # So far before and after ``password=`` its connection string is looked for.
+parameters_max_bytes: Final = 300  # The search for a connection string covers this much before and after ``password=``.
 _START: Final = r"(?:\b|\\[nrt])"
 _URLSAFE: Final = "[A-Za-z0-9_-]"
 _WORD: Final = "[A-Za-z0-9]"
 _BASE64: Final = "[A-Za-z0-9+/]"
-# What stands between a name and its value in JSON, YAML, shells and source, quoted or escaped.
+# The text between a name and its value in JSON, YAML, shells and source, quoted or escaped.
 _IS: Final = r"""["'\\]*\s*(?:=>|:=|=|:)\s*["'\\]*"""
 _BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
-# An escape may spell any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or an unseen one: then
-# the strings tell.
+# An escape may stand for any character of a secret (``\u0067hp_``), of a URL (``:\/\/``) or an invisible one: then
+# the decoded strings decide.
 _ESCAPES: Final = r"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
 # Soft hyphen, zero-width spaces and joiners, directions, word joiners, byte-order mark; in UTF-8.
 _UNSEEN: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
@@ -50,7 +50,7 @@ _AWS_NAME: Final = "(?i:secret_?access_?key|aws_secret_key)"
 
 
 class Pattern(NamedTuple):
-    """The kind of a secret as an error calls it, what betrays it in JSON, and what it looks like."""
+    """The kind of a secret for error messages, its trace in JSON, and its pattern in decoded strings."""
 
     kind: str
     trace: str
@@ -71,7 +71,7 @@ ENCODED_KEY: Final = "private key in base64"
 PARAMETER: Final = "password parameter"
 
 _NAMED: Final = "(?i:password|passwd|pwd)"
-# After an opening quote or brace, up to what ends a value in any of the notations.
+# A value after an opening quote or brace, up to a character that ends it in any of the notations.
 _VALUE: Final = r"""["'{\\]{0,3}[^\x00-\x20\x7f-\xff;&"'`<>{}\\]{4,}"""
 
 
@@ -131,11 +131,11 @@ PATTERNS: Final = (
         rf"eyJ{_URLSAFE}{{8,}}\.{_URLSAFE}{{4,}}\.{_URLSAFE}{{20}}",
         rf"{_START}eyJ{_URLSAFE}{{8,}}\.{_URLSAFE}{{4,}}\.{_URLSAFE}{{20}}",
     ),
-    # RFC 6750 §2.1, RFC 7617 §2, and what container tools and npm write of the latter (``auth``, ``_auth``).
+    # RFC 6750 §2.1, RFC 7617 §2, and its form in container tools and npm (``auth``, ``_auth``).
     Pattern(BEARER, "(?i:bearer) +[A-Za-z0-9._~+/-]{20}", rf"{_START}(?i:bearer) +[A-Za-z0-9._~+/-]{{20,}}=*"),
     Pattern(BASIC, f"(?i:basic) +{_BASE64}{{10}}", rf"{_START}(?i:basic) +{_BASE64}{{6,}}={{0,2}}"),
     Pattern(BASIC, rf"auth{_IS}{_BASE64}{{8}}", rf"(?:{_START}|_)auth{_IS}{_BASE64}{{8,}}={{0,2}}"),
-    # What kubeconfig calls ``client-key-data``, and secrets of orchestrators: base64 of "-----BEGIN", wrapped or not.
+    # ``client-key-data`` of kubeconfig, and secrets of orchestrators: base64 of "-----BEGIN", wrapped or not.
     Pattern(ENCODED_KEY, "LS0tLS1CRUdJTi", "LS0tLS1CRUdJTi"),
     Pattern(PARAMETER, f"{_NAMED} *=", rf"[\w%./:=-](?:[?&]|&amp;|\\u0026)(?:ssl)?{_NAMED}={_VALUE}"),
     Pattern(PARAMETER, f"{_NAMED} *=", rf"{_START}{_NAMED} *= *{_VALUE}"),
@@ -150,7 +150,7 @@ PATTERNS: Final = (
     _token("NATS seed", "S[ACNOUX]", r"[A-Z2-7]{56}\b", "S[ACNOUX][A-Z2-7]{56}"),
     _token("webhook secret", "whs(?:ec|k)_", f"{_BASE64}{{32}}"),
     _token("age key", "AGE-SECRET-KEY-", "(?:PQ-)?1[02-9AC-HJ-NP-Z]{50}"),
-    # ``ledger.client.invitation``: good once, and until then whoever reads it may be who is meant.
+    # ``ledger.client.invitation``: valid once, and until then for every reader.
     _token("invitation", "deedbook-invite:", f"{_URLSAFE}{{60}}"),
     # ``ledger.format.identity.KeyFile``: a public key beside its seed, or beside the seed sealed with a passphrase.
     Pattern(
@@ -175,7 +175,7 @@ _EXAMPLE: Final = (
     rb"your|example|placeholder|change.?(?:me|it)|redacted|dummy|sample|p[a@]ss-?w[o0]rd|passwd|secret|token|x{4}|\*{3}|\.{3}"
     rb"|1234567|abcdef|abc123|open sesame|gx1fbat3bv"
 )
-# A variable, an expression, a call, a path (of ``PWD=``): what code and shells put in a password's place.
+# A variable, an expression, a call or a path (of ``PWD=``), as code and shells have in place of a password.
 _EXPRESSION: Final = (
     rb"[$@:+\[(#?_/~.|*!=-].*|%(?![0-9A-F]{2}).*|[A-Za-z_][\w.]*[(\[].*|[A-Za-z]:[\\/].*"
     rb"|(?:\w{1,3}|self|this|args|opts|options|config|settings|params|props|request|data|form)(?:\.[A-Za-z_]\w*)+"
@@ -200,12 +200,12 @@ _AFTER: Final = (rb"""[\\"'}]{0,2};\s*(?:[\w .]+=[^;\n]*;\s*)*%b\s*=|[\\"']{0,2}
 
 @functools.cache
 def _form(pattern: bytes, flags: int = re.IGNORECASE) -> re.Pattern[bytes]:
-    """Return a pattern of what stands for a secret, or beside one, compiled when it is first asked for."""
+    """Return the compiled pattern of a placeholder, or of the text beside a secret. It is compiled at first use."""
     return re.compile(pattern, flags)
 
 
 def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
-    """Tell whether what has the form of a secret, at these bytes of a text, only shows the form."""
+    """Return whether the match at these bytes of a text only has the form of a secret, and is none."""
     match = text[start:end]
     if kind == IN_URL:
         user, _, password = match[: match.rindex(b"@")].rpartition(b"/")[2].partition(b":")
@@ -220,13 +220,13 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
         return not _is_encoded_key(text[start : start + encoded_header_max_bytes])
     if kind == JWT and not _names_its_algorithm(match[match.index(b"eyJ") : match.index(b".")]):
         return True
-    tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be what ended the match
+    tail = set(match[-_masked_tail_bytes - 1 : -1])  # the last character may be the one that ended the match
     is_masked = len(tail) == 1 and tail <= _MASKS
     return is_masked or b"EXAMPLE" in match or _form(_WORDS, 0).fullmatch(match) is not None
 
 
 def value_of(match: bytes) -> bytes:
-    """Return what stands after the name, the sign or the scheme of a match, without quotes."""
+    """Return the value after the name, the sign or the scheme of a match, without quotes."""
     return re.split(rb"[ =]+", match, maxsplit=1)[-1] if match[:1] != b"=" else value_of(match[1:])
 
 
@@ -235,7 +235,7 @@ def _is_example(value: bytes) -> bool:
 
 
 def _is_parameter(text: bytes, start: int, end: int) -> bool:
-    """Tell whether a password stands here in a query or beside other parameters, and no placeholder of one."""
+    """Return whether this is a password in a query or beside other parameters, and not a placeholder."""
     if text.startswith(b"jdbc:oracle:", start):
         password = text[start:end].rpartition(b"/")[2].rstrip(b"@")
         return not _is_example(password) and _form(_NAMES, 0).fullmatch(password) is None
@@ -252,7 +252,7 @@ def _is_parameter(text: bytes, start: int, end: int) -> bool:
     before = text[max(0, name.start() - parameters_max_bytes) : name.start()]
     if before.endswith((b"&", b"&amp;", b"\\u0026", b"ssl")):
         return True
-    if before.endswith(b"?"):  # of an address, and not of ``a ? password=b : c``
+    if before.endswith(b"?"):  # the ? of a URL, and not of ``a ? password=b : c``
         return b"/" in re.split(rb"[\s\"'<>(){};,]", before)[-1]
     if (user := re.search(rb"(?i:user(?: ?id|_?name)?|uid)\s*=\s*([^;\s]+)", before)) and user[1] == value:
         return False
@@ -278,7 +278,7 @@ def _is_encoded_key(head: bytes) -> bool:
 
 
 def _names_its_algorithm(header: bytes) -> bool:
-    """Tell whether this is the header of a JSON Web Token: an object with ``alg`` (RFC 7515 §4.1.1)."""
+    """Return whether this is the header of a JSON Web Token: an object with ``alg`` (RFC 7515 §4.1.1)."""
     try:
         fields = msgspec.json.decode(base64.urlsafe_b64decode(header + b"=" * (-len(header) % 4)))
     except (ValueError, RecursionError, msgspec.DecodeError):
@@ -288,7 +288,7 @@ def _names_its_algorithm(header: bytes) -> bool:
 
 @functools.cache
 def traces() -> Any:
-    """Return the compiled search for a trace of any secret in JSON as it is written."""
+    """Return the compiled search for a trace of any secret in encoded JSON."""
     return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES, _UNSEEN]))
 
 
@@ -300,7 +300,7 @@ def patterns() -> Any:
 
 @functools.cache
 def unseen() -> re.Pattern[bytes]:
-    """Return the compiled search for characters that no reader sees, by which a token may be cut for a pattern."""
+    """Return the compiled search for invisible characters, which could split a token so that no pattern matches."""
     return re.compile(_UNSEEN.encode())
 
 

@@ -1,13 +1,14 @@
-"""Finding credentials before they enter a log that forgets nothing.
+"""Finds credentials before they enter the log, from which nothing can be deleted.
 
-Three places look: the author before signing, so that a secret never leaves its process; the gate, for authors in
-other languages; and whoever stores a blob that is text. What is found is named by its place and its kind, never by
+Three callers scan: the author before signing, so that a secret never leaves its process; the gate, for authors in
+other languages; and the store of blobs, for text. A report names the path and the kind of a secret, never the secret
 itself, not even in part.
 
-Not looked at: blobs that are binary (compressed and sealed ones are) or longer than ``blob_scan_max_bytes``, text in
-another encoding (but base64 of private keys, and of a user and password where such stand), and passwords in prose,
-which no form tells from words. There is no switch. What only shows the form of a secret passes: masked with ``x``,
-``*`` or ``0``, cut short, called an example, or words in a token's place. Characters that no reader sees hide nothing.
+Not scanned: binary blobs (also compressed and sealed ones) and blobs longer than ``blob_scan_max_bytes``, text in
+another encoding (except base64 of private keys, and of a user and password in known positions), and passwords in
+prose, which look like words. The scan cannot be switched off. Text that only has the form of a secret passes: masked
+with ``x``, ``*`` or ``0``, cut short, marked as an example, or words in place of a token. Invisible characters do not
+hide a secret.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from deedbook.ledger.secrets.credentials import (
     value_of,
 )
 
-# So many placeholders in one text are looked into; a text with more is refused, which bounds the work.
+# The scan checks at most so many placeholders in one text and refuses a text with more, which limits the work.
 harmless_max: Final = 1000
 _name_max_chars: Final = 64
 _seed_digits: Final = 64
 
 
 class Secret(NamedTuple):
-    """Where something that looks like a secret stands (as ``$.data.finding``), and what kind of secret it is."""
+    """The path of something that looks like a secret (like ``$.data.finding``), and its kind."""
 
     path: str
     kind: str
 
 
 def scan(value: Any, path: str = "$") -> Secret | None:
-    """Return the first secret in the strings and keys of plain decoded JSON; ``path`` is the value's own.
+    """Return the first secret in the strings and keys of plain decoded JSON; ``path`` is the path of ``value``.
 
-    Each string is read with the key it stands under, because some credentials are only known by their name.
+    Each string is scanned together with its key, because some credentials can be recognised only by their name.
     """
     waiting: list[tuple[str, str, Any]] = [(path, "", value)]
     while waiting:
@@ -64,14 +65,14 @@ def scan(value: Any, path: str = "$") -> Secret | None:
                 return Secret(here, KEY_FILE)
             waiting += reversed(list(_fields(here, node)))
         elif isinstance(node, list):
-            waiting += reversed([(f"{here}[{place}]", name, item) for place, item in enumerate(node)])
+            waiting += reversed([(f"{here}[{position}]", name, item) for position, item in enumerate(node)])
     return None
 
 
 def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
-    """Return the first secret of each event's body that holds one, by position: head and data are looked at.
+    """Return the first secret in each event's body, head and data, by position. Bodies without one are left out.
 
-    Bodies must be JSON. Those without a trace of a secret, which are nearly all, cost one search over all of them.
+    Bodies must be JSON. Nearly all have no trace of a secret, and then one search covers all of them.
     """
     search = traces().search
     if search(b"\n".join(bodies)) is None:
@@ -81,18 +82,18 @@ def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
 
 
 def refusal(secret: Secret) -> Refused:
-    """Return the refusal that says where it stands and what to write instead."""
+    """Return the refusal that names the path of a secret and what to write instead."""
     return Refused(
         "SECRET_DETECTED",
-        f"{secret.path} holds what looks like a secret ({secret.kind}), and a ledger forgets nothing: write where it "
-        "is kept (the name of a variable, a path in a vault), or mask it with x",
+        f"{secret.path} contains something that looks like a secret ({secret.kind}), and the ledger cannot delete it "
+        "later: name its location (a variable, a path in a vault) or mask it with x",
         path=secret.path,
         secret=secret.kind,
     )
 
 
 def check_text(content: bytes) -> None:
-    """Refuse a blob that is text, of at most ``blob_scan_max_bytes``, and holds a secret.
+    """Refuse a blob that is text of at most ``blob_scan_max_bytes`` and contains a secret.
 
     Raises Refused: ``SECRET_DETECTED``.
     """
@@ -111,7 +112,7 @@ def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]
 
 
 def _is_key_file(fields: dict[Any, Any]) -> bool:
-    """Return whether these are the fields of a key file, which no single string of it shows."""
+    """Return whether these are the fields of a key file, which no single string shows."""
     hidden = fields.get("seed") or fields.get("sealed")
     return "public" in fields and isinstance(hidden, str) and len(hidden) >= _seed_digits
 
@@ -127,7 +128,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _kind_of(text: bytes) -> str | None:
-    """Return the kind of the first secret in a text, as it stands or without the characters that no reader sees."""
+    """Return the kind of the first secret in a text, as it is or without its invisible characters."""
     kind = _kind_in(text)
     if kind is None and unseen().search(text):
         return _kind_in(unseen().sub(b"", text))
@@ -138,7 +139,7 @@ def _kind_in(text: bytes) -> str | None:
     for count, match in enumerate(patterns().finditer(text), 1):
         kind = PATTERNS[int(match.lastgroup[1:])].kind
         if kind == BEARER and (issued := _kind_in(value_of(match.group()))) is not None:
-            return issued  # whose token it is says more
+            return issued  # the token's issuer is more precise
         if count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
             return kind
     return None

@@ -146,7 +146,7 @@ class _Question:
         with temporary(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
-                store.write(ViewVersion(view.name, view.version, True, 0, ""), view, Changes(own, []))
+                store.write(ViewVersion(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
             if self._size is not None:  # compromised keys as known now; the worth of an approval as of then
                 store.shadow(KEYS, self._keys(keys, self._size))
             # By the newest head that was read: the root may have set the clock after the last entry of a stream.

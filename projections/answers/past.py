@@ -205,7 +205,7 @@ class _PastTransaction:
 
     def _make(self, view: Projection[Any]) -> None:
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
+        sql = f"SELECT key, data FROM {boundary_states_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
         stored: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
         changes = work.fold(self._past.events, lambda keys: {key: stored.pop(key) for key in keys if key in stored})

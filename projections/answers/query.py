@@ -237,7 +237,7 @@ def page_of(
 ) -> tuple[list[dict[str, Any]], int, Any]:
     """Return the rows of a page, the number of all matches, and the ``next`` cursor; ``values`` are bound to SELECT."""
     # The SQL of a listing is fixed in the code; arguments are bound.
-    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)
+    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)  # noqa: S608
     if after is not None:
         where.add(listing.beyond(), after)
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
@@ -272,7 +272,7 @@ def json_list(values: Iterable[Any]) -> str:
 
 def row_of_id(context: QueryContext, table: str, reference: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    name, sql = reference.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
+    name, sql = reference.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
     rows = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, reference, what),))
     return rows[0]
 
@@ -280,7 +280,7 @@ def row_of_id(context: QueryContext, table: str, reference: str, what: str, pref
 def by_beginning(context: QueryContext, table: str, name: str, reference: str, what: str) -> str:
     """Return the id that is ``name``, or the only one that begins with it. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; arguments are bound.
-    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
+    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
         return name
     sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
     rows = context.rows(sql, (len(name), name, candidates_max + 1)) if name else []

@@ -222,7 +222,7 @@ def _merge(items: list[str]) -> list[str]:
     for saving, text, positions in sorted(joinable, key=lambda group: (-group[0], group[2])):
         rest = tuple(position for position in positions if position not in taken)
         if rest != positions:
-            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")
+            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")  # noqa: PLW2901 - of what is left
         if saving >= _merge_saving_min_tokens:
             taken |= dict.fromkeys(rest, "") | {rest[0]: text}
     return [text for position, item in enumerate(items) if (text := taken.get(position, item))]

@@ -130,7 +130,7 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
-    ) AS named) END"""
+    ) AS named) END"""  # noqa: S608 - fixed texts
 # A server follows the refs itself: otherwise each step would be a round trip.
 _WANTED: Final = stated(
     sqlite="e.event_index IN (SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted WHERE ?2 > 0)",

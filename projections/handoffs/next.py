@@ -214,7 +214,7 @@ def next_items(context: QueryContext, args: QueueFilter) -> Answer:
     sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
     rows = context.rows(sql, (*bound, args.limit + 1, *cursor))
     # A cursor at the end has no rows after it, so no row has the total.
-    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)
+    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)  # noqa: S608
     page = rows[: args.limit]
     following = None
     if len(rows) > args.limit:

@@ -215,7 +215,7 @@ def facts_of_handoff(context: query.QueryContext, args: query.ById) -> query.Ans
 
 def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers; unknown ids are left out."""
-    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"
+    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
     rows = context.rows(sql, (query.json_list(args.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
@@ -242,7 +242,7 @@ def unannounced_handoffs(context: query.QueryContext, args: UnannouncedFilter) -
             args.about,
         )
     # The SQL is fixed; arguments are bound.
-    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'
+    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'  # noqa: S608
     return {"handoffs": context.rows(sql, (*where.values, args.limit))}
 
 

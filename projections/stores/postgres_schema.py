@@ -86,12 +86,12 @@ class _Phrase(NamedTuple):
     @property
     def rows(self) -> str:
         """The SQL for the number of rows with the phrase; for a single word, or a unique prefix, the stored count."""
-        counted = f"(SELECT count(*) FROM search_words w WHERE {_matches([[self]])})"
+        counted = f"(SELECT count(*) FROM search_words w WHERE {_matches([[self]])})"  # noqa: S608
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
         counts = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
-        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {counts}"
+        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {counts}"  # noqa: S608 - fixed texts
         return f"coalesce(({known}), {counted})"
 
     @property
@@ -134,7 +134,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     """
     clauses = _clauses(expression)
     if not is_ranked:
-        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_matches(clauses)})"
+        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_matches(clauses)})"  # noqa: S608
     phrases = list(enumerate(phrase for clause in clauses for phrase in clause))
     counts = ", ".join(f"{phrase.rows} AS n{number}" for number, phrase in phrases)
     weights = ", ".join(
@@ -149,7 +149,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
         FROM n, deedbook_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
         SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_matches(clauses)} OFFSET 0
-    ) h)"""
+    ) h)"""  # noqa: S608
 
 
 def _clauses(expression: str) -> list[list[_Phrase]]:

@@ -120,7 +120,7 @@ class PostgresTransaction:
         if not (names := list(keys)):
             return {}
         name = self._physical(states_table(version.view).name, is_live=version.is_live)
-        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"
+        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
         return dict(self._db.read(self._db.run(sql, (names,)))[1])
 
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
@@ -132,7 +132,7 @@ class PostgresTransaction:
                 self._physical(of(view.name).name, is_live=version.is_live)
                 for of in (boundary_states_table, states_table)
             )
-            sql = f"INSERT INTO {stored} SELECT $1, key, changed, data FROM {live} WHERE key = ANY($2) AND changed < $1"
+            sql = f"INSERT INTO {stored} SELECT $1, key, changed, data FROM {live} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
             self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
@@ -182,7 +182,7 @@ class PostgresTransaction:
         for name in _names_of(view):
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
         for name in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"UPDATE {name} SET is_live = 1 WHERE view = $1", (view.name,))
+            self._db.execute(f"UPDATE {name} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
         self._view_versions = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
@@ -196,7 +196,7 @@ class PostgresTransaction:
             # Cascade: a past on another connection has SQL views on this table, and creates them again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
         for table in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {table} WHERE view = $1 AND is_live = $2", (view, is_live))
+            self._db.execute(f"DELETE FROM {table} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
         self._view_versions = None
 
     def index(self, table: Table, name: str) -> None:
@@ -220,7 +220,7 @@ class PostgresTransaction:
 
     def cut(self, table: Table, size: int) -> None:
         """Shadow a table by its rows of the first entries, for this connection only."""
-        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"
+        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
 
     def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:

@@ -157,7 +157,7 @@ class SqliteStore:
                     expected is not None
                     and view_versions_of(self._db.execute(VIEW_VERSIONS_SQL).fetchall()) != expected
                 ):
-                    raise MovedViews
+                    raise MovedViews  # noqa: TRY301 - which ends the transaction
                 yield SqliteTransaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -259,7 +259,7 @@ class SqliteTransaction:
 
     def load(self, version: ViewVersion, keys: Iterable[str]) -> dict[str, bytes]:
         name = self._physical(version, states_table(version.view))
-        sql = f'SELECT data FROM "{name}" WHERE key = ?'
+        sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
@@ -267,12 +267,12 @@ class SqliteTransaction:
         if changes.replaced and (boundary := boundary_before(version.position)):
             # A state that changes for the first time after the boundary is stored as of the boundary.
             stored, live = (self._physical(version, of(view.name)) for of in (boundary_states_table, states_table))
-            sql = f'INSERT INTO "{stored}" SELECT ?1, key, changed, data FROM "{live}" WHERE key = ?2 AND changed < ?1'
+            sql = f'INSERT INTO "{stored}" SELECT ?1, key, changed, data FROM "{live}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A state's only row is replaced by its key. A state with several rows may have lost some.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{self._physical(version, table)}" WHERE "{table.owner}" = ?'
+                sql = f'DELETE FROM "{self._physical(version, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
                 self._insert(self._physical(version, table), table, rows)
@@ -311,7 +311,7 @@ class SqliteTransaction:
 
     def cut(self, table: Table, size: int) -> None:
         """Shadow a table by its rows of the first entries, for this connection only."""
-        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'
+        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'  # noqa: S608 - fixed names
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
 
     def index(self, table: Table, schema: str = "main") -> None:
@@ -338,7 +338,7 @@ class SqliteTransaction:
         for (physical,) in rows.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
         for table in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {table} WHERE view = ? AND is_live = ?", (view, is_live))
+            self._db.execute(f"DELETE FROM {table} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
 
     def _physical(self, version: ViewVersion, table: Table) -> str:
         """Return the name of a table of a view version in this file."""

@@ -119,7 +119,7 @@ def _voices(context: QueryContext, ref: str) -> list[Voice]:
     newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
     reported_by = compromised_by(key, "v.event_index")
-    sql = f"SELECT v.*, {reported_by} AS compromised FROM validations v WHERE v.event_index IN ({newest})"
+    sql = f"SELECT v.*, {reported_by} AS compromised FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
     rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, context.now_ms) for row in rows]
 

@@ -33,7 +33,7 @@ from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger import limits
-from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.check import CheckedSubmission, check
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
 from deedbook.ledger.bus.stream import Generation, open_stream
@@ -117,7 +117,7 @@ async def _of_streams(bench: Bench, ledger: Ledger, urls: dict[str, str]) -> lis
     ]
 
 
-def _append(ledger: Ledger, ready: list[Checked]) -> None:
+def _append(ledger: Ledger, ready: list[CheckedSubmission]) -> None:
     for start in range(0, len(ready), 4):
         ledger.gate.admit(ready[start : start + 4])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from nats.js.api import StorageType
 
-from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.check import CheckedSubmission, check
 from deedbook.ledger.admission.decide import decide
 from deedbook.ledger.admission.gate import Transaction
 from deedbook.ledger.admission.state import Layer
@@ -64,7 +64,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 def _parts(ledger: Ledger, submissions: list[Submission]) -> dict[str, float]:
     """Return the µs of CPU an event that each part takes; appends the submissions."""
     bodies = [one.bodies for one in submissions]
-    checked: list[Checked] = []
+    checked: list[CheckedSubmission] = []
     us = {
         "check, in all": _us(lambda: checked.extend(map(check, submissions))),
         "body decoded under its type": _us(lambda: [decode_body(raw) for batch in bodies for raw in batch]),
@@ -80,7 +80,7 @@ def _parts(ledger: Ledger, submissions: list[Submission]) -> dict[str, float]:
     return us | {"append and commit": gate - us["decide, in all"]}
 
 
-def _decided(ledger: Ledger, checked: list[Checked]) -> float:
+def _decided(ledger: Ledger, checked: list[CheckedSubmission]) -> float:
     with ledger.log.snapshot() as snapshot:
         layer = Layer(Transaction(snapshot, {}))
         now_ms = time.time_ns() // 1_000_000

@@ -33,7 +33,7 @@ def refusal(text: str, kind: object) -> Refused:
 
 @pytest.mark.parametrize("text", [*BREAKS, "\x1b", "\x00", "\x9b"])
 def test_line_holds_no_break(text: str) -> None:
-    assert "put a space in its place at $.data.title" in refusal(f"safe{text}status", Line).message
+    assert "use spaces instead at $.data.title" in refusal(f"safe{text}status", Line).message
     refusal(f"safe{text}status", Label)
     assert converted(on_a_line(f"safe{text}status"), Line) == "safe status"  # type: ignore[arg-type]
 

@@ -73,7 +73,7 @@ def test_the_time_is_the_one_since_which_enough_have_cosigned() -> None:
     assert str(witnessed) == "witnessed at 2027-01-15T08:00:02Z by 4 of 6 (42 entries)"
     assert (
         str(parse(EXAMPLE).judge(NOTE, TIME_S))
-        == "witnessed by 0 of 6 (42 entries), which the policy does not call enough"
+        == "witnessed by 0 of 6 (42 entries), which is not enough for the policy"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from deedbook.consumers.interfaces.node.publication import Publishing
-from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus.history import entry_at, read_messages
 from deedbook.ledger.bus.publisher import Outbox
@@ -27,7 +27,7 @@ from tests.simulation.world import Process
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from deedbook.ledger.admission.check import Checked
+    from deedbook.ledger.admission.check import CheckedSubmission
     from deedbook.ledger.admission.decide import Accepted
     from tests.simulation.client import Network
     from tests.simulation.invariants import Invariants
@@ -103,7 +103,7 @@ class SoloNode:
             await asyncio.sleep(1.0)
 
     async def _recover(self) -> None:
-        follower, generation = Follower(self.log), self.publishing._generation  # type: ignore[arg-type]
+        follower, generation = LogFollower(self.log), self.publishing._generation  # type: ignore[arg-type]
         try:
             end = (await stream_info(self._client, generation)).state.last_seq
             size = len(self.log.data)
@@ -136,7 +136,7 @@ class SoloNode:
     def _new_gate(self) -> Gate:
         return Gate(self.log)  # type: ignore[arg-type]
 
-    async def _admit(self, group: list[Checked]) -> list[list[Accepted] | DeedbookError]:
+    async def _admit(self, group: list[CheckedSubmission]) -> list[list[Accepted] | DeedbookError]:
         return self._gate.admit(group)
 
     async def _answer(self, message: SimMessage, answer: list[Accepted] | DeedbookError) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from deedbook.ledger.admission.check import Checked, check
+from deedbook.ledger.admission.check import CheckedSubmission, check
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -75,6 +75,6 @@ def is_refused(number: int) -> bool:
 
 
 @cache
-def checked(author: str, number: int) -> Checked:
+def checked(author: str, number: int) -> CheckedSubmission:
     """Return the same submission, its bytes looked at."""
     return check(submission(author, number))

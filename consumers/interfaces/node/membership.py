@@ -37,29 +37,29 @@ from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.log.records import Shared
 from deedbook.ledger.replication.lease import Timing
-from deedbook.ledger.replication.role import Candidate, Degraded, Follower, Leader, State, is_last_word, step
+from deedbook.ledger.replication.role import Candidate, DegradedNode, Follower, Leader, State, is_last_word, step
 from deedbook.ledger.replication.signals import (
     Action,
+    ActionFailed,
     Beat,
     CatchUp,
-    CaughtUp,
-    Damaged,
-    Failed,
     HandOver,
     Lead,
     LeaseSeen,
+    LogCaughtUp,
     Observation,
-    Overtaken,
     Pause,
     PutLease,
     ReadLease,
     Rebuild,
-    Rebuilt,
     Resume,
     Scrub,
     StartTerm,
     StepDown,
-    TermStarted,
+    StreamDamaged,
+    StreamRebuilt,
+    TermBegun,
+    TermOvertaken,
     Tick,
 )
 from deedbook.ledger.service.nodes import LeaseBucket
@@ -152,7 +152,7 @@ class Membership:
                 is_near = now_ms - self._level_ms <= limits.follower_lag_max_s * 1000
                 is_led = bool(self.state.leader) and now_ms - self.state.heard_ms <= limits.lease_s * 1000
                 answered = (False, is_near and is_led and not self.state.fault)
-            case Candidate() | Degraded():
+            case Candidate() | DegradedNode():
                 answered = (False, False)
             case _:
                 assert_never(self.state)
@@ -203,7 +203,7 @@ class Membership:
             log.debug("lease", error=error.message)
             is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.doing, PutLease)
             if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
-                self._seen.put_nowait(Failed())
+                self._seen.put_nowait(ActionFailed())
         else:
             self._seen.put_nowait(seen if isinstance(seen, LeaseSeen) else replace(seen, asked_ms=asked_ms))
 
@@ -217,14 +217,14 @@ class Membership:
                 seen = await work()
             except DamagedError as error:
                 self._replica.forget_stream()
-                seen = Damaged(str(error))
+                seen = StreamDamaged(str(error))
                 log.error("stream degraded", error=str(error))
             except DeedbookError as error:
                 log.warning("not yet", role=_role(self.state), code=error.code, error=error.message)
-                seen = Failed()
+                seen = ActionFailed()
             except Exception:
                 log.exception("step failed", role=_role(self.state))
-                seen = Failed()
+                seen = ActionFailed()
             if seen is not None:
                 self._seen.put_nowait(seen)
 
@@ -235,7 +235,7 @@ class Membership:
     async def _catch_up(self) -> Observation:
         await self._replica.follow(must_reach=True)
         self._news.look()
-        return CaughtUp()
+        return LogCaughtUp()
 
     async def _start_term(self, term: int) -> Observation:
         own, name = self._replica.own(), self._replica.name
@@ -250,13 +250,13 @@ class Membership:
         after = self._replica.own()
         if after.term.node == name and after.term.number >= term:
             self._news.look()
-            return TermStarted(after.term.number)
-        return Overtaken(after.term.number) if after.size > own.size else Failed()
+            return TermBegun(after.term.number)
+        return TermOvertaken(after.term.number) if after.size > own.size else ActionFailed()
 
     async def _rebuild(self) -> Observation:
         await self._replica.rebuild()
         log.warning("the log stream was built anew", stream=self._replica.generation)
-        return Rebuilt()
+        return StreamRebuilt()
 
     async def scrub(self) -> None:
         """Compare the whole stream with the log, at start and every hour, until cancelled."""
@@ -264,7 +264,7 @@ class Membership:
             try:
                 await self._replica.scrub(scrub_pause_s)
             except DamagedError as error:
-                self._seen.put_nowait(Damaged(str(error)))
+                self._seen.put_nowait(StreamDamaged(str(error)))
             await asyncio.sleep(scrub_every_s if self._replica.generation else tick_s)  # at a start none is known yet
 
     async def follow(self) -> None:
@@ -279,7 +279,7 @@ class Membership:
                     await self._follow_once()
             except DamagedError as error:
                 self._replica.forget_stream()
-                self._seen.put_nowait(Damaged(str(error)))
+                self._seen.put_nowait(StreamDamaged(str(error)))
                 await asyncio.sleep(follow_every_s)
             except DeedbookError as error:
                 log.info("not followed", code=error.code, error=error.message)
@@ -290,9 +290,9 @@ class Membership:
         self._news.look()
         own = self._replica.own()
         if isinstance(self.state, Follower) and self.state.fault:
-            self._seen.put_nowait(Rebuilt())
+            self._seen.put_nowait(StreamRebuilt())
         elif isinstance(self.state, Leader) and own.term.node != own.node:
-            self._seen.put_nowait(Overtaken(own.term.number))
+            self._seen.put_nowait(TermOvertaken(own.term.number))
 
     async def do_duties(self) -> None:
         """Do what steps asked for, one after the other, until cancelled."""

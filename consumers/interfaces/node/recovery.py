@@ -1,7 +1,7 @@
 """Bringing lost entries back from the log stream, or going on without them: offline, alone with the bus folder.
 
 The embedded server is started for this alone, under the lock that ``serve`` takes, and lets in one key made for this
-run. What the stream holds is not trusted: every entry is replayed by the rules at its own index (``Follower``), and the
+run. What the stream holds is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the
 tree it gives is compared with the checkpoints that readers of this machine remember.
 """
 
@@ -20,7 +20,7 @@ import nkeys
 from nacl import utils
 from nats.aio.client import Client as NatsClient
 
-from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.bus import subjects
 from deedbook.ledger.bus.connection import bus_errors
@@ -124,7 +124,7 @@ class Recovery(AsyncResource):
         """
         if history.is_fork:
             raise history.error()
-        follower, pending = Follower(self.log), list[bytes]()
+        follower, pending = LogFollower(self.log), list[bytes]()
         first = size = history.shared
         for begin in range(first + 1, history.stream_size + 1, batch_events_max):
             end = min(begin + batch_events_max - 1, history.stream_size)

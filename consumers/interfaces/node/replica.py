@@ -26,7 +26,7 @@ from nats.js.api import RawStreamMsg, StreamInfo
 
 from deedbook.consumers.interfaces.node.publication import read_record, write_record
 from deedbook.ledger import limits
-from deedbook.ledger.admission.follower import Follower, Signed
+from deedbook.ledger.admission.follower import LogFollower, SignedEntry
 from deedbook.ledger.bus.history import entry_at, lost_history, read_messages, read_near
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher, messages_of
 from deedbook.ledger.bus.stream import Generation, open_stream, retire, scrub_quick, stream_info
@@ -38,7 +38,7 @@ from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.authority import is_node
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import put_restored
-from deedbook.ledger.replication.role import Own, Term
+from deedbook.ledger.replication.role import NodeTerm, OwnLog
 from deedbook.ledger.service.nodes import BlobStream, answer_wait_s, stream_in_use
 from deedbook.ledger.system.metrics import Metrics
 
@@ -73,7 +73,7 @@ class Replica:
         self.metrics = Metrics()
         self._nats, self._replicas, self._record = nats, replicas, record
         self._blobs = BlobStream(nats, ledger, replicas)
-        self._follower = Follower(entries)
+        self._follower = LogFollower(entries)
         self._publisher: StreamPublisher | None = None
         self._pending: list[OutboundMessage] = []
         self._publishing: asyncio.Task[None] | None = None
@@ -85,11 +85,11 @@ class Replica:
         self._published = 0
         self._silent_since: float | None = None
 
-    def own(self) -> Own:
+    def own(self) -> OwnLog:
         """Return what the log says now."""
         with self.log.snapshot() as snapshot:
             term = snapshot.term()
-            return Own(self.name, snapshot.size, Term() if term is None else Term(term.number, term.node))
+            return OwnLog(self.name, snapshot.size, NodeTerm() if term is None else NodeTerm(term.number, term.node))
 
     def knows(self, node: str) -> bool:
         """Whether the log names this node as one, and it was not removed."""
@@ -251,7 +251,7 @@ class Replica:
 
     def _read_units(
         self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool
-    ) -> tuple[list[Signed], int]:
+    ) -> tuple[list[SignedEntry], int]:
         """Return the whole units that begin at ``size``, and how many messages were sound; in a thread."""
         entries = list[bytes]()
         for seq, message in enumerate(messages, size + 1):

@@ -16,11 +16,11 @@ from deedbook.ledger.format.codec import converted
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.proof.checkpoint import parse_checkpoint, verify_checkpoint
-from deedbook.ledger.proof.policy import Policy, Witnessed
+from deedbook.ledger.proof.policy import Policy, WitnessResult
 from deedbook.ledger.trust.history import ConsistencyProof, Trusted, is_continued, shown
 
 
-def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Witnessed | None:
+def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> WitnessResult | None:
     """Return what the witnesses that this user trusts say of the log whose head is shown; None: there are none.
 
     Raises Corrupted: ``HISTORY_CHANGED``: what they cosigned and this head are of two histories; as ``Policy.judge``.

@@ -216,7 +216,7 @@ def test_files_that_somebody_else_imported_are_his_to_import_again(ledger: Ledge
     import_records(author_of(ledger)[0], handoffs(3))
     counts = import_records(author_of(ledger, "bob")[0], handoffs(3))
     assert (counts.mapped, len(counts.unmapped_records)) == (0, 3)
-    assert "alice, who alone imports it again" in counts.unmapped_records[0].reason
+    assert "only alice may import it again" in counts.unmapped_records[0].reason
     assert ledger.handoff("h000").importer == "alice"
 
 

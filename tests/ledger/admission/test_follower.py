@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from building import Ledger
 
-from deedbook.ledger.admission.follower import Follower
+from deedbook.ledger.admission.follower import LogFollower
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -44,14 +44,14 @@ def refusal(copy: Log, start: int, entries: list[bytes]) -> Corrupted:
     with copy.snapshot() as snapshot:
         before = snapshot.size
     with pytest.raises(Corrupted) as refused:
-        Follower(copy).append(start, entries)
+        LogFollower(copy).append(start, entries)
     with copy.snapshot() as snapshot:
         assert snapshot.size == before
     return refused.value
 
 
 def test_copy_has_the_same_tree_and_the_same_state(ledger: Ledger, entries: list[bytes], copy: Log) -> None:
-    follower = Follower(copy)
+    follower = LogFollower(copy)
     size = 0
     while size < len(entries):
         size += follower.append(size, entries[size : size + 5])
@@ -64,10 +64,10 @@ def test_copy_has_the_same_tree_and_the_same_state(ledger: Ledger, entries: list
 
 
 def test_batch_that_is_not_whole_is_left_for_later(entries: list[bytes], copy: Log) -> None:
-    taken = Follower(copy).append(0, entries[:-1])
+    taken = LogFollower(copy).append(0, entries[:-1])
     assert taken == len(entries) - 3
-    assert Follower(copy).append(taken, entries[taken:-1]) == 0
-    assert Follower(copy).append(taken, entries[taken:]) == 3
+    assert LogFollower(copy).append(taken, entries[taken:-1]) == 0
+    assert LogFollower(copy).append(taken, entries[taken:]) == 3
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_entry_that_was_altered_is_refused(
 def test_signed_entry_that_rules_refuse_is_refused(entries: list[bytes], copy: Log) -> None:
     assert "TRANSITION_NOT_ALLOWED" in refusal(copy, 0, [*entries[:-5], *entries[-4:]]).message
     assert "PARTIAL_RETRY" in refusal(copy, 0, [*entries, entries[-4]]).message
-    assert "entry 0 " in refusal(copy, 0, entries[1:]).message
+    assert "entry 0: " in refusal(copy, 0, entries[1:]).message
 
 
 def test_log_that_somebody_wrote_to_meanwhile_is_left_alone(entries: list[bytes], copy: Log) -> None:
-    Follower(copy).append(0, entries)
+    LogFollower(copy).append(0, entries)
     assert refusal(copy, len(entries) - 1, entries[-4:-3]).code == "HISTORY_CHANGED"

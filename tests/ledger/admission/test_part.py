@@ -9,7 +9,7 @@ import pytest
 from building import key_named
 from checking import stored_entries, stored_state
 
-from deedbook.ledger.admission.replay import Missing, Part
+from deedbook.ledger.admission.replay import MissingEntries, PartialReplay
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
@@ -50,8 +50,8 @@ def given(ledger: Ledger) -> dict[int, bytes]:
     return {index: data for index, data in enumerate(entries) if b'"session/' not in data}
 
 
-def part_of(entries: dict[int, bytes], **ends: object) -> Part:
-    part = Part()
+def part_of(entries: dict[int, bytes], **ends: object) -> PartialReplay:
+    part = PartialReplay()
     for index, data in entries.items():
         part.feed(index, data, PATHS[decode_entry(data).body])
     part.finish(**{"ends": ENDS, "authority": 5, "size": 99} | ends)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> N
     without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}
     part = part_of(without, ends={name: end for name, end in ENDS.items() if name != "handoff/b"})
     created = next(index for index, name in names.items() if name == "handoff/top")
-    assert part.missing == [Missing("handoff/b", 1, None, created, created)]
+    assert part.missing == [MissingEntries("handoff/b", 1, None, created, created)]
     assert [refusal.code for refusal in part.doubtful.values()] == ["DEPENDENCY_MISSING"]
 
 
@@ -98,9 +98,9 @@ def test_the_end_of_a_stream_is_shown_by_the_ledgers_word_alone(entries: dict[in
     kinds = {event.kind: event.index for event in part_of(entries).events}
     delegated, verified = kinds["key.delegated"], kinds["handoff.verified"]
     assert part_of(shorter, ends=None).missing == []
-    assert part_of(shorter).missing == [Missing("handoff/top", 3, 3, 99, max(shorter) + 1)]
-    assert part_of(entries, authority=6).missing == [Missing(None, 6, 6, 99, delegated + 1)]
-    assert part_of(entries, ends={}).missing[0] == Missing("handoff/a", 6, None, 99, verified + 1)
+    assert part_of(shorter).missing == [MissingEntries("handoff/top", 3, 3, 99, max(shorter) + 1)]
+    assert part_of(entries, authority=6).missing == [MissingEntries(None, 6, 6, 99, delegated + 1)]
+    assert part_of(entries, ends={}).missing[0] == MissingEntries("handoff/a", 6, None, 99, verified + 1)
     for fewer in ({"ends": ENDS | {"handoff/top": 2}}, {"authority": 4}):
         assert [one.code for one in part_of(entries, **fewer).refused.values()] == ["VERIFICATION_FAILED"]
 
@@ -144,7 +144,7 @@ def test_signature_form_and_time_are_checked(ledger: Ledger, entries: dict[int, 
         )
     )
     data = stored_entries(ledger.log)[-1]
-    alone = Part()
+    alone = PartialReplay()
     alone.feed(ledger.head()[0] - 1, data)
     assert [one.code for one in alone.refused.values()] == ["SIGNATURE_INVALID"]
     assert decode_entry(data).batch_size == 2

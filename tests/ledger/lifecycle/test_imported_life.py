@@ -149,13 +149,13 @@ def test_import_that_names_no_reviewer_leads_to_an_amendment() -> None:
     for author, code in (("scribe", "SELF_APPROVAL"), ("eve", "NOT_AUTHORIZED")):
         refused = refusal(transition, state, by(author, accepting(state)))
         assert refused.code == code
-        assert "scribe names a reviewer (`deed handoff amend x --reviewer OTHER`)" in refused.message
+        assert "scribe must name a reviewer with `deed handoff amend x --reviewer OTHER`" in refused.message
 
 
 def test_only_its_importer_imports_it_again() -> None:
     refused = refusal(transition, fold(transition, imported()), imported("eve"))
     assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"owner": "scribe"})
-    assert "scribe, who alone imports it again" in refused.message
+    assert "only scribe may import it again" in refused.message
 
 
 def test_import_that_was_made_again_since_is_not_verified() -> None:

@@ -115,11 +115,11 @@ def test_answer_names_the_request_it_answers_and_is_given_once(position: int) ->
     for causes in ((), (0,), (position,)):
         found = refused(position, one.role, one.data, causes)
         assert found.code == "TRANSITION_NOT_ALLOWED"
-        assert "answers nothing" in str(found)
+        assert "that it answers in its causes" in str(found)
     if position != COMPLETE:
         again = refused(position + 1, one.role, one.data, one.causes)
         assert again.code == "TRANSITION_NOT_ALLOWED"
-        assert "answered already" in str(again)
+        assert "is already answered" in str(again)
 
 
 def test_answer_to_two_requests_is_refused() -> None:

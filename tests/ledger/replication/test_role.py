@@ -7,55 +7,55 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from deedbook.ledger.replication.lease import Lease, SeenLease, Timing
+from deedbook.ledger.replication.lease import Lease, LeaseObservation, Timing
 from deedbook.ledger.replication.role import (
     Candidate,
-    Degraded,
+    DegradedNode,
     Follower,
     Leader,
-    Own,
+    NodeTerm,
+    OwnLog,
     State,
-    Term,
     is_last_word,
     patience_ms,
     step,
 )
 from deedbook.ledger.replication.signals import (
+    ActionFailed,
     Beat,
     CatchUp,
-    CaughtUp,
-    Damaged,
-    Failed,
     HandOver,
     Lead,
     LeasePut,
     LeaseRefused,
     LeaseSeen,
+    LogCaughtUp,
     Observation,
-    Overtaken,
     Pause,
     PutLease,
     ReadLease,
     Rebuild,
-    Rebuilt,
     Resume,
     Scrub,
     StartTerm,
     StepDown,
-    TermStarted,
+    StreamDamaged,
+    StreamRebuilt,
+    TermBegun,
+    TermOvertaken,
     Tick,
 )
 
-B: Final = Own("b", size=10, term=Term(3, "a"))
+B: Final = OwnLog("b", size=10, term=NodeTerm(3, "a"))
 HERS, MINE = Lease("a", 3), Lease("b", 4)
 BEAT: Final = Beat("a", 3, 10, leads=True)
 LATE: Final = 60_000
 LEADER: Final = Leader(term=4, revision=7, renewed_ms=LATE, asked_ms=LATE)
-LED: Final = replace(B, term=Term(4, "b"))
+LED: Final = replace(B, term=NodeTerm(4, "b"))
 NO_LEASE: Final = Timing(has_lease=False)
 
 
-def after(state: State, *seen: Observation, own: Own = B, now_ms: int = LATE) -> State:
+def after(state: State, *seen: Observation, own: OwnLog = B, now_ms: int = LATE) -> State:
     """Return what a node is after these observations, all at one time."""
     for one in seen:
         state, _ = step(state, one, own, now_ms)
@@ -71,7 +71,7 @@ def test_a_follower_that_hears_its_leader_stays_one_and_looks_at_the_lease_now_a
 
 
 def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() -> None:
-    quiet = Follower(0, asked_ms=LATE, seen=SeenLease(HERS, 6, LATE - 2_500))
+    quiet = Follower(0, asked_ms=LATE, lease=LeaseObservation(HERS, 6, LATE - 2_500))
     assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), asked_ms=LATE), (PutLease(6, MINE),))
 
 
@@ -79,11 +79,13 @@ def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() ->
     ("state", "own"),
     [
         (Follower(LATE - 2_499), B),  # heard just now
-        (Follower(0, seen=SeenLease(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
-        (Follower(0), Own("b")),  # nothing to lead
+        (Follower(0, lease=LeaseObservation(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
+        (Follower(0), OwnLog("b")),  # nothing to lead
     ],
 )
-def test_a_follower_does_not_stand_against_a_leader_that_lives_or_with_an_empty_log(state: Follower, own: Own) -> None:
+def test_a_follower_does_not_stand_against_a_leader_that_lives_or_with_an_empty_log(
+    state: Follower, own: OwnLog
+) -> None:
     assert isinstance(after(state, Tick(), own=own), Follower)
 
 
@@ -95,7 +97,7 @@ def test_the_most_caught_up_follower_is_the_first_to_stand() -> None:
 
 
 def test_a_lease_is_nobodys_when_its_revision_stands_still() -> None:
-    timing, seen = Timing(), SeenLease().after(Lease("a", 1), 5, 100)
+    timing, seen = Timing(), LeaseObservation().after(Lease("a", 1), 5, 100)
     assert not seen.is_free("b", 2_599, timing)
     assert seen.is_free("b", 2_600, timing)
     assert seen.is_free("a", 101, timing)
@@ -109,7 +111,7 @@ def test_whoever_is_named_by_the_lease_stands_at_once() -> None:
 
 
 def test_the_first_leader_of_all_waits_for_nobody() -> None:
-    state = after(Follower(LATE), LeaseSeen(None, 0), own=Own("b", 1))
+    state = after(Follower(LATE), LeaseSeen(None, 0), own=OwnLog("b", 1))
     assert state == Candidate(PutLease(0, Lease("b", 1)), asked_ms=LATE)
     assert isinstance(after(Follower(LATE), LeaseSeen(None, 0)), Follower)  # a lease that was lost, not never there
 
@@ -118,15 +120,15 @@ def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_i
     state: State = Candidate(PutLease(6, MINE), asked_ms=LATE)
     state, actions = step(state, LeasePut(MINE, 7, LATE), B, LATE)
     assert actions == (CatchUp(),)
-    state, actions = step(state, CaughtUp(), B, LATE)
+    state, actions = step(state, LogCaughtUp(), B, LATE)
     assert actions == (StartTerm(4),)
-    assert step(state, TermStarted(4), LED, LATE) == (LEADER, (Lead(),))
+    assert step(state, TermBegun(4), LED, LATE) == (LEADER, (Lead(),))
 
 
 def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_others_may_have_taken() -> None:
     long_ago = LATE - Timing().missed_ms
     state: State = Candidate(CatchUp(), revision=7, asked_ms=LATE, renewed_ms=long_ago)
-    state, actions = step(state, CaughtUp(), B, LATE)
+    state, actions = step(state, LogCaughtUp(), B, LATE)
     assert actions == ()
     state, actions = step(state, LeasePut(MINE, 8, LATE), B, LATE + 1)
     assert (state, actions) == (replace(state, doing=StartTerm(4), revision=8, renewed_ms=LATE), ())
@@ -139,7 +141,7 @@ def test_a_candidate_whose_lease_somebody_else_took_follows() -> None:
 
 def test_a_candidate_does_not_lead_while_others_have_more_than_the_stream_holds() -> None:
     lacking = Candidate(CatchUp(), head=11, revision=7, asked_ms=LATE)
-    assert after(lacking, CaughtUp()) == Follower(LATE, head=11)
+    assert after(lacking, LogCaughtUp()) == Follower(LATE, head=11)
     # Its lease does not make it stand again before it has what it heard of: who has that stands first.
     assert isinstance(after(Follower(LATE, head=11), LeaseSeen(MINE, 9)), Follower)
 
@@ -172,12 +174,12 @@ def test_a_leader_of_an_earlier_term_to_whom_a_later_one_hands_over_catches_up_f
 
 def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
     starting = Candidate(StartTerm(4), revision=7)
-    assert step(starting, Overtaken(3), B, LATE) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
-    assert after(starting, Overtaken(4)) == Follower(LATE)
+    assert step(starting, TermOvertaken(3), B, LATE) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
+    assert after(starting, TermOvertaken(4)) == Follower(LATE)
 
 
 def test_a_candidate_tries_again_after_a_pause_and_renews_its_lease_meanwhile() -> None:
-    state = after(Candidate(CatchUp(), revision=7, asked_ms=LATE), Failed())
+    state = after(Candidate(CatchUp(), revision=7, asked_ms=LATE), ActionFailed())
     assert step(state, Tick(), B, LATE + 99) == (state, ())
     again, actions = step(state, Tick(), B, LATE + 100)
     assert actions == (CatchUp(),)
@@ -209,17 +211,17 @@ def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked
     assert isinstance(state, Leader)
     assert not is_last_word(state, woken, Timing())
     candidate = Candidate(StartTerm(4), revision=7, asked_ms=woken, renewed_ms=LATE)
-    assert not is_last_word(step(candidate, TermStarted(4), LED, woken)[0], woken, Timing())
+    assert not is_last_word(step(candidate, TermBegun(4), LED, woken)[0], woken, Timing())
 
 
-@pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), Overtaken(5), Beat("c", 5, 12, leads=True)])
+@pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), TermOvertaken(5), Beat("c", 5, 12, leads=True)])
 def test_a_leader_steps_down_when_another_one_leads(seen: Observation) -> None:
     state, actions = step(LEADER, seen, LED, LATE)
     assert isinstance(state, Follower)
     assert actions == (StepDown(),)
 
 
-@pytest.mark.parametrize("seen", [Overtaken(4), Beat("a", 3, 12, leads=True), Beat("c", 4, 9), Failed()])
+@pytest.mark.parametrize("seen", [TermOvertaken(4), Beat("a", 3, 12, leads=True), Beat("c", 4, 9), ActionFailed()])
 def test_a_leader_leads_on_whatever_an_earlier_one_says(seen: Observation) -> None:
     state, actions = step(LEADER, seen, LED, LATE)
     assert isinstance(state, Leader)
@@ -231,7 +233,7 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
     assert actions == (Pause(), PutLease(7, Lease("c", 5)))
     assert step(state, LeasePut(Lease("c", 5), 8), LED, LATE) == (Follower(LATE, 10, "c"), (StepDown(),))
     assert not is_last_word(state, LATE, Timing())  # the other one may lead before we are told
-    state, actions = step(state, Failed(), LED, LATE)
+    state, actions = step(state, ActionFailed(), LED, LATE)
     assert actions == (Resume(),)
     assert not is_last_word(state, LATE, Timing())  # only the answer may have failed
     state = step(state, LeasePut(MINE, 8, LATE), LED, LATE)[0]
@@ -240,38 +242,38 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
 
 
 def test_a_damaged_stream_is_built_anew_by_who_leads() -> None:
-    state, actions = step(LEADER, Damaged("a byte flipped"), LED, LATE)
+    state, actions = step(LEADER, StreamDamaged("a byte flipped"), LED, LATE)
     assert actions == (StepDown(), Rebuild())
-    assert step(state, Rebuilt(), LED, LATE) == (Candidate(CatchUp(), 10, 7, LATE), (CatchUp(),))
-    again = after(state, Failed())
+    assert step(state, StreamRebuilt(), LED, LATE) == (Candidate(CatchUp(), 10, 7, LATE), (CatchUp(),))
+    again = after(state, ActionFailed())
     assert step(again, Tick(), LED, LATE + 100)[1] == (Rebuild(),)
     assert after(state, LeaseRefused(Lease("c", 5), 8)) == Follower(LATE, 10, fault="a byte flipped")
 
 
 def test_a_damaged_stream_is_not_built_out_of_a_log_that_others_are_ahead_of() -> None:
     state = Candidate(CatchUp(), head=11, revision=7)
-    assert after(state, Damaged("gone")) == Follower(LATE, 11, fault="gone")
-    assert isinstance(after(state, Damaged("gone"), own=replace(B, size=11)), Degraded)
+    assert after(state, StreamDamaged("gone")) == Follower(LATE, 11, fault="gone")
+    assert isinstance(after(state, StreamDamaged("gone"), own=replace(B, size=11)), DegradedNode)
     # Of an old leader that lives, or of who followed what its leader never got an answer for.
-    heard = after(Candidate(CatchUp(), revision=7), Beat("a", 3, 11, leads=True), Damaged("gone"))
+    heard = after(Candidate(CatchUp(), revision=7), Beat("a", 3, 11, leads=True), StreamDamaged("gone"))
     assert heard == Follower(LATE, 11, fault="gone")
-    led, actions = step(after(LEADER, Beat("c", 4, 11), own=LED), Damaged("gone"), LED, LATE)
+    led, actions = step(after(LEADER, Beat("c", 4, 11), own=LED), StreamDamaged("gone"), LED, LATE)
     assert (led, actions) == (Follower(LATE, 11, fault="gone"), (StepDown(),))
 
 
 def test_a_follower_says_what_is_wrong_and_its_leader_looks() -> None:
-    faulty = after(Follower(LATE), Damaged("not what I hold"))
+    faulty = after(Follower(LATE), StreamDamaged("not what I hold"))
     assert faulty == Follower(LATE, fault="not what I hold")
-    assert after(faulty, Rebuilt()) == Follower(LATE)
+    assert after(faulty, StreamRebuilt()) == Follower(LATE)
     assert step(LEADER, Beat("c", 4, 10, fault="not what I hold"), LED, LATE) == (replace(LEADER, head=10), (Scrub(),))
 
 
 def test_without_a_lease_whoever_hears_nobody_leads() -> None:
     state, actions = step(Follower(0), Tick(), B, LATE, NO_LEASE)
     assert actions == (CatchUp(),)
-    state, actions = step(state, CaughtUp(), B, LATE, NO_LEASE)
+    state, actions = step(state, LogCaughtUp(), B, LATE, NO_LEASE)
     assert actions == (StartTerm(4),)
-    state, actions = step(state, TermStarted(4), LED, LATE, NO_LEASE)
+    state, actions = step(state, TermBegun(4), LED, LATE, NO_LEASE)
     assert actions == (Lead(),)
     assert step(state, Tick(), LED, LATE * 9, NO_LEASE) == (state, ())
 
@@ -282,7 +284,7 @@ def test_a_leader_that_was_cut_off_has_not_the_last_word_before_another_can_lead
     assert is_last_word(LEADER, LATE + missed_ms - 1, Timing())
     assert not is_last_word(LEADER, LATE + missed_ms, Timing())
     assert not is_last_word(LEADER, LATE, NO_LEASE)
-    others: list[State] = [Follower(LATE), Candidate(CatchUp()), Degraded("gone")]
+    others: list[State] = [Follower(LATE), Candidate(CatchUp()), DegradedNode("gone")]
     assert not any(is_last_word(state, LATE, Timing()) for state in others)
-    follower = Follower(LATE, seen=SeenLease(HERS, 7, LATE))
-    assert not follower.seen.is_free("b", LATE + missed_ms - 1, Timing())
+    follower = Follower(LATE, lease=LeaseObservation(HERS, 7, LATE))
+    assert not follower.lease.is_free("b", LATE + missed_ms - 1, Timing())

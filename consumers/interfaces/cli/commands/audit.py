@@ -25,7 +25,7 @@ from deedbook.ledger.service.server import unserved
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.report import AuditReport, Problem
     from deedbook.ledger.home.config import Settings
-    from deedbook.ledger.proof.policy import Witnessed
+    from deedbook.ledger.proof.policy import WitnessResult
 
 problems_shown_max = 20
 
@@ -94,7 +94,9 @@ def verify(
     conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
 
 
-def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open: bool) -> tuple[str, Witnessed] | None:
+def _judge(
+    app: App, bundle: Path | None, policy_file: Path | None, *, fail_open: bool
+) -> tuple[str, WitnessResult] | None:
     """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
     if policy_file is None:
         if fail_open:
@@ -174,7 +176,7 @@ def conclude(
     *,
     views: bool = False,
     is_partial_enough: bool = False,
-    witnessed: Witnessed | None = None,
+    witnessed: WitnessResult | None = None,
 ) -> None:
     """Print a report; a bad one ends with exit code 6. ``views`` says whether the views were compared, too."""
     data: dict[str, Any] = msgspec.to_builtins(report)

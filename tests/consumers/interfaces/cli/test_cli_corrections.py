@@ -68,7 +68,7 @@ def test_what_cannot_be_corrected_so_is_refused_with_the_way(deed: Deed, fresh: 
     entries = recorded(deed, name)
     finding, unknown = entries["findings"], entries["unknowns"]
     error = deed.refuses("NOT_AUTHORIZED", "session", "retract", finding, "--reason", "x", "--as", "b")
-    assert "in a finding of your own" in error["message"]
+    assert "log a finding of your own instead" in error["message"]
     error = deed.refuses("USAGE", "session", "retract", unknown, "--reason", "x", *AS_A)
     assert f"deed session resolve {unknown} --with TEXT" in error["message"]
     error = deed.refuses("USAGE", "session", "resolve", finding, "--with", "x", *AS_A)
@@ -98,8 +98,8 @@ def test_what_is_blank_is_no_finding(deed: Deed, fresh: Any) -> None:
     deed("session", "start", name := fresh("blank"), *AS_A)
     for text in ("   ", "\u00a0\u200b\t", "\u3000\n"):
         error = deed.refuses("INVALID_FIELD", "session", "finding", name, text, *AS_A)
-        assert error["message"] == "it is blank: say what there is to say at $.data.finding"
+        assert error["message"] == "the text is blank: write something at $.data.finding"
     deed("session", "finding", name, " . ", *AS_A)
     error = deed.refuses("INVALID_FORMAT", "session", "finding", name, "half \ud800 of it", *AS_A)
-    assert "$.data.finding holds half a character" in error["message"]
+    assert "$.data.finding contains a lone surrogate" in error["message"]
     deed("session", "end", name, *AS_A)

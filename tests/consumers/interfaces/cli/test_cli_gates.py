@@ -69,7 +69,7 @@ def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_
     file.write_text(FILE.format(title="EVIL"))
     said = deed.data("import", "handoffs", file, "--as", "b")
     assert (said["mapped"], said["unmapped"]) == (0, 1)
-    assert "a, who alone imports it again" in said["unmapped_records"][0]["reason"]
+    assert "only a may import it again" in said["unmapped_records"][0]["reason"]
     deed.refuses("NOT_AUTHORIZED", "handoff", "cancel", name, "--reason", "mine", "--as", "b")
     deed("handoff", "import", file, "--as", "a")
     seen = json.dumps({"version": read["version"], "completion": read["completion"]})
@@ -90,7 +90,7 @@ def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed
     emit = ["emit", "handoff.created", "--stream", f"handoff/{name}", "--as", "a", "--data"]
     for sign in ("\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x1b"):
         refused = deed.refuses("INVALID_FIELD", *emit, json.dumps(bare | {"title": f"rotate{sign}version"}))
-        assert "put a space in its place at $.data.title" in refused["message"]
+        assert "use spaces instead at $.data.title" in refused["message"]
     for id_ in (f"{name}\u200b", f"{name}\u202e", f"-{name}", f"{name}\xa0"):
         words = ["emit", "handoff.created", "--stream", f"handoff/{id_}", "--as", "a", "--data"]
         assert "choose another" in deed.refuses("INVALID_FIELD", *words, json.dumps(bare | {"title": "t"}))["message"]

@@ -11,7 +11,7 @@ from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.proof.checkpoint import parse_checkpoint
-from deedbook.ledger.proof.policy import Witnessed
+from deedbook.ledger.proof.policy import WitnessResult
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -132,11 +132,11 @@ def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(
 def test_what_witnesses_say_is_shown_as_it_is(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch, size_seen: int | None, of: int, word: str
 ) -> None:
-    def witnessed(_client: object, _settings: object, size: int, _root: bytes) -> Witnessed:
+    def witnessed(_client: object, _settings: object, size: int, _root: bytes) -> WitnessResult:
         if size_seen is None:
             raise Corrupted("CORRUPTED", "the witness <b>w</b> cosigned another root")
         is_met = of == 1
-        return Witnessed(
+        return WitnessResult(
             size=size - size_seen, by=["<i>w"], of=of, is_met=is_met, time_s=1 if is_met else None, times={"<i>w": 1}
         )
 
