@@ -73,19 +73,19 @@ class Place:
     def deed(self, *words: object, **changed: str) -> str:
         """Call a verb that succeeds, in this process, and return what it printed."""
         surroundings = {"HOME": str(self.home)} | changed
-        said = inside.deedbook(*words, cwd=self.project, **surroundings)
+        said = inside.deed(*words, cwd=self.project, **surroundings)
         assert said.code == 0, (words, said)
         return said.out
 
     def data(self, *words: object, **changed: str) -> Any:
         """Call a verb with ``--json`` and return its data."""
-        return json.loads(self.deedbook(*words, "--json", **changed))["data"]
+        return json.loads(self.deed(*words, "--json", **changed))["data"]
 
     def with_ledger(self, *agents: str) -> Place:
         """Make the ledger and register agents."""
-        self.deedbook("init")
+        self.deed("init")
         for name in agents:
-            self.deedbook("agent", "add", name, "--role", "agent")
+            self.deed("agent", "add", name, "--role", "agent")
         return self
 
     def commands(self, harness: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ def snapshots(place: Place) -> list[dict[str, Any]]:
 
 @each_harness
 def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place: Place) -> None:
-    place.deedbook("setup", harness)
+    place.deed("setup", harness)
     commands = place.commands(harness)
     assert commands.keys() == HARNESSES[harness].events.keys()
 
@@ -60,7 +60,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
         assert fire(event) == SILENT
     assert snapshots(place) == []  # nothing was recorded
     for number, event in enumerate(saving, 1):
-        place.deedbook("session", "finding", session, f"it is number {number}", "--as", harness)
+        place.deed("session", "finding", session, f"it is number {number}", "--as", harness)
         assert fire(event) == SILENT
         assert fire(event) == SILENT
         assert len(snapshots(place)) == number
@@ -68,7 +68,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert (newest["author"], newest["session_id"]) == (harness, session)
     assert "it is number 1" in newest["context_summary"]
     assert place.data("session", "show", session)["status"] == "open"
-    place.deedbook("session", "finding", session, "the last word", "--as", harness)
+    place.deed("session", "finding", session, "the last word", "--as", harness)
     assert fire("SessionEnd") == SILENT
     assert fire("SessionEnd") == SILENT
     assert len(snapshots(place)) == len(saving) + 1
@@ -106,7 +106,7 @@ def test_a_brief_comes_where_the_conversation_has_none(harness: str, source: str
 
 def test_a_session_that_was_ended_goes_on_in_the_next_one(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
-    place.deedbook("session", "end", "codex-0a1b-2c3d", "--as", "codex")
+    place.deed("session", "end", "codex-0a1b-2c3d", "--as", "codex")
     place.hook("codex", place.event("codex", "SessionStart", source="resume"))
     place.hook("codex", place.event("codex", "SessionStart", source="compact"))
     newest, first = place.data("session", "list")["sessions"]
@@ -118,7 +118,7 @@ def test_claude_code_gets_the_variables_of_the_session(place: Place, tmp_path: P
     file.write_text("export THEIRS=1\n")
     event = place.event("claude-code", "SessionStart", source="resume")
     assert place.hook("claude-code", event, CLAUDE_ENV_FILE=str(file)) == SILENT
-    verb = f"{shlex.quote(sys.executable)} -m deedbook.consumers.interfaces.cli session finding 'by its variables'"
+    verb = f"{shlex.quote(sys.executable)} -m deedbook session finding 'by its variables'"
     done = place.run("bash", "-c", f". {shlex.quote(str(file))} && test $THEIRS = 1 && {verb}")
     assert done.code == 0, done
     assert place.data("session", "show", "claude-code-0a1b-2c3d")["counts"]["findings"] == 1
@@ -207,7 +207,7 @@ def test_a_locked_key_still_gets_its_brief(place: Place) -> None:
 
 
 def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) -> None:
-    place.deedbook("agent", "add", "hu", "--role", "human", "--unprotected")
+    place.deed("agent", "add", "hu", "--role", "human", "--unprotected")
     before = place.data("log")["total"]
     said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--as", "hu")
     assert "You act as hu" in said.out.decode(), "the brief comes all the same"
@@ -218,14 +218,14 @@ def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) ->
 
 def test_a_disk_that_takes_nothing_more_breaks_nothing(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
-    place.deedbook("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
+    place.deed("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
     hook = shlex.join([sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"])
     for event in ("SessionStart", "Stop"):
         # No file may be written at all: EFBIG wherever a full disk says ENOSPC.
         said = place.run("bash", "-c", f"ulimit -f 0; exec {hook}", given=place.event("codex", event, session_id="n"))
         assert (said.code, said.err) == (0, b"")
         assert bool(said.out) == (event == "SessionStart")
-    assert place.deedbook("verify")
+    assert place.deed("verify")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
