@@ -74,7 +74,7 @@ SECTIONS: Final = {
         "submit": Lazy("emission:submit", "Append events that were signed elsewhere."),
         "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat."),
         "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
-        "hook": Lazy("harness:hook", "Answer what a harness calls at an event of its session."),
+        "hook": Lazy("hook:hook", "Answer what a harness calls at an event of its session."),
         "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it."),
     },
 }

@@ -22,6 +22,7 @@ and ``source`` at SessionStart. All three take ``hookSpecificOutput.additionalCo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,8 @@ from deedbook.ledger.home.settings import environment_variable
 Does = Literal["start", "save", "end"]
 Scope = Literal["local", "team", "user"]
 """Whose setup it is: this user's in a project, that of everybody who has the project, this user's in all projects."""
+
+COMMAND: Final = "deed"
 
 timeout_s: Final = 5
 """What a harness gives a hook; the hook ends itself before that (``supervisor.deadline_s``)."""
@@ -88,14 +91,11 @@ class Harness(NamedTuple):
         """Whether a project's local settings are others than its team's."""
         return scope == "local" and self.name == "claude-code"
 
-    def command(self) -> str:
-        """Return how a hook is called where the command is installed: on no machine by a path."""
-        return f"deed hook {self.name}"
-
     def is_shared(self, folder: Path) -> bool:
-        """Whether the settings of a project's team call our hooks already."""
-        with suppress(DeedbookError):  # a link, a pipe, an unreadable file: whoever writes there is told
-            return f'"{self.command()}'.encode() in (read_file(self.files(folder, "team").settings) or b"")
+        """Whether the settings of a project's team call our hooks already: by no path, and as no agent."""
+        call = rf'"{COMMAND} hook {self.name}(?! --as )'.encode()
+        with suppress(DeedbookError):  # a link, a pipe, an unreadable file: writing there reports it
+            return re.search(call, read_file(self.files(folder, "team").settings) or b"") is not None
         return False
 
     def timeout(self, event: str) -> int:

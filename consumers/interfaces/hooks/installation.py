@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deedbook.consumers.interfaces.hooks import record as records
-from deedbook.consumers.interfaces.hooks.harnesses import Harness, Scope
+from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, Harness, Scope
 from deedbook.consumers.interfaces.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
@@ -25,8 +27,6 @@ T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
 SERVER: Final = "deedbook"
-HOOKS_MODULE: Final = __name__.rpartition(".")[0]
-"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
 
 
 class Outcome(NamedTuple):
@@ -259,35 +259,36 @@ def _edited(path: Path, harness: Harness) -> Refused:
     return Refused("EDITED_BY_HAND", message, file=str(path))
 
 
-class Launcher(NamedTuple):
-    """How a harness calls Deedbook: the interpreter by its path, so that no virtual environment need be active.
+def own_command() -> str:
+    """Return the path of the installed command: beside the interpreter, else on PATH; else only its name."""
+    beside = Path(sys.executable).with_name(COMMAND)
+    return str(beside) if beside.is_file() else shutil.which(COMMAND) or COMMAND
 
-    ``-P`` keeps the folder it is called in, which is the project's, out of the module path. Without an interpreter the
-    command is called by its name, as on every machine of a team; without an agent, DEEDBOOK_AGENT or the agent that is
-    called like the harness acts there.
+
+class Launcher(NamedTuple):
+    """How a harness calls Deedbook: by the path of its command, so that no virtual environment need be active.
+
+    The files of a team hold only the command's name, because each machine has it elsewhere. Without an agent,
+    DEEDBOOK_AGENT acts, else the agent that is named like the harness.
     """
 
-    python: str | None
+    command: str
     agent: str | None
     home: str | None = None
     server: str | None = None
 
     @property
     def _options(self) -> list[str]:
-        given = {"--as": self.agent, "--home": self.home, "--server": self.server}
-        return [word for name, value in given.items() if value is not None for word in (name, value)]
+        options = {"--as": self.agent, "--home": self.home, "--server": self.server}
+        return [word for name, value in options.items() if value is not None for word in (name, value)]
 
     def hook(self, harness: Harness) -> str:
         """Return the command line of a hook, for a shell."""
-        if self.python is None:
-            return shlex.join([*harness.command().split(), *self._options])
-        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness.name, *self._options])
+        return shlex.join([self.command, "hook", harness.name, *self._options])
 
     def mcp(self, harness: Harness) -> tuple[str, list[str]]:
         """Return the command and the arguments of the MCP server."""
-        if self.python is None:
-            return "deedbook", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
-        return self.python, ["-P", "-m", "deedbook", "mcp", *self._options]
+        return self.command, ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
 
 
 def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -> dict[Path, Part]:
@@ -330,7 +331,8 @@ def tot_command(path: Path) -> str:
 
 def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
     handler = {"type": "command", "command": launcher.hook(harness), "timeout": harness.timeout(event)}
-    marks = (f" -m {HOOKS_MODULE} {harness.name} ", f"{harness.command()} ")
+    # A path with a space is quoted.
+    marks = (f"{COMMAND} hook {harness.name} ", f"{COMMAND}' hook {harness.name} ")
     return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, marks=marks)
 
 

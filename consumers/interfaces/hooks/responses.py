@@ -91,7 +91,7 @@ def _answer(work: Work, brief: Callable[[], str]) -> bytes:
 def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
     """Return the id of the session that is open for the harness's; None where it cannot be."""
     name = session_name(harness.name, work.given.get("session_id"))
-    if name is None or work.call.agent is None:
+    if name is None:
         return None
     try:
         session = open_session(partial(_author, ledger, work.call.agent), ledger.client.view, work.call.agent, name)
@@ -146,8 +146,6 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
 
 def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
     agent = work.call.agent
-    if agent is None:
-        return b""
     try:
         name = session_name(work.call.harness, work.given.get("session_id"))
         its = None if name is None or not is_end else find_open(ledger.client.view, name)[0]

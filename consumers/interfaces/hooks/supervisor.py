@@ -46,7 +46,7 @@ class Call(NamedTuple):
     """What a harness called: its name, who acts, and where the ledger is if the command line says so."""
 
     harness: str
-    agent: str | None
+    agent: str
     home: Path | None
     server: str | None
 

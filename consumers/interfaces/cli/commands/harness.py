@@ -1,11 +1,8 @@
-"""`deed setup`, `prime`, `hook`: hooks, MCP server and page of a harness; what an agent reads first; a hook by name.
-
-Harnesses call `deed hook`, which always exits with 0.
-"""
+"""`deed setup`, `prime`, `completion`: what a harness needs of Deedbook, what an agent reads first, and shells."""
 
 from __future__ import annotations
 
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -15,21 +12,19 @@ from click import shell_completion as shells
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.program import deed
-from deedbook.consumers.interfaces.hooks.__main__ import respond
-from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, Scope
-from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
+from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness, Scope
+from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome, own_command
 from deedbook.consumers.interfaces.hooks.parts import State
 from deedbook.consumers.interfaces.hooks.prime import agents_page, budget_min_tokens, budget_tokens
 from deedbook.consumers.interfaces.hooks.prime import prime as primed
 from deedbook.consumers.interfaces.hooks.record import read_record, record_path
-from deedbook.consumers.interfaces.hooks.supervisor import Call, supervise
 from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home, home_in, present_folder
-from deedbook.ledger.home.settings import environment_variable, present_session
+from deedbook.ledger.home.settings import present_session
 
 _TEAM_ADVICE: Final = (
     "Commit these files. They work where `deed` is installed and a ledger is found. DEEDBOOK_AGENT names the agent; "
@@ -72,7 +67,17 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
     is_mixed = scope == "local" and not chosen.is_apart(scope)
     advice = f"{_TEAM_ADVICE} {harness}." if scope == "team" else f"{chosen.advice}{is_mixed * _MIXED_ADVICE}"
-    _show(app, data | {"advice": "" if action else advice}, outcomes, lambda one: one.done)
+    advice = "" if action else "\n".join(filter(None, [advice, _path_advice()]))
+    _show(app, data | {"advice": advice}, outcomes, lambda one: one.done)
+
+
+def _path_advice() -> str:
+    """Return what to do where a shell does not find this `deed`, which the page for agents calls by its name."""
+    own, on_path = own_command(), shutil.which(COMMAND)
+    if on_path is not None and Path(on_path).samefile(own):
+        return ""
+    folder = f"the folder of `{COMMAND}`" if own == COMMAND else Path(own).parent
+    return f"Agents call `{COMMAND}` without a path: put {folder} first on PATH."
 
 
 def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, action: str | None) -> Scope:
@@ -80,7 +85,7 @@ def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, act
 
     Raises Refused: ``USAGE`` for what would change the team's files, or have both call them.
     """
-    found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
+    found = Installation(harness, folder, Launcher(COMMAND, None)) if given != "user" else None
     has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING
     if given == "team" and action is None and has_own:
         message = "your own settings of this project call Deedbook's hooks, and both would run"
@@ -129,8 +134,8 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
     if is_new and home is not None:
         check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
     if scope == "team":
-        return Launcher(None, None, None, server)
-    return Launcher(sys.executable, agent, pinned, server)
+        return Launcher(COMMAND, None, None, server)
+    return Launcher(own_command(), agent, pinned, server)
 
 
 def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callable[[Outcome], str]) -> None:
@@ -189,17 +194,6 @@ def require_trust(app: App) -> None:
         trust.demand(app.settings().home, app.client())
     except Refused as refusal:
         raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
-
-
-@click.command(cls=Command, hidden=True)
-@click.argument("harness", type=click.Choice(list(HARNESSES)))
-def hook(app: App, harness: str) -> None:
-    """Answer one event of a harness: its JSON on standard input, at most one JSON object on standard output.
-
-    Never fails: what goes wrong is written to hooks.log in the ledger's folder.
-    """
-    agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
-    supervise(Call(harness, agent, app.home, app.server), respond)
 
 
 @click.command(cls=Command)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import trusted, work_tree
 from faults import is_long_run
-from harness_place import Said, given_up
+from harness_place import DEED, Said, given_up
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.interfaces.hooks.responses import session_name
@@ -177,9 +177,21 @@ def test_fields_of_a_wrong_type_break_nothing(changed: dict[str, Any], place: Pl
     assert all(line["code"] != "UNEXPECTED" for line in place.log())
 
 
-@pytest.mark.parametrize("words", [[], ["nobody"], ["codex", "--as"], ["codex", "--what", "x"]], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nobody"],
+        ["codex", "--as"],
+        ["codex", "--what", "x"],
+        ["codex", "more"],
+        ["codex", "--home", __file__],
+        ["--as-of", "x"],
+    ],
+    ids=str,
+)
 def test_a_command_line_that_nobody_wrote_is_silent(words: list[str], place: Place) -> None:
-    command = [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", *words]
+    command = [DEED, "hook", *words]
     assert place.run(*command, given=place.event("codex", "SessionStart")) == SILENT
 
 
@@ -219,7 +231,7 @@ def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) ->
 def test_a_disk_that_takes_nothing_more_breaks_nothing(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
     place.deed("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
-    hook = shlex.join([sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"])
+    hook = shlex.join([DEED, "hook", "codex", "--as", "codex"])
     for event in ("SessionStart", "Stop"):
         # No file may be written at all: EFBIG wherever a full disk says ENOSPC.
         said = place.run("bash", "-c", f"ulimit -f 0; exec {hook}", given=place.event("codex", event, session_id="n"))
@@ -256,7 +268,7 @@ def test_standard_input_that_is_always_ready_is_given_up(place: Place) -> None:
     said = place.run(
         "sh",
         "-c",
-        f"exec {shlex.quote(sys.executable)} -P -m deedbook.consumers.interfaces.hooks codex </dev/zero",
+        f"exec {shlex.quote(DEED)} hook codex </dev/zero",
         **given_up,
     )
     assert said == (0, b"", b"")
@@ -267,7 +279,7 @@ def test_standard_input_that_is_always_ready_is_given_up(place: Place) -> None:
 def test_a_hook_whose_folder_was_removed_gets_its_brief(place: Place) -> None:
     gone = place.project / "gone"
     gone.mkdir()
-    hook = shlex.join([sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"])
+    hook = shlex.join([DEED, "hook", "codex", "--as", "codex"])
     given = place.event("codex", "SessionStart")
     said = place.run("sh", "-c", f"cd gone && rmdir ../gone && exec {hook}", given=given)
     assert (said.code, said.err, place.log()) == (0, b"", [])
@@ -281,7 +293,7 @@ def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(place: Place) -> None:
 
 def test_standard_input_that_never_ends_is_given_up(place: Place) -> None:
     words = ["codex", "--as", "codex", "--home", str(place.ledger)]
-    command, pipe = [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", *words], subprocess.PIPE
+    command, pipe = [DEED, "hook", *words], subprocess.PIPE
     environment = place.environment | given_up
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as child:
         assert child.stdin is not None
@@ -335,7 +347,7 @@ def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
 
 def test_hooks_at_the_same_time_open_one_session(place: Place) -> None:
     command, pipe = (
-        [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"],
+        [DEED, "hook", "codex", "--as", "codex"],
         subprocess.PIPE,
     )
     children = [

@@ -29,9 +29,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
     for number in range(8):
         approach = f"approach number {number} of the parser {'with a long story ' * 8}"
         place.deed("session", "dead-end", "one", approach, "--why", f"why {number}", "--as", "ann")
-        place.deed(
-            "session", "finding", "one", f"finding {number}: 语法要先读完 {'and so on ' * 12}", "--as", "ann"
-        )
+        place.deed("session", "finding", "one", f"finding {number}: 语法要先读完 {'and so on ' * 12}", "--as", "ann")
         words = ["--to", "ben", "--reviewer", "rita", "--title", f"Move the parser, part {number}"]
         place.deed("handoff", "create", *words, "--id", f"part-{number}", "--as", "ann")
         version = place.deed("handoff", "show", f"part-{number}", "--version").strip()
