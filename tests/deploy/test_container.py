@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 
 ROOT: Final = Path(__file__).parents[2]
@@ -85,8 +84,7 @@ def test_services_run_without_root_and_write_only_their_volume(name: str) -> Non
 def test_the_images_command_is_one_of_deedbook(capsys: pytest.CaptureFixture[str]) -> None:
     command = msgspec.json.decode(dict(instructions())["CMD"])
     assert command[0] == "serve"
-    help_app = App()
-    assert run(["serve", "--help"], help_app) == 0
+    assert run(["serve", "--help"]) == 0
     said = capsys.readouterr().out
     for option in [*(one for one in command if one.startswith("--"))]:
         assert option in said or option == "--json"
