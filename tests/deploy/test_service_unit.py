@@ -50,7 +50,6 @@ def test_the_timer_makes_a_backup_that_is_a_command_of_deedbook(tmp_path: Path) 
     (tmp_path / "backups").mkdir()
     deployed = [one.replace("/var/lib/deedbook", str(tmp_path)) for one in arguments]
     assert run(deployed) == 0
-    app.close()
     assert [file.match("deedbook-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
 
 

@@ -71,9 +71,9 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         assert "warning" not in printed, printed
     _let_reviewer_act(place)
 
-    (next_,) = [one for one in inline("Take up") if one == "deed next"]
+    (next_,) = [one for one in inline("Continue") if one == "deed next"]
     assert "deed handoff claim --as ben expire" in follow(place, "ben", next_)
-    shown = follow(place, "ben", inline("Take up")[1]) + follow(place, "ben", example(1, place)[0])
+    shown = follow(place, "ben", inline("Continue")[1]) + follow(place, "ben", example(1, place)[0])
     for told in (
         "tested by: python -m unittest",
         "touches: src/login.py",

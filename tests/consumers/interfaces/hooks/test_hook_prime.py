@@ -92,7 +92,7 @@ def test_an_empty_ledger_says_what_to_do_first(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.deed("init")
     text = place.data("prime")["text"]
-    assert "begin with `deed agent add NAME --role agent`" in text
+    assert "Begin with `deed agent add NAME --role agent`" in text
     assert "No session was recorded yet" in text
     assert "Nothing waits" in text
 
