@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KINDS
-
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

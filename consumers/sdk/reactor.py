@@ -92,7 +92,7 @@ class LoopHandlers(Handlers):
     """The functions of a program with an event loop, which a reactor in a thread calls, and waits for, on that loop."""
 
     def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers._handlers
+        self._handlers = handlers._handlers  # noqa: SLF001 - of this very class
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._is_over = False

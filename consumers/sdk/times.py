@@ -77,7 +77,7 @@ def _ago(given: str, now: datetime) -> datetime | None:
 def _in_words(given: str, now: datetime) -> datetime | None:
     """Return the time that other words name, in English or Chinese; None without the extra ``dates``."""
     try:
-        import dateparser  # of the extra ``dates``
+        import dateparser  # noqa: PLC0415 - the extra `dates`
     except ModuleNotFoundError:
         return None
     settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}

@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.projections.reports.report import read_report, uncorrected
 
 
-def query_reports(
+def query_reports(  # noqa: PLR0917 - in the order that the API gives them
     ask: Ask,
     now: datetime,
     ai_id: str | None = None,

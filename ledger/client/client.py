@@ -134,8 +134,7 @@ class Client(Protocol):
         """
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size`` (see
-        ``ledger.proof.checkpoint``).
+        """Return the signed note on how many entries streams have in the log of ``size`` (``StreamHeads``).
 
         Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
         """

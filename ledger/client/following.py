@@ -30,9 +30,9 @@ def follow(
 ) -> Iterator[Event | int]:
     """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
 
-    The int lets a subscriber move its position past events that did not match, or, after a history reset, back to where it
-    goes on (``past.led_back_to``). StreamHeads when ``stop`` is set. ``past`` is what the follower has trusted before (see
-    ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
+    The int lets a subscriber move its position past events that did not match, or, after a history reset, back to where
+    it goes on (``past.led_back_to``). StreamHeads when ``stop`` is set. ``past`` is what the follower has trusted
+    before (see ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
     """
     position, past = start, Past() if past is None else past
     while stop is None or not stop.is_set():

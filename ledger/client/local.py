@@ -41,14 +41,11 @@ from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRe
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.admission.gate import Gate, Publish
-    from deedbook.ledger.client.stream_reader import StreamReader
+    from deedbook.ledger.admission.gate import Publish
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blobs import BlobPage, BlobView, Intent
     from deedbook.ledger.log.state import Snapshot
-    from deedbook.ledger.log.uploads import Uploads
     from deedbook.ledger.proof.checkpoint import CheckpointKey
-    from deedbook.ledger.proof.receipt import Receipt
 
 from deedbook.ledger.client.local_reader import LocalReader, OpenViews
 
@@ -219,7 +216,7 @@ class LocalClient(LocalReader):
 
     def _checkpoint_key(self, snapshot: Snapshot) -> CheckpointKey:
         created = read_event(0, snapshot.entry(0)).data
-        assert isinstance(created, LedgerCreated)
+        assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 is nothing else
         return Home(self.settings.home).checkpoint_key(created.origin, snapshot.checkpoint_keys())
 
 

@@ -20,7 +20,7 @@ class HeadView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its consistency proof, if asked for."""
+    """Matching entries of the log (index and bytes), where to go on, and a consistency proof if asked for."""
 
     entries: list[tuple[int, bytes]]
     next_index: int

@@ -296,8 +296,8 @@ class _Run:
     def on(self, consistency_proof: ConsistencyProof) -> _Run:
         """Return the reading that goes on with what the log has since; this one stays as it is."""
         run = copy(self)
-        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}
-        run.head, run._size = consistency_proof.head, consistency_proof.size
+        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own
+        run.head, run._size = consistency_proof.head, consistency_proof.size  # noqa: SLF001 - as above
         return run
 
     def take(self, proven: Proven) -> None:

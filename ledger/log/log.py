@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import msgspec
@@ -25,9 +24,6 @@ from deedbook.ledger.log.records import Shared
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
-
-if TYPE_CHECKING:
-    from deedbook.ledger.log.blobs import Blobs
 
 
 class Log(LogReader):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import lmdb
 
@@ -21,9 +21,6 @@ from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
-
-if TYPE_CHECKING:
-    pass
 
 R = TypeVar("R")
 hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each

@@ -202,7 +202,7 @@ class _Reading:
 
     def _make(self, view: Projection[Any]) -> None:
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
+        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
         kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
         changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.home.config import Settings
+from deedbook.projections.answers.instants import Instant, asked_of, instant_of
+from deedbook.projections.answers.past import Pasts, Stale
+from deedbook.projections.answers.query import QueryContext
 from deedbook.projections.reasoning.queries import get_full_reasoning
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import KEPT_VIEWS, VIEWS
@@ -16,12 +21,12 @@ from deedbook.projections.views.runner import Runner
 
 if TYPE_CHECKING:  # loaded where they are used: with all folds
     from deedbook.projections.reasoning.queries import FullReasoning
-    from deedbook.projections.views.runner import Progress, Runner
+    from deedbook.projections.views.runner import Progress
 
 T = TypeVar("T")
 
 
-from deedbook.projections.answers.view_reader import ViewReader
+from deedbook.projections.answers.view_reader import ViewReader  # noqa: E402 - as above
 
 
 class Reader(ViewReader):
@@ -74,6 +79,30 @@ class Reader(ViewReader):
         """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND`` for what is no view."""
         with self._folding_all:
             return self.on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
+
+    @cached_property
+    def _pasts(self) -> Pasts:
+        return Pasts(self.client)
+
+    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
+        """Return what a question finds in the views as they were."""
+
+        def ask(at: Instant | int) -> T:
+            return self.on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
+
+        if isinstance(index := asked_of(as_of), int):
+            with suppress(Stale):
+                return ask(index)
+        while True:
+            at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
+            with suppress(Stale):  # another process is making the views anew
+                return ask(at)
+
+    def close(self) -> None:
+        """Close the views; the client stays open."""
+        if not self.is_closed and "_pasts" in vars(self):
+            self._pasts.close()
+        super().close()
 
     def full_reasoning(self, ref: str) -> FullReasoning:
         """Return a version by its ref, with the bytes that the ref hashes. Raises Refused: as ``find_version``."""

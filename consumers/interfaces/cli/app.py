@@ -14,7 +14,7 @@ import click
 from deedbook.consumers.interfaces.cli.following import follow_events
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase
-from deedbook.consumers.interfaces.node.witnesses import witnessed_of
+from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger import limits
@@ -29,10 +29,8 @@ from deedbook.projections.answers.checked import ask
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from deedbook.consumers.sdk.ledger import Ledger
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.client.client import Client
-    from deedbook.ledger.home.home import Home
 
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes

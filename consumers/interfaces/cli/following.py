@@ -13,7 +13,7 @@ from deedbook.ledger.client.following import follow
 from deedbook.ledger.events.body import Event
 
 
-def follow_events(
+def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is printed
     client: Client,
     ask: Ask,
     kinds: tuple[str, ...],

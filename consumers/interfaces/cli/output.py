@@ -9,8 +9,8 @@ stderr, and only on a terminal, so that pipes see nothing.
 from __future__ import annotations
 
 import functools
+import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,10 +24,10 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import Options
-from deedbook.consumers.interfaces.dashboard.address import path_to, running
 from deedbook.consumers.sdk.text import clean, one_line, told
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.home.environment import environment_variable
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -39,6 +39,7 @@ cut_cells_min: Final = 15
 """What a column keeps of its text, with the gap behind it, before another is left out instead."""
 gap: Final = "  "
 depth_drawn_max: Final = 16
+screen_cells_default: Final = 80
 _COLOURS: Final = {
     "pending": "yellow",
     "approved": "cyan",
@@ -119,7 +120,18 @@ def terminal_cells() -> int | None:
     if not sys.stdout.isatty():
         return None
 
-    return shutil.get_terminal_size().columns
+    return screen_cells()
+
+
+def screen_cells() -> int:
+    """Return how wide the terminal is: as COLUMNS says, else as it says itself, else 80."""
+    columns = environment_variable("COLUMNS") or ""
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or screen_cells_default
+    except (OSError, ValueError):
+        return screen_cells_default
 
 
 def print_lines(*lines: str) -> None:
@@ -317,31 +329,6 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
         return None
 
     return parse_since(text, datetime.now(UTC))
-
-
-def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
-    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
-
-    def decorate(verb: VerbT) -> VerbT:
-        @functools.wraps(verb)
-        def shown(app: ReadingApp, *, web: bool, **given: Any) -> None:
-            if not web:
-                verb(app, **given)
-                return
-            if (here := running(app.settings().home)) is None:
-                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
-                raise Refused("NOT_FOUND", message)
-            if given[argument] is None:
-                raise Refused("USAGE", "--web shows one thing: name it")
-            as_of = "" if app.moment is None else f"?as_of={app.moment}"
-            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
-            app.show("page", {"url": url}, url)
-
-        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
-        decorated: VerbT = option(shown)
-        return decorated
-
-    return decorate
 
 
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:

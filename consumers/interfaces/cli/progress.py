@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress
-
-if TYPE_CHECKING:
-    pass
 
 
 @contextlib.contextmanager

@@ -58,11 +58,10 @@ class ReadingApp(ClosableOptions):
             settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
             self._settings = asked, settings
-            if settings.text:
-                if names := ", ".join(ignored(settings)):
-                    where = shown(settings.home)
-                    way = f"`deed trust --home {where}` shows why"
-                    click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
+            if settings.text and (names := ", ".join(ignored(settings))):
+                where = shown(settings.home)
+                way = f"`deed trust --home {where}` shows why"
+                click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
         return self._settings[1]
 
     def here(self, command: str) -> str:

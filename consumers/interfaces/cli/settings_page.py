@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect as types
 
 from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
-from deedbook.consumers.interfaces.node.witnesses import WitnessSettings
+from deedbook.consumers.interfaces.node.witnessed import WitnessSettings
 from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Cluster, Config
@@ -55,7 +55,7 @@ def settings_page() -> Iterator[str]:
 
 def _fields(section: type[msgspec.Struct]) -> tuple[types.Field, ...]:
     described = types.type_info(section)
-    assert isinstance(described, types.StructType)
+    assert isinstance(described, types.StructType)  # noqa: S101 - the sections are structs
     return described.fields
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import threading
 
 
 def stopped_by_signals() -> threading.Event:
@@ -20,4 +17,12 @@ def stopped_by_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def stop_at_signals() -> asyncio.Event:
+    """Return what SIGINT and SIGTERM set from now on, in the event loop that runs."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 
 help_width_max: Final = 150
 
@@ -43,6 +43,7 @@ class Lazy(msgspec.Struct, frozen=True):
 
     target: str
     help: str
+    is_group: bool = False
 
 
 _COMMON: Final[dict[str, dict[str, Any]]] = {
@@ -193,11 +194,13 @@ class LazyGroup(_WithCommon, click.Group):
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
-        return [
-            f"{one} {group._aliases.get(name, name)}"
-            for one in self.list_commands(ctx)
-            if isinstance(group := self.get_command(ctx, one), LazyGroup) and group.get_command(ctx, name) is not None
-        ]
+        names = []
+        for group_name in (verb for verb, lazy in self._lazy.items() if lazy.is_group):
+            with contextlib.suppress(Unavailable):  # of an extra that is not installed
+                group = self.get_command(ctx, group_name)
+                if isinstance(group, LazyGroup) and group.get_command(ctx, name) is not None:
+                    names.append(f"{group_name} {group._aliases.get(name, name)}")  # noqa: SLF001 - of this very class
+        return names
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
         alike = near(name, [*self.list_commands(ctx), *self._aliases])
@@ -217,7 +220,32 @@ class LazyGroup(_WithCommon, click.Group):
         return "" if command is None else command.get_short_help_str(help_width_max)
 
 
+EXTRAS: Final = {
+    "anyio": "web",
+    "graphlay": "web",
+    "jinja2": "web",
+    "mcp": "mcp",
+    "nats": "bus",
+    "prometheus_client": "web",
+    "prov": "prov",
+    "psycopg": "postgres",
+    "starlette": "web",
+    "uvicorn": "web",
+}
+"""The extra that brings each package which not every installation has."""
+
+
 def load(target: str) -> Any:
-    """Import ``module:attribute`` of this package: what only the verb that was called needs."""
+    """Import ``module:attribute`` of this package: what only the verb that was called needs.
+
+    Raises Unavailable: ``EXTRA_MISSING`` when the verb needs a package that is not installed.
+    """
     module, _, attribute = target.partition(":")
-    return getattr(import_module(f"{__package__}.{module}"), attribute)
+    try:
+        return getattr(import_module(f"{__package__}.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        if name not in EXTRAS:
+            raise
+        message = f"this verb needs the package {name}: pip install 'deedbook[{EXTRAS[name]}]'"
+        raise Unavailable("EXTRA_MISSING", message, package=name, extra=EXTRAS[name]) from error

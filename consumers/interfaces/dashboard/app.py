@@ -133,7 +133,7 @@ class Dashboard:
             return self._shown(request, route, seen, show(seen))
         except DeedbookError as refusal:
             error = refusal
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
             _log.exception("%s failed", request.url.path)
             message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
             error = DeedbookError("UNEXPECTED", message)

@@ -101,7 +101,7 @@ class Audit:
         self.state, self._running = state, None
 
 
-def _verify(settings: Settings, views: bool, answers: Connection) -> None:
+def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - a process is given them so
     """Audit the ledger and send what changes of its state: the process's whole life."""
     # Ended so, its own workers are ended with it; killed, they would wait for ever. When the server was killed, what
     # is sent next finds nobody, and ends it likewise.

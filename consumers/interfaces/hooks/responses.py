@@ -38,9 +38,10 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import SessionEnded, SessionStarted
 from deedbook.ledger.home import trust
+from deedbook.ledger.home.environment import environment_variable, present_session
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
-from deedbook.ledger.home.settings import check_place, environment_variable, present_session
+from deedbook.ledger.home.settings import check_place
 from deedbook.projections.answers.checked import ask
 
 brief_max_chars: Final = 9_800

@@ -191,7 +191,7 @@ class HandoffTools(Tools):
     def handoff_act(
         self,
         action: Action,
-        id: Annotated[
+        id: Annotated[  # noqa: A002 - the word of every surface
             Id | None, Field(description="The handoff; with create: its new id (default: day, title).")
         ] = None,
         idempotency_key: Annotated[
@@ -201,7 +201,7 @@ class HandoffTools(Tools):
     ) -> ActDone:
         """Do one thing with a handoff."""
         given = {name: value for name, value in given.items() if value not in (None, "")}
-        if action == "why" or action == "show":
+        if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_given(action, (), id, given)
             return self._answer(id or "", [], with_handoff=action == "show")
         check_given(action, ACTS[action].arguments, id, given)

@@ -171,7 +171,7 @@ class LookupTools(Tools):
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
-    def search(
+    def search(  # noqa: PLR0917 - clients rely on these names
         self,
         text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
         sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,

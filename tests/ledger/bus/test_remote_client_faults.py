@@ -198,7 +198,7 @@ def test_ledger_that_keeps_forgetting_a_blob_is_not_sent_it_for_ever(
         assert (error.code, type(error)) == ("BUS_UNAVAILABLE", Unavailable)
 
 
-class lying_server:
+class lying_server:  # noqa: N801 - used as a context manager
     """Somebody with the node's key who is greeted as an honest node, and then answers whatever a test says."""
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:

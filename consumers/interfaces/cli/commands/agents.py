@@ -52,8 +52,7 @@ def agent() -> None:
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
-    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or
-    DEEDBOOK_AGENT.
+    """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
     The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
     key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.

@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.cli.session_choice import append, session_and
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
-from deedbook.ledger.home.settings import wants_traceback
+from deedbook.ledger.home.environment import wants_traceback
 from deedbook.projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:

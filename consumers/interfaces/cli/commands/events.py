@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from deedbook.consumers.auditor.provenance import write_provenance
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
-
-if TYPE_CHECKING:
-    pass
 
 rows_max: Final = 500
 
@@ -26,7 +24,7 @@ rows_max: Final = 500
 @click.command(cls=Command, only_looks=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
-@output.web_option("event", "ref")
+@web_option("event", "ref")
 def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
@@ -48,7 +46,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
-@output.web_option("event", "ref")
+@web_option("event", "ref")
 def why(
     app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
 ) -> None:

@@ -5,7 +5,6 @@ On the board columns stand side by side where they fit, else one below the other
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from typing import Any, Final, get_args
@@ -78,7 +77,7 @@ def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **given
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
 
-    cells = shutil.get_terminal_size().columns
+    cells = output.screen_cells()
     app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
 
 

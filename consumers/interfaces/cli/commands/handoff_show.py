@@ -14,6 +14,7 @@ from deedbook.consumers.interfaces.cli import output, signed_history
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.quotation import gate_seen
 from deedbook.consumers.sdk.text import clean, one_line, told
@@ -26,7 +27,7 @@ from deedbook.ledger.trust.history import root_digits_shown
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
 @click.option("--version", "is_brief", is_flag=True, help="Its version alone, as `approve --version` takes it.")
-@output.web_option("handoff", "id_")
+@web_option("handoff", "id_")
 def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     if is_brief:

@@ -23,8 +23,8 @@ from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sdk.text import clean
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
+from deedbook.ledger.home.environment import present_session
 from deedbook.ledger.home.location import find_home, home_in, present_folder
-from deedbook.ledger.home.settings import present_session
 
 _TEAM_ADVICE: Final = (
     "Commit these files. They work on machines with `deed` and a ledger. DEEDBOOK_AGENT names the agent that acts; "

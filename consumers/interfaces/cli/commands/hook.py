@@ -14,7 +14,7 @@ import click
 from deedbook.consumers.interfaces.cli.verbs import Options, VerbBase
 from deedbook.consumers.interfaces.hooks.supervisor import Call, Work, supervise
 from deedbook.ledger.errors import Exit
-from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.environment import environment_variable
 
 
 class _HookVerb(VerbBase):

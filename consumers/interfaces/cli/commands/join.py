@@ -55,7 +55,7 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     }
 
     place = "" if joined.index is None else f", at entry {joined.index}"
-    following = "fill in [cluster] of its toml, and `deed serve`" if is_node else app.here("deed next")
+    following = "fill in [cluster] of its config.toml, and `deed serve`" if is_node else app.here("deed next")
     app.show(
         "joined",
         data,

@@ -25,7 +25,7 @@ from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
-from deedbook.consumers.interfaces.node.witnesses import configured_witnesses
+from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
@@ -130,8 +130,8 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command, only_looks=True)
-@click.option("--llm", is_flag=True, help="Try the model of toml, too: in a trusted folder one question is sent.")
-@click.option("--settings", "is_page", is_flag=True, help="Print all that toml may say instead, commented.")
+@click.option("--llm", is_flag=True, help="Try the model of config.toml, too: in a trusted folder one question is sent.")
+@click.option("--settings", "is_page", is_flag=True, help="Print all that config.toml may say instead, commented.")
 def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
 
@@ -203,7 +203,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
             ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
             ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
         ):
-            fix = f"raise {setting} in toml, with every process of this ledger stopped"
+            fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
         clocks = compare_clocks(client)
         found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
@@ -366,5 +366,5 @@ def _server_check(home: Path | None) -> Check:
     configured = trust.read_folder(home).actions.nats_server if home else None
     if home is not None and configured:
         program = visible(str(beside(resolved(home), configured)))
-        return Check("nats-server", ok=True, found=f"toml names {program}; not run by this check")
+        return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
     return Check("nats-server", ok=True, found=str(find_server()))

@@ -74,7 +74,7 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     show_default=True,
     help="At most 400, 800 or 1,250 tokens a session.",
 )
-def resume(
+def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
     """Print what an agent should know to go on: its own last session, else the last of anybody, or several.

@@ -228,7 +228,7 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
                 what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
                 faults.append({"line": number, "message": what})
                 continue
-            assert parts is not None
+            assert parts is not None  # noqa: S101 - it has a name
             last = [parts[2] or ""]
             entry = number, name, {FORMS[name][1]: last}
         elif entry is not None:

@@ -21,7 +21,6 @@ from deedbook.projections.views.registry import VIEWS
 if TYPE_CHECKING:
     import threading
 
-    from deedbook.projections.answers.reader import Reader
 
 follow_wait_min_s: Final = 0.2
 follow_wait_max_s: Final = 5.0

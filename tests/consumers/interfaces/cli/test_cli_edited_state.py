@@ -74,7 +74,7 @@ def of_life(**fields: Any) -> Callable[[Any], Any]:
 
 
 def deed(home: Path, *arguments: str) -> inside.Said:
-    return inside.deedbook("--home", home, *arguments)
+    return inside.deed("--home", home, *arguments)
 
 
 PENDING, DONE = keys.stream_key("handoff/pending"), keys.stream_key("handoff/done")

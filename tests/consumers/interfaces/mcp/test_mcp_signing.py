@@ -122,7 +122,7 @@ def test_agent_without_the_reviewer_role_reviews_nothing(own_home: Path) -> None
 def test_missing_extra_is_a_typed_error_that_names_the_command(shared_home: Path) -> None:
     program = (
         "import sys; sys.modules['mcp'] = None; sys.modules['mcp.server'] = None;"
-        "from deedbook.consumers.interfaces.cli.program import main; mainsys.argv[1:]"
+        "from deedbook.consumers.interfaces.cli.program import main; main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", program, "mcp", "--home", str(shared_home), "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
