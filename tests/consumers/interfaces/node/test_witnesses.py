@@ -147,7 +147,7 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
         (lambda asked: (200, LIAR.line(note_in(asked), 0)), "does not fit the checkpoint"),
         (lambda asked: (200, LIAR.line(note_in(asked).replace("\n", "\n1", 1), int(time.time()))), "does not fit"),
         (lambda asked: (200, LIAR.line(note_in(asked), int(time.time()), signed_time_s=1)), "does not fit"),
-        (lambda _: (200, ""), "holds no cosignature"),
+        (lambda _: (200, ""), "has no cosignature"),
         (lambda _: (200, "<html>"), "INVALID_FORMAT"),
         (lambda _: (200, "x" * 300_000), "larger than"),
         (lambda _: (403, "no"), "status 403"),
