@@ -324,7 +324,7 @@ def _act_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
 ) -> tuple[Act, dict[str, Any]]:
     """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
-    args = [one["position"] + 1 for one in criteria if one["mark"] == "args"]
+    args = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
     match action:
         case "approve":
             # An imported file may say of itself that it is done: then there is nothing left to approve.
@@ -365,7 +365,7 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
             also = "" if agent == facts.reviewer else f" (for information: {facts.reviewer} can unblock it)"
             return f"{facts.receiver} is blocked: {facts.reason}{also}"
         case "waive":
-            one = next(one for one in texts["criteria"] if one["mark"] == "args")
+            one = next(one for one in texts["criteria"] if one["mark"] == "asked")
             asks = f"{facts.receiver} asks to do without criterion {one['position'] + 1}. {one['text']}"
             return f"{asks}: {one['waiver_reason']}"
         case "verify":

@@ -24,7 +24,7 @@ Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 Lines = Annotated[list[Line], Field(max_length=64)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 StepNumber = Annotated[int, Field(ge=1, le=1_000_000)]
-Subject = Annotated[str, Field(max_length=2_000, description="What it is about, as a module or a topic.")]
+Subject = Annotated[str, Field(max_length=2_000, description="The subject, as a module or topic.")]
 Evidence = Annotated[Lines, Field(description="As path:line, path:5-9, path:line:text, REV:path:line, a URL or a ref.")]
 
 

@@ -38,9 +38,9 @@ class _HookVerb(VerbBase):
 @click.command(cls=_HookVerb, hidden=True)
 @click.argument("harness")
 def hook(options: Options, harness: str) -> None:
-    """Answer one event of a harness: its JSON on standard input, at most one JSON object on standard output.
+    """Answer one event of a harness: JSON on standard input, at most one JSON object on standard output.
 
-    Never fails: errors are written to hooks.log in the ledger's folder.
+    The exit code is always 0. Errors are written to hooks.log in the ledger's folder.
     """
     agent = options.agent or environment_variable("DEEDBOOK_AGENT") or harness
     supervise(Call(harness, agent, options.home, options.server), respond)
