@@ -8,7 +8,7 @@ PACKAGES := ledger projections consumers deedbook
 # With this variable set, as in many containers, each of the demo's dozen processes compiles the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants house faults contract clean lock
+.PHONY: install tools demo test cover check bench bench-smoke bench-human bench-reader screenshots mutants faults contract clean lock
 
 # `make demo` installs what it needs, everything else adds what developers need. Locks hold every package with its hashes, so
 # nothing is resolved (--no-deps) and nothing is built with a package that is not locked (--no-build-isolation: nkeys and
@@ -112,10 +112,6 @@ bench-reader: install
 screenshots: install tools
 	$(BIN)/python tests/screenshots.py
 
-# How large the house is, which rooms it has and who knows whom.
-house: install
-	$(BIN)/python tests/house.py --print
-
 # Small faults of the core, each made in a copy of the tree: the tests that the list names must notice every one.
 mutants: install
 	$(BIN)/python tests/mutants
@@ -124,7 +120,7 @@ mutants: install
 # every property with more examples.
 faults: install tools
 	DEEDBOOK_FAULTS=25 $(BIN)/python -m pytest -n 2 --dist worksteal -q --timeout 7200 --durations 25 \
-	  $$(grep -rlE '^from (faults|tampering) import|hypothesis' tests --include='test_*.py')
+	  $$(grep -rlE '^from (faults|tampering) import|hypothesis|mark\.long_run' tests --include='test_*.py')
 
 contract: install
 	$(BIN)/python tests/published_contract.py

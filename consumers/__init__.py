@@ -2,7 +2,7 @@
 
 One folder a subject, of the same name as in ``ledger.lifecycle`` and ``projections``:
 
-- ``handoffs``: the acts, the markdown files, the router of chains, the notifier
+- ``handoffs``: the operations, the markdown files, the router of chains, the notifier
 - ``reasoning``: the compressor that publishes briefs, the validator, snapshots
 - ``sessions``: sessions, their reports, and the reports' copies in git notes and files
 - ``thoughts``: a Tree of Thoughts searched by six agents

@@ -118,7 +118,7 @@ CODES: dict[str, Code] = {
     "STORE_STOPPED": Code(Exit.UNAVAILABLE, True, "A write failed, and this process can use the store no more."),
     "STORE_IN_USE": Code(Exit.UNAVAILABLE, True, "Another process holds what this command needs alone."),
     "BUS_UNAVAILABLE": Code(Exit.UNAVAILABLE, True, "The bus did not answer."),
-    "SPOOLED": Code(Exit.UNAVAILABLE, False, "The ledger is away: the act is kept here, and not recorded yet."),
+    "SPOOLED": Code(Exit.UNAVAILABLE, False, "The ledger is away: the operation is stored here, and not recorded yet."),
     "SPOOL_FULL": Code(Exit.UNAVAILABLE, True, "The ledger is away, and as much is kept here as may be."),
     "NOT_LEADER": Code(Exit.UNAVAILABLE, True, "Of several nodes of this ledger another one leads, or none does now."),
     "BUS_DENIED": Code(Exit.GATED, False, "The bus does not allow this agent to do that."),

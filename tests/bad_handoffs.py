@@ -77,7 +77,7 @@ BAD_HANDOFFS: Final[dict[str, tuple[str, str, str, bytes]]] = {
         "handoff/h2",
         _record(b'"mapped":{"depends_on":["h2"],"title":"t"}', HANDOFF),
     ),
-    "keeping aside what maps to something": (
+    "an unmapped record that maps to something": (
         "INVALID_FIELD",
         "record.imported",
         "record/r1",

@@ -82,8 +82,15 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring tests into one order, and mark all of a module that starts processes: the longest, ``-m "not process"``."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bring tests into one order, and mark all of a module that starts processes: the longest, ``-m "not process"``.
+
+    Those of the long run are left to ``make faults``.
+    """
+    if not faults.is_long_run:
+        later = [item for item in items if item.get_closest_marker("long_run")]
+        items[:] = [item for item in items if item not in later]
+        config.hook.pytest_deselected(items=later)
     items.sort(key=lambda item: item.path)
     marked = {path: STARTS_PROCESSES.search(path.read_text("utf-8")) for path in {item.path for item in items}}
     for item in items:

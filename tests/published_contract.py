@@ -120,7 +120,7 @@ def kind_schema(kind: str) -> dict[str, Any]:
 def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
     """Let ``mapped`` and ``claims`` of an imported record be of its ``mapped_kind``'s types; return those."""
     nothing = {"type": "object", "maxProperties": 0}
-    # Absent or null: then it is kept aside, and maps to nothing.
+    # Absent or null: then it is unmapped, and has no claims.
     cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
     for kind, types in ((kind, mapped_types(kind)) for kind in MAPPED):
         mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=data.__name__)} for data in types)

@@ -1,1 +1,1 @@
-"""Handoffs: their acts, their files, the router of chains and the notifier."""
+"""Handoffs: their operations, their files, the router of chains and the notifier."""

@@ -1,7 +1,7 @@
-"""What the acts on a handoff sign, from what a caller says: the command line and the MCP tools share it.
+"""Turns a caller's arguments into the events of an operation on a handoff; every interface uses it.
 
-People count tasks and criteria from 1, events from 0. Content that no handoff file could hold is refused before it is
-signed, because ``render`` and ``watch`` would fail on it ever after.
+People count tasks and criteria from 1, events from 0. Content that no handoff file can hold is refused before it is
+signed, because ``render`` and ``watch`` would fail on it for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.handoffs.files.mapping import fitting
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import write
-from deedbook.consumers.handoffs.operations import ACTS, NOTES, OF_WHAT_WAS_READ, Verb
+from deedbook.consumers.handoffs.operations import NOTES, OF_WHAT_WAS_READ, OPERATIONS, Verb
 from deedbook.consumers.handoffs.receiver import notes_of
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.sdk.text import cut, default_id
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.author import Author
     from deedbook.ledger.home.config import Settings
 
-_words_max: Final = 80
+_text_max_chars: Final = 80
 
 
 def creation(
@@ -44,9 +44,9 @@ def creation(
 ) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
-    ``given`` are the arguments of the act ``create``; of ``depends_on`` each may be several ids with commas. Raises
-    Refused: ``USAGE`` for a title that makes no id; ``INVALID_FIELD`` or ``TOO_LARGE`` for what no handoff file could
-    hold; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
+    ``given`` holds the arguments of the operation ``create``. An item of ``depends_on`` may be several ids with commas.
+    Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no handoff file
+    could hold the content; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
     name = id_.removesuffix(".md") if id_ else default_id(given["title"])
     default = settings.config.default_reviewer  # unless it is party to the handoff
@@ -61,36 +61,35 @@ def creation(
 
 
 def query_for(verb: Verb) -> str:
-    """Return which query tells of a handoff what an act on it needs: most need no more than its id and version."""
+    """Return the query that answers what an operation needs of a handoff: most need only its id and version."""
     return "handoffs.show" if verb in {"amend", "check", "waive", "ask_waiver"} else "handoffs.facts"
 
 
 @contextmanager
 def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
-    """Say what changed since of a ``VERSION_MISMATCH``: its ``changed`` are the fields, ``changes`` their lines."""
+    """Add to a ``VERSION_MISMATCH`` what changed since: ``changed`` are the fields, ``changes`` their lines."""
     try:
         yield
     except Refused as refusal:
         if refusal.code != "VERSION_MISMATCH" or version is None:
             raise
         versions = ask(client, "handoffs.versions", {"id": id_})["versions"]
-        read = [one["number"] for one in versions if one["version"] == version]
+        numbers = [row["number"] for row in versions if row["version"] == version]
         again = f"read it again (`deed handoff show {quote(id_)}`)"
-        if not read:
-            message = f"{version} was never a version of {id_}: {again}"
+        if not numbers:
+            message = f"{id_} never had the version {version}: {again}"
             raise Refused("VERSION_MISMATCH", message, changed=[]) from refusal
-        changes = ask(client, "handoffs.versions", {"id": id_, "from": read[-1]})["changes"]
-        words = "; ".join(told_changes(changes)) or "handed in anew"
-        message = f"{id_} is another version than the one you have read: {words}: {again}"
-        changed = [one["field"] for one in changes]
+        changes = ask(client, "handoffs.versions", {"id": id_, "from": numbers[-1]})["changes"]
+        text = "; ".join(told_changes(changes)) or "its result was completed again"
+        message = f"{id_} has changed since the version you read: {text}: {again}"
+        changed = [change["field"] for change in changes]
         raise Refused("VERSION_MISMATCH", message, changed=changed, changes=changes) from refusal
 
 
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
-    """Return the version of the stream that an act is of, where nothing else that it signs names what was read.
+    """Return the stream length to expect when signing, if the data itself does not name the version that was read.
 
-    An act that does not sign the version it was given signs how many entries there were when it was the present one.
-    Raises Refused: ``VERSION_MISMATCH``: the handoff is of another version.
+    Raises Refused: ``VERSION_MISMATCH``: the handoff has another version now.
     """
     if version is None or verb in OF_WHAT_WAS_READ:
         return None
@@ -100,23 +99,25 @@ def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | 
 
 
 def changes_between(*contents: kinds.HandoffContent) -> list[dict[str, Any]]:
-    """Return what differs between two contents, as ``handoffs.versions`` tells it."""
-    before, after = ({**asdict(one), "notes": asdict(one.notes)} for one in contents)
+    """Return the differences of two contents, in the shape of ``handoffs.versions``."""
+    before, after = ({**asdict(content), "notes": asdict(content.notes)} for content in contents)
     return versions.changes_of(before, after)
 
 
 def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each line that differs; the words are cut, and quoted."""
-    for field, line in ((one["field"], line) for one in changes for line in one["lines"] if line["mark"] != "kept"):
-        was, text = (repr(cut(line[of] or "", _words_max)) for of in ("was", "text"))
-        words = {"changed": f"was {was} and is {text}", "added": f"now has {text}", "removed": f"no longer has {text}"}
-        yield f"{field} {words[line['mark']]}"
+    """Yield a sentence for each line that differs; its text is shortened and quoted."""
+    for field, line in ((change["field"], line) for change in changes for line in change["lines"]):
+        if line["mark"] == "kept":
+            continue
+        was, text = (repr(cut(line[name] or "", _text_max_chars)) for name in ("was", "text"))
+        verbs = {"changed": f"was {was} and is {text}", "added": f"now has {text}", "removed": f"no longer has {text}"}
+        yield f"{field} {verbs[line['mark']]}"
 
 
 def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
-    """Return the events that an act on a handoff signs, by its arguments; ``handoff`` is what ``query_for`` answers.
+    """Return the events that an operation signs; ``handoff`` is the answer of the query that ``query_for`` names.
 
-    Raises Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for what the handoff does not have or cannot hold.
+    Raises Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for a part that the handoff lacks or cannot hold.
     """
     view = partial(ask, author.client)
     if verb == "amend":
@@ -133,32 +134,32 @@ def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author
     if verb in ("waive", "ask_waiver"):
         numbers = given["criterion_numbers"]
         numbers = [numbers] if isinstance(numbers, int) else numbers
-        at = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
+        positions = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
         if verb == "ask_waiver":
-            return [kinds.HandoffWaiverAsked(position=one, reason=given["reason"]) for one in at]
-        granted = not given.get("refuse", False)
-        return [kinds.HandoffCriterionWaived(position=one, reason=given["reason"], granted=granted) for one in at]
+            return [kinds.HandoffWaiverAsked(position=position, reason=given["reason"]) for position in positions]
+        rest = {"reason": given["reason"], "granted": not given.get("refuse", False)}
+        return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
     if verb == "request_changes":
         reasons = given["reason"]
         reasons = [reasons] if isinstance(reasons, str) else reasons
         return [kinds.HandoffChangesRequested(completion=handoff["completion"], reasons=reasons)]
     if verb == "verify":
         return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | given)]
-    # Every other act signs its arguments as they are, so a new one needs its row in the table and nothing here.
-    assert verb != "create"  # noqa: S101 - what is created has no state yet: that is ``creation``
-    (data,) = ACTS[verb].signs
+    # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
+    assert verb != "create"  # noqa: S101 - there is no state yet: that is ``creation``
+    (data,) = OPERATIONS[verb].signs
     return [data(**{name: value for name, value in given.items() if name != "version"})]
 
 
 def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that arguments name, with the values they are to have."""
+    """Return the event fields that the arguments set, with their new values."""
     changes = {name: value for name, value in given.items() if name not in ("reason", "version", "session", *NOTES)}
     if notes := {name: list(given[name]) for name in NOTES if given.get(name)}:
         changes["notes"] = notes
     if "body" in changes:
         changes["task"] = changes.pop("body")
     if "depends_on" in changes:
-        changes["depends_on"] = [one for text in changes["depends_on"] for one in split_ids(text)]
+        changes["depends_on"] = [id_ for text in changes["depends_on"] for id_ in split_ids(text)]
     if "answers" in changes:
         changes["answers"] = changes["answers"].removesuffix(".md")
     if "reasoning" in changes:
@@ -168,47 +169,46 @@ def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
 
 def split_ids(text: str) -> list[str]:
     """Return the ids in ``a.md, b``; ``(none)`` is no dependency."""
-    found = [one.strip().removesuffix(".md") for one in text.split(",")]
-    return [one for one in found if one and one != "(none)"]
+    ids = [part.strip().removesuffix(".md") for part in text.split(",")]
+    return [id_ for id_ in ids if id_ and id_ != "(none)"]
 
 
 def find_refs(view: Ask, names: Sequence[str]) -> list[str]:
-    """Return the refs of reasonings that are named by their id (as it is now), a ref, or the beginning of one.
+    """Return the refs of reasonings, each named by its id (the present version), a ref, or the beginning of a ref.
 
-    A whole ref that no reasoning here has is taken as it is: a handoff may rest on a graph of another ledger. Whoever
-    shows it says so.
+    A whole ref that no reasoning here has is accepted: a handoff may cite a graph of another ledger. Views say so.
     """
     refs: dict[str, None] = {}
     for name in names:
         try:
-            shown = view("reasoning.show", {"id": name})
+            answer = view("reasoning.show", {"id": name})
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or not re.match(REF_PATTERN, name):
                 raise
             refs[name] = None
         else:
-            refs |= {one["ref"]: None for one in shown["versions"] if one["version"] == shown["asked_version"]}
+            refs |= {row["ref"]: None for row in answer["versions"] if row["version"] == answer["asked_version"]}
     if len(refs) > (most := kinds.reasoning_refs_max):
-        raise Refused("INVALID_FIELD", f"{len(refs)} reasonings: a handoff rests on at most {most}", field="reasoning")
+        raise Refused("INVALID_FIELD", f"{len(refs)} reasonings: a handoff cites at most {most}", field="reasoning")
     return list(refs)
 
 
 def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, author: Author) -> EventData:
-    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``), its file with it."""
-    # The date and the file's template follow from what was said, and are nobody's to choose.
+    """Return the amendment that sets ``changes`` in a handoff (an answer of ``handoffs.show``)."""
+    # The date and the file's template are derived, so no argument sets them.
     known = set(kinds.HandoffContent.__struct_fields__) - {"created", "template"}
     if unknown := changes.keys() - known:
-        raise Refused("UNKNOWN_FIELD", f"an amendment cannot set {min(unknown)!r}", field=min(unknown))
+        raise Refused("UNKNOWN_FIELD", f"an amendment cannot change {min(unknown)!r}", field=min(unknown))
 
     content = content_from(handoff)
     if "notes" in changes:
         changes = changes | {"notes": _more_notes(content.notes, changes["notes"])}
     senders = (handoff["from"], handoff["importer"])
     if changes.keys() == {"reviewer"} and author.name == handoff["reviewer"] and author.name not in senders:
-        # He hands it over, and the file stays as it is: whoever renders it puts the other name into it.
+        # The reviewer hands the review over. The file stays as it is: the next rendering puts the new name into it.
         return replace(amended(content, changes, reason), hands_over=True)
     data = amended(content, changes, reason)
-    # What its file cannot hold is refused now; the file is written by whoever renders it.
+    # Content that the file cannot hold is refused now; the next rendering writes the file.
     if content.template is None:
         write(data, handoff["from"])
     else:
@@ -217,9 +217,9 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
 
 
 def _more_notes(notes: kinds.ReceiverNotes, added: dict[str, list[str]]) -> kinds.ReceiverNotes:
-    """Return notes with some added; ``none`` takes those of its kind away."""
-    kept = {kind: [] if "none" in texts else getattr(notes, kind) for kind, texts in added.items()}
-    more = {kind: list(dict.fromkeys([*kept[kind], *texts])) for kind, texts in added.items()}
+    """Return notes with some added; the text ``none`` removes those of its kind."""
+    present = {kind: [] if "none" in texts else getattr(notes, kind) for kind, texts in added.items()}
+    more = {kind: list(dict.fromkeys([*present[kind], *texts])) for kind, texts in added.items()}
     return replace(notes, **{kind: [text for text in texts if text != "none"] for kind, texts in more.items()})
 
 
@@ -232,57 +232,59 @@ def ticks_of(
     undo: bool = False,
     evidence: Sequence[str] = (),
 ) -> list[EventData]:
-    """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of every one that is open.
+    """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of all that are open.
 
-    One ``evidence`` shows all of them, several show one each. What is ticked already gets no second event but for other
-    evidence, so there may be nothing to sign.
+    One ``evidence`` is for all of them, several are one for each. A row that is ticked already gets another event only
+    for other evidence, so the list may be empty.
     """
     if not (task_numbers or criterion_numbers or all_open):
-        raise Refused("USAGE", "nothing to tick: give --task N, --criterion N, or --all")
+        raise Refused("USAGE", "name what to tick: --task N, --criterion N, or --all")
     only = [*task_numbers, *criterion_numbers] if not (task_numbers and criterion_numbers) else []
     if len(evidence) > 1 and (all_open or len(evidence) != len(only)):
-        message = f"{len(evidence)} times evidence: give it once for all, or once for each number, in their order"
+        message = (
+            f"evidence is given {len(evidence)} times: give it once for all, or once for each number, in their order"
+        )
         raise Refused("USAGE", message, field="evidence")
-    shows = dict(zip(only, evidence, strict=True)) if len(evidence) > 1 else {}
+    evidence_at = dict(zip(only, evidence, strict=True)) if len(evidence) > 1 else {}
     common = "".join(evidence[:1])
     drafts: list[EventData] = []
-    of = (
+    types = (
         ("tasks", "task", task_numbers, kinds.HandoffTaskChecked),
         ("criteria", "criterion", criterion_numbers, kinds.HandoffCriterionChecked),
     )
-    for rows_of, what, numbers, data in of:
-        rows = handoff[rows_of]
+    for field, label, numbers, data in types:
+        rows = handoff[field]
         wanted = range(1, len(rows) + 1) if all_open else dict.fromkeys(numbers)
         drafts += [
-            data(position=at, checked=not undo, evidence=shows.get(at + 1, common))
-            for at in (position_of(rows, what, number) for number in wanted)
-            if _says_more(rows[at], shows.get(at + 1, common), all_open=all_open, undo=undo)
+            data(position=position, checked=not undo, evidence=evidence_at.get(position + 1, common))
+            for position in (position_of(rows, label, number) for number in wanted)
+            if _changes(rows[position], evidence_at.get(position + 1, common), all_open=all_open, undo=undo)
         ]
     return drafts
 
 
-def _says_more(row: dict[str, Any], evidence: str, *, all_open: bool, undo: bool) -> bool:
-    """Return whether a tick, or taking it back, changes a row; a ticked criterion takes other evidence, too."""
+def _changes(row: dict[str, Any], evidence: str, *, all_open: bool, undo: bool) -> bool:
+    """Return whether a tick, or its removal, changes a row; other evidence changes a ticked criterion, too."""
     mark = row.get("mark")
     if mark == "checked" and not undo:
         return not all_open and evidence not in ("", row["evidence"])
-    is_ticked = bool(row.get("done") or mark == "checked")  # a waiver is no tick
+    is_ticked = bool(row.get("done") or mark == "checked")  # a waiver is not a tick
     return is_ticked == undo and not (all_open and mark == "waived")
 
 
-def position_of(rows: list[dict[str, Any]], what: str, number: int) -> int:
+def position_of(rows: list[dict[str, Any]], label: str, number: int) -> int:
     """Return the position of a task or criterion that a person counts from 1."""
     if not 1 <= number <= len(rows):
-        raise Refused("INVALID_FIELD", f"there is no {what} {number} (of {len(rows)})", field=f"{what}_numbers")
+        raise Refused("INVALID_FIELD", f"there is no {label} {number} (of {len(rows)})", field=f"{label}_numbers")
     return number - 1
 
 
 def amended(content: kinds.HandoffContent, changes: dict[str, Any], reason: str) -> kinds.HandoffAmended:
-    """Return the amendment that sets ``changes``. Raises Refused: ``USAGE`` when nothing changes; ``INVALID_FIELD``."""
+    """Return the amendment that sets ``changes``. Raises Refused: ``USAGE`` if nothing changes; ``INVALID_FIELD``."""
     fields = asdict(content)
     if all(fields[name] == value for name, value in changes.items()):
-        raise Refused("USAGE", "nothing changes: say what to amend")
+        raise Refused("USAGE", "this changes nothing: name a field to amend")
     fields |= changes
     if fields["to"] is None:
-        raise Refused("USAGE", "its file names no receiver: say who receives the work with --to NAME")
+        raise Refused("USAGE", "its file names no receiver: name one with --to NAME")
     return converted(fields | {"reason": reason, "notes": asdict(fields["notes"])}, kinds.HandoffAmended)

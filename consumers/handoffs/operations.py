@@ -1,7 +1,7 @@
-"""The acts on a handoff, each written here once: the command line, MCP, files, notifier and router read this table.
+"""The table of operations on a handoff, read by the command line, MCP, files, notifier and router.
 
-A row says what an act signs, who may, what it takes and what follows from it. It is data: what an act does with its
-arguments stands in ``content``, and whether it may happen now is the ledger's to decide.
+A row is data: the event that an operation signs, who may do it, its arguments and its effects. ``content`` turns the
+arguments into events, and the ledger decides whether the operation is allowed now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.lifecycle.handoff_status import Status
 
-# In the order in which a tool names them; another handoff is put in the place of one on the command line alone.
+# In the order in which the MCP tool lists them; ``supersede`` exists on the command line only.
 ToolVerb: TypeAlias = Literal[
     "create",
     "amend",
@@ -47,7 +47,7 @@ Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """What an act takes. An ``option`` without hyphens stands by its place; ``is_of_terminal``: only there."""
+    """An argument. An ``option`` without hyphens is positional; ``is_of_terminal``: on the command line only."""
 
     name: str
     option: str
@@ -60,12 +60,12 @@ class Argument(msgspec.Struct, frozen=True):
     is_of_terminal: bool = False
 
 
-class Act(msgspec.Struct, frozen=True):
-    """One act: the data it signs, who may, its arguments and help.
+class Operation(msgspec.Struct, frozen=True):
+    """One operation: the data it signs, who may do it, its arguments and help.
 
-    ``ends`` are the waits of the handoff that are over once it happened. ``leads`` is the status that it sets, and
-    ``starts`` the one from which its receiver does so, also by editing the status in its file. ``readies`` tells
-    whether the handoff, or one that depends on it, may be ready to be claimed after it.
+    ``ends`` are the waits of the handoff that it ends. ``leads`` is the status that it sets, and ``starts`` the status
+    from which the receiver sets it, also by editing the status in the file. ``readies``: after it, the handoff or one
+    that depends on it may be ready to be claimed.
     """
 
     signs: tuple[type[EventData], ...]
@@ -80,130 +80,144 @@ class Act(msgspec.Struct, frozen=True):
 
 _EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
 NOTES: Final = kinds.ReceiverNotes.__struct_fields__
-_REASONING: Final = Argument("reasoning", "--reasoning", "names", "Reasonings behind it, as they are now.", "ID|REF")
+_REASONING: Final = Argument(
+    "reasoning", "--reasoning", "names", "A reasoning that it cites, in its present version.", "ID|REF"
+)
 _BODY: Final = (
-    "What is to be done, in words: why belongs to reasoning; what your session tried, tested and touched goes along"
-    " by itself."
+    "The work to be done. Reasons belong in a reasoning. Whatever your session tried, tested and touched is"
+    " attached automatically."
 )
 _CONTENT: Final = (
-    Argument("title", "--title", words="What it is, in one line.", is_needed=True),
-    Argument("to", "--to", words="Who receives the work.", metavar="NAME", is_needed=True),
-    Argument("reviewer", "--reviewer", words="Who approves it (default: default_reviewer).", metavar="NAME"),
+    Argument("title", "--title", words="The title, in one line.", is_needed=True),
+    Argument("to", "--to", words="The agent that receives the work.", metavar="NAME", is_needed=True),
+    Argument("reviewer", "--reviewer", words="The agent that approves it (default: default_reviewer).", metavar="NAME"),
     Argument("tasks", "--task", "texts", "A step of the work."),
     Argument("criteria", "--criterion", "texts", "An acceptance criterion."),
-    Argument("depends_on", "--depends-on", "names", "Handoffs that must be done first.", "ID"),
-    Argument("unlock_at", "--unlock-at", words="How far those must be first.", choices=get_args(kinds.UnlockAt)),
+    Argument("depends_on", "--depends-on", "names", "A handoff that must be done first.", "ID"),
+    Argument(
+        "unlock_at", "--unlock-at", words="The status that those must reach first.", choices=get_args(kinds.UnlockAt)
+    ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
-    Argument("context", "--context", words="What the receiver should know.", metavar="TEXT|@FILE"),
+    Argument("context", "--context", words="Background that the receiver should know.", metavar="TEXT|@FILE"),
     Argument("tested_by", "--tested-by", "texts", "A command that tests it.", "CMD"),
-    Argument("touches", "--touches", "texts", "A file or caller that the change reaches.", "PATH"),
-    Argument("traps", "--trap", "texts", "What misleads, or is easily taken for something else."),
-    Argument("tried", "--tried", "texts", "What was tried, and what came of it."),
+    Argument("touches", "--touches", "texts", "A file or caller that the change affects.", "PATH"),
+    Argument("traps", "--trap", "texts", "Something that misleads, or is easily mistaken."),
+    Argument("tried", "--tried", "texts", "An attempt, and its result."),
     Argument("proposal", "--proposal", words="The proposal it belongs to.", metavar="PATH"),
-    Argument("answers", "--answers", words="The handoff that this one is the return of.", metavar="ID"),
+    Argument("answers", "--answers", words="The handoff that this one answers.", metavar="ID"),
     _REASONING,
 )
-_SESSION: Final = "Whose dead ends, tests, files and unknowns go along (default: your open one; `none`)."
+_SESSION: Final = (
+    "The session whose dead ends, tests, files and unknowns are attached (default: your open one; `none`)."
+)
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
-_COMMENT: Final = Argument("comment", "--comment", words="A word for the log.")
+_COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
-    "version", "--version", words="The version you have read, as `show` prints it: needed off a terminal."
+    "version", "--version", words="The version you read, as `show` prints it. Required off a terminal."
 )
-_IF_STILL: Final = Argument("version", "--version", words="The version you have read: only if it is still this one.")
-_REASON: Final = Argument("reason", "--reason", words="Why.")
-_NEEDED_REASON: Final = Argument("reason", "--reason", words="Why.", is_needed=True)
+_IF_STILL: Final = Argument(
+    "version", "--version", words="The version you read. The command is refused if it has changed."
+)
+_REASON: Final = Argument("reason", "--reason", words="The reason.")
+_NEEDED_REASON: Final = Argument("reason", "--reason", words="The reason.", is_needed=True)
 
-ACTS: Final[dict[Verb, Act]] = {
-    "create": Act(
+OPERATIONS: Final[dict[Verb, Operation]] = {
+    "create": Operation(
         (kinds.HandoffCreated,),
         ("sender",),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
         (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
         readies=True,
     ),
-    "amend": Act(
+    "amend": Operation(
         (kinds.HandoffAmended,),
         ("sender",),
-        "Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back. "
-        "Its reviewer stays, unless he hands it over himself: --reviewer OTHER alone.",
-        (*(replace(one, is_needed=False) for one in _CONTENT), _REASON),
+        "Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed. "
+        "Only its reviewer may name another one: --reviewer OTHER alone.",
+        (*(replace(argument, is_needed=False) for argument in _CONTENT), _REASON),
         ends=_EVERY_WAIT - {"approve"},
         readies=True,
     ),
-    "claim": Act(
+    "claim": Operation(
         (kinds.HandoffClaimed,),
         ("receiver",),
-        "Start work on a handoff that is approved and whose dependencies are done.",
+        "Start work on an approved handoff whose dependencies are done.",
         (
-            Argument("lease_minutes", "--lease-minutes", "number", "Give it up unless completed by then.", most=43_200),
+            Argument(
+                "lease_minutes", "--lease-minutes", "number", "Release it unless it is completed by then.", most=43_200
+            ),
             _IF_STILL,
         ),
         ends=frozenset({"claim", "continue"}),
         starts="approved",
         leads="in_progress",
     ),
-    "check": Act(
+    "check": Operation(
         (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked),
         ("receiver",),
         "Tick tasks and acceptance criteria.",
         (
-            Argument("task_numbers", "--task", "numbers", "Tasks by number, as 1,2,4."),
-            Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, as 1,2."),
-            Argument("evidence", "--evidence", "texts", "What shows it: a command, its result; or one for each."),
-            Argument("all_open", "--all", "flag", "Every task and criterion that is open."),
-            Argument("undo", "--undo", "flag", "Take the tick back."),
+            Argument("task_numbers", "--task", "numbers", "Tasks by number, for example 1,2,4."),
+            Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, for example 1,2."),
+            Argument(
+                "evidence", "--evidence", "texts", "The evidence: a command and its result. Once for all, or once each."
+            ),
+            Argument("all_open", "--all", "flag", "All open tasks and criteria."),
+            Argument("undo", "--undo", "flag", "Remove the tick."),
         ),
     ),
-    "ask_waiver": Act(
+    "ask_waiver": Operation(
         (kinds.HandoffWaiverAsked,),
         ("receiver",),
-        "Ask the reviewer to do without a criterion that cannot be met or checked here; it stays open until he does.",
+        "Ask the reviewer to waive a criterion that cannot be met or checked here. It stays open until they do.",
         (_CRITERION, _NEEDED_REASON),
     ),
-    "log": Act(
+    "log": Operation(
         (kinds.HandoffLogged,),
         ("sender", "receiver", "reviewer"),
         "Add a line to a handoff's log.",
         (Argument("text", "TEXT", words="The line.", is_needed=True),),
     ),
-    "block": Act(
+    "block": Operation(
         (kinds.HandoffBlocked,),
         ("receiver",),
-        "Say that the work cannot go on, and why.",
+        "Report that the work cannot continue, and why.",
         (_NEEDED_REASON,),
         ends=frozenset({"continue"}),
         starts="in_progress",
         leads="blocked",
     ),
-    "unblock": Act(
+    "unblock": Operation(
         (kinds.HandoffUnblocked,),
         ("receiver", "reviewer"),
-        "Say that what blocked the work is gone.",
+        "Report that the work can continue.",
         (_COMMENT,),
         ends=frozenset({"unblock"}),
         starts="blocked",
         leads="in_progress",
     ),
-    "release": Act(
+    "release": Operation(
         (kinds.HandoffReleased,),
         ("receiver",),
-        "Give the work back.",
+        "Release the work, so that it can be claimed again.",
         (_REASON,),
         ends=frozenset({"continue"}),
         starts="in_progress",
         leads="approved",
         readies=True,
     ),
-    "complete": Act(
+    "complete": Operation(
         (kinds.HandoffCompleted,),
         ("receiver",),
-        "Say that the work is done; every acceptance criterion must be checked or waived.",
+        "Report that the work is done. Every acceptance criterion must be checked or waived.",
         (
-            Argument("summary", "--summary", words="What was done."),
-            Argument("artifacts", "--artifact", "texts", "A file, commit or page that was made."),
-            Argument("keep", "--keep", "flag", "Keep contents of artifacts that are files here.", is_of_terminal=True),
+            Argument("summary", "--summary", words="A summary of the work."),
+            Argument("artifacts", "--artifact", "texts", "A file, commit or page that the work made."),
+            Argument(
+                "keep", "--keep", "flag", "Store the contents of artifacts that are files here.", is_of_terminal=True
+            ),
             _REASONING,
         ),
         ends=frozenset({"continue"}),
@@ -211,16 +225,16 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="completed",
         readies=True,
     ),
-    "cancel": Act(
+    "cancel": Operation(
         (kinds.HandoffCancelled,),
         ("sender", "reviewer"),
-        "Call the work off.",
+        "Cancel the work.",
         (_NEEDED_REASON, _IF_STILL),
         ends=_EVERY_WAIT,
         leads="cancelled",
         readies=True,
     ),
-    "approve": Act(
+    "approve": Operation(
         (kinds.HandoffApproved,),
         ("reviewer",),
         "Approve exactly this version. The reviewer's identity key signs.",
@@ -229,27 +243,29 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="approved",
         readies=True,
     ),
-    "reject": Act(
+    "reject": Operation(
         (kinds.HandoffRejected,),
         ("reviewer",),
-        "Refuse a handoff.",
+        "Reject a handoff.",
         (_NEEDED_REASON, _IF_STILL),
         ends=frozenset({"approve"}),
         leads="rejected",
         readies=True,
     ),
-    "waive": Act(
+    "waive": Operation(
         (kinds.HandoffCriterionWaived,),
         ("reviewer",),
-        "Do without an acceptance criterion, as the reviewer.",
+        "Waive an acceptance criterion, as the reviewer.",
         (
             _CRITERION,
             _NEEDED_REASON,
-            Argument("refuse", "--refuse", "flag", "Do not: it stays open, and its receiver reads why."),
+            Argument(
+                "refuse", "--refuse", "flag", "Refuse the waiver: the criterion stays open, and the receiver reads why."
+            ),
         ),
         ends=frozenset({"waive"}),
     ),
-    "verify": Act(
+    "verify": Operation(
         (kinds.HandoffVerified,),
         ("reviewer",),
         "Accept the result of this version, as the reviewer.",
@@ -258,38 +274,48 @@ ACTS: Final[dict[Verb, Act]] = {
         leads="verified",
         readies=True,
     ),
-    "request_changes": Act(
+    "request_changes": Operation(
         (kinds.HandoffChangesRequested,),
         ("reviewer",),
         "Send completed work back, as the reviewer.",
-        (Argument("reason", "--reason", "texts", "Why.", is_needed=True),),
+        (Argument("reason", "--reason", "texts", "The reason.", is_needed=True),),
         ends=frozenset({"verify", "continue"}),
         readies=True,
     ),
-    "supersede": Act(
+    "supersede": Operation(
         (kinds.HandoffSuperseded,),
         ("sender",),
-        "Put another handoff in the place of this one; what waits for this one must be amended to wait for the other.",
-        (Argument("by", "--by", words="The handoff that takes its place.", metavar="ID", is_needed=True), _REASON),
+        "Replace this handoff by another one. Handoffs that depend on this one must be amended to depend on the other.",
+        (Argument("by", "--by", words="The handoff that replaces it.", metavar="ID", is_needed=True), _REASON),
         ends=_EVERY_WAIT,
         leads="superseded",
         readies=True,
     ),
 }
 
-# What they sign is a judgement of what was read, so whoever signs names its version, or is shown it first.
-OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if _VERSION in act.arguments)
-REVIEWS: Final[frozenset[Verb]] = frozenset(verb for verb, act in ACTS.items() if act.by == ("reviewer",))
+# These sign a judgement of a version, so the signer names the version, or reads it first at a terminal.
+OF_WHAT_WAS_READ: Final[frozenset[Verb]] = frozenset(
+    verb for verb, operation in OPERATIONS.items() if _VERSION in operation.arguments
+)
+REVIEWS: Final[frozenset[Verb]] = frozenset(
+    verb for verb, operation in OPERATIONS.items() if operation.by == ("reviewer",)
+)
 KINDS_OF_HANDOFFS: Final = frozenset(
-    {"record.imported", *(name for name, one in KINDS.items() if one.stream == "handoff")}
+    {"record.imported", *(name for name, kind in KINDS.items() if kind.stream == "handoff")}
 )
-# After these the handoff itself, or one that waits for it, may be ready. Whatever else makes one so, a sweep finds.
+# After these the handoff itself, or one that waits for it, may be ready. The sweep finds every other cause.
 READY_KINDS: Final = frozenset(
-    {"record.imported", *(KIND_OF[data] for act in ACTS.values() if act.readies for data in act.signs)}
+    {
+        "record.imported",
+        *(KIND_OF[data] for operation in OPERATIONS.values() if operation.readies for data in operation.signs),
+    }
 )
-# What each kind of event ends, of its own subject. Kinds that are not listed end nothing.
+# The waits of its own subject that each kind of event ends. Kinds that are not listed end none.
 ENDS: Final[dict[str, frozenset[str]]] = {
-    KIND_OF[data]: frozenset(act.ends) for act in ACTS.values() if act.ends for data in act.signs
+    KIND_OF[data]: frozenset(operation.ends)
+    for operation in OPERATIONS.values()
+    if operation.ends
+    for data in operation.signs
 } | {"review.answered": frozenset({"review"})}
 
 
@@ -299,21 +325,21 @@ def spelled(verb: str) -> str:
 
 
 def command_of(item: Mapping[str, Any], *, is_asked: bool = False) -> str:
-    """Return an item's act as a command line for a shell; who is not asked there fills in the version he read."""
-    words, id_ = ["handoff", spelled(item["act"])], item["id"]
+    """Return an item's operation as a shell command; ``is_asked``: the terminal asks for the version it needs."""
+    command, id_ = ["handoff", spelled(item["act"])], item["id"]
     if item["kind"] == "review":
-        words = ["review", "answer", "--approve"]
+        command = ["review", "answer", "--approve"]
     for number in item["arguments"].get("criterion_numbers", ()):
-        words += ["--criterion", str(number)]
+        command += ["--criterion", str(number)]
     if item["act"] == "waive":
-        words += ["--reason", "WHY"]
+        command += ["--reason", "WHY"]
     if item["act"] in OF_WHAT_WAS_READ and not is_asked:
-        words += ["--version", "VERSION"]
-    return join(["deed", *words, "--as", item["agent"], id_])
+        command += ["--version", "VERSION"]
+    return join(["deed", *command, "--as", item["agent"], id_])
 
 
 def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[str, Any]:
-    """Return an answer of ``handoffs.next`` as people and programs read it: each item's act as its ``command``."""
+    """Return an answer of ``handoffs.next`` in which each item's operation is a ``command``."""
     items = [
         {name: value for name, value in item.items() if name not in ("act", "arguments")}
         | {"command": command_of(item, is_asked=is_asked)}
@@ -323,7 +349,7 @@ def with_commands(answer: Mapping[str, Any], *, is_asked: bool = False) -> dict[
 
 
 def commands_on(view: Ask, why: Mapping[str, Any]) -> list[str]:
-    """Return the commands with which a handoff, or the one that it waits for, goes on, by ``handoffs.why``."""
+    """Return the next commands for a handoff, or for the one that it waits for, from an answer of ``handoffs.why``."""
     chains = [reason["chain"] for reason in why["reasons"] if reason.get("status")]
     waits = why["waits"] or (view("handoffs.why", {"id": chains[0][-1]})["waits"] if chains else [])
     return [command_of(wait) for wait in waits]
@@ -345,46 +371,54 @@ _STATE_CODES: Final = frozenset(
 
 @contextmanager
 def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
-    """Let a refusal of an act end with the commands with which its handoff does go on."""
+    """Add to a refusal of an operation the commands that its handoff waits for."""
     try:
         yield
     except Refused as refusal:
         if refusal.code in _STATE_CODES:
-            with suppress(Refused):  # of a handoff that is not there, nothing goes on
+            with suppress(Refused):  # a handoff that does not exist has no next step
                 refusal.details["next"] = commands_on(view, view("handoffs.why", {"id": id_}))
                 refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
         raise
 
 
 def hint(verb: Verb) -> str:
-    """Return the command of an act, with the options that it needs left to be filled in.
+    """Return the command of an operation, with ``…`` for each option that it requires.
 
     >>> hint("verify"), hint("request_changes"), hint("amend")
     ('verify', 'request-changes --reason …', 'amend …')
     """
-    needed = [f"{one.option} …" for one in ACTS[verb].arguments if one.is_needed]
+    needed = [f"{argument.option} …" for argument in OPERATIONS[verb].arguments if argument.is_needed]
     return " ".join([spelled(verb), *needed, *(["…"] if verb == "amend" else [])])
 
 
-def way(now: str, then: str) -> tuple[Verb, ...]:
-    """Return the acts by which a receiver leads a handoff from one status to another: one, or two that begin the work.
+def path_between(now: str, then: str) -> tuple[Verb, ...]:
+    """Return the one or two operations by which a receiver brings a handoff from one status to another.
 
-    >>> way("blocked", "completed"), way("in_progress", "approved"), way("blocked", "approved")
-    (('unblock', 'complete'), ('release',), ())
+    >>> path_between("blocked", "completed"), path_between("in_progress", "approved")
+    (('unblock', 'complete'), ('release',))
+    >>> path_between("blocked", "approved")
+    ()
     """
-    for last, act in ACTS.items():
-        if act.leads == then and act.starts == now:
+    for last, operation in OPERATIONS.items():
+        if operation.leads == then and operation.starts == now:
             return (last,)
-    for last, act in ACTS.items():
-        for first, begins in ACTS.items():
-            # What was just begun is not given back at once.
-            if act.leads == then != now and (begins.starts, begins.leads) == (now, act.starts) and last != "release":
+    for last, operation in OPERATIONS.items():
+        for first, begins in OPERATIONS.items():
+            # Work that was just begun is not released at once.
+            if (
+                operation.leads == then != now
+                and (begins.starts, begins.leads) == (now, operation.starts)
+                and last != "release"
+            ):
                 return first, last
     return ()
 
 
-def setting(now: str, word: str) -> Verb | None:
-    """Return by which act somebody other than the receiver sets the status that a word names, if by any."""
-    if word == "changes_requested" or (now, word) == ("completed", "in_progress"):
+def verb_setting(now: str, status: str) -> Verb | None:
+    """Return the operation by which another party than the receiver sets a status, if there is one."""
+    if status == "changes_requested" or (now, status) == ("completed", "in_progress"):
         return "request_changes"
-    return next((verb for verb, act in ACTS.items() if act.leads == word and act.starts is None), None)
+    return next(
+        (verb for verb, operation in OPERATIONS.items() if operation.leads == status and operation.starts is None), None
+    )

@@ -1,8 +1,8 @@
-"""What a handoff tells its receiver that only its sender knows: as he says it, and as his session recorded it.
+"""The notes of a handoff for its receiver: written by the sender, or taken from the sender's session.
 
-What the sender's session holds already is taken along: dead ends as tried, the files that findings cite as touched,
-tools with "test" or "check" in them and kept artifacts as tests, open unknowns as traps; what was taken back is not.
-``session`` is the one named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` takes nothing along.
+The session adds its dead ends as tried, the files that findings cite as touched, tools with "test" or "check" in their
+name and stored artifacts as tests, and open unknowns as traps. Retracted entries are left out. The session is the one
+named, that of ``DEEDBOOK_SESSION``, or the sender's only open one; ``none`` adds nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from deedbook.ledger.home.environment import present_session
 derived_max: Final = 12
 later_max: Final = 5
 note_max_chars: Final = 400
-_ASKED: Final = {
-    "tested_by": "how it is tested (--tested-by CMD)",
-    "touches": "which files and callers it touches (--touches PATH)",
+_WANTED: Final = {
+    "tested_by": "how to test it (--tested-by CMD)",
+    "touches": "which files and callers it affects (--touches PATH)",
     "traps": "what misleads (--trap TEXT)",
     "tried": "what was tried (--tried TEXT)",
 }
 _CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
-_KEPT: Final = "kept: "
-_TEST: Final = re.compile(rf"test|check|{_KEPT}", re.IGNORECASE)
+_STORED: Final = "kept: "
+_TEST: Final = re.compile(rf"test|check|{_STORED}", re.IGNORECASE)
 
 
 def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
-    """Return what the sender says, and behind it what his session recorded. Raises Refused: as ``sessions.show``."""
+    """Return the sender's notes, followed by those from the session. Raises Refused: as ``sessions.show``."""
     name = session or present_session() or _only_open(view, sender)
     recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))
     return ReceiverNotes(
@@ -47,40 +47,40 @@ def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: st
     )
 
 
-def later(shown: Mapping[str, Any]) -> list[str]:
-    """Return what a handoff's sender logged since its content stands: what he cannot amend once work has begun."""
-    senders = (shown["from"], shown["importer"])
-    logged = (one for one in shown["log"] if one["kind"] == "handoff.logged" and one["author"] in senders)
-    return [one["text"] for one in logged if one["event_index"] > shown["template_index"]][-later_max:]
+def later(handoff: Mapping[str, Any]) -> list[str]:
+    """Return the lines that the sender logged since the last change of the content, which work in progress forbids."""
+    senders = (handoff["from"], handoff["importer"])
+    lines = (line for line in handoff["log"] if line["kind"] == "handoff.logged" and line["author"] in senders)
+    return [line["text"] for line in lines if line["event_index"] > handoff["template_index"]][-later_max:]
 
 
 def missing(notes: ReceiverNotes, name: str) -> list[str]:
-    """Return a warning that names what a handoff leaves its receiver to find out; nothing where it says it all.
+    """Return a warning that names the notes that a handoff lacks; empty if it lacks none.
 
     >>> missing(ReceiverNotes(tested_by=["make test"], touches=["a.py"], traps=["two configs"]), "h")
-    ['its receiver is not told what was tried (--tried TEXT): you alone know; `deed handoff amend h …` adds it']
+    ['the receiver does not know what was tried (--tried TEXT): add it with `deed handoff amend h …`']
     """
-    unsaid = ", ".join(words for kind, words in _ASKED.items() if not getattr(notes, kind))
-    warning = f"its receiver is not told {unsaid}: you alone know; `deed handoff amend {quote(name)} …` adds it"
+    unsaid = ", ".join(text for kind, text in _WANTED.items() if not getattr(notes, kind))
+    warning = f"the receiver does not know {unsaid}: add it with `deed handoff amend {quote(name)} …`"
     return [warning] if unsaid else []
 
 
-def uncommitted(shown: Mapping[str, Any]) -> list[str]:
-    """Return a warning that names the files which a handoff touches and whose content here stands in no commit.
+def uncommitted(handoff: Mapping[str, Any]) -> list[str]:
+    """Return a warning that names the files that a handoff touches and whose content here is not committed.
 
-    Compared as bytes, by commands that read objects alone: `git status` would run filters that a repository names.
+    Bytes are compared, by commands that only read objects: `git status` would run filters that a repository names.
     """
-    named = {text.partition(":")[0] for text in shown["notes"]["touches"]}
+    named = {text.partition(":")[0] for text in handoff["notes"]["touches"]}
     files = sorted(filter(os.path.isfile, named))  # a note may be no path at all
     try:
         git = Git(Path.cwd(), is_own=False)
         hashed = git.ask("hash-object", "--no-filters", "--", *files).split() if files else []
         listed = git.ask("ls-tree", "-z", "HEAD", "--", *files).split("\0") if files else []
-    except DeedbookError:  # no git, no repository, no commit: nobody is told what nobody can know
+    except DeedbookError:  # no git, no repository or no commit: nothing to compare with
         return []
     committed = {path: head.split(" ")[-1] for head, _, path in (row.partition("\t") for row in listed)}
     left = [path for blob, path in zip(hashed, files, strict=True) if blob != committed.get(path)]
-    return [f"not committed here: {', '.join(left)}: commit it, or whoever verifies has another"] if left else []
+    return [f"not committed here: {', '.join(left)}: commit it, or the reviewer verifies other content"] if left else []
 
 
 def _only_open(view: Ask, sender: str) -> str | None:
@@ -90,15 +90,15 @@ def _only_open(view: Ask, sender: str) -> str | None:
 
 def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:
     findings, unknowns, dead_ends = (
-        [one for one in session[of] if one["correction"] is None] for of in ("findings", "unknowns", "dead_ends")
+        [row for row in session[name] if row["correction"] is None] for name in ("findings", "unknowns", "dead_ends")
     )
-    cited = [_CITED.match(place) for one in findings for place in one["evidence"]]
-    tools = [(one["tool"], f"{one['tool']} {one['purpose']}".strip()) for one in session["tools"]]
+    cited = [_CITED.match(citation) for finding in findings for citation in finding["evidence"]]
+    tools = [(row["tool"], f"{row['tool']} {row['purpose']}".strip()) for row in session["tools"]]
     notes = {
-        "tested_by": [words if _KEPT in words else tool for tool, words in tools if _TEST.search(words)],
-        "touches": [place[1] for place in cited if place],
-        "traps": [f"not known: {one['unknown']}" for one in unknowns],
-        "tried": [dead_end_text(one) for one in dead_ends],
+        "tested_by": [text if _STORED in text else tool for tool, text in tools if _TEST.search(text)],
+        "touches": [match[1] for match in cited if match],
+        "traps": [f"not known: {row['unknown']}" for row in unknowns],
+        "tried": [dead_end_text(row) for row in dead_ends],
     }
     return {
         kind: list(dict.fromkeys(shorten(" ".join(on_a_line(text).split()), note_max_chars) for text in texts))

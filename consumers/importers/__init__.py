@@ -6,5 +6,5 @@
     >>> [type(data).__name__ for data in extensions_of(graph.memory)]
     ['ReasoningStarted', 'ReasoningExtended', 'ReasoningConcluded']
 
-Nothing is dropped in silence: what the ledger has no field for is kept aside and handed back by path.
+Nothing is dropped in silence: a field that the ledger does not have is returned as unmapped, with its path.
 """

@@ -1,7 +1,7 @@
 """Reasoning graphs from a file, and the events that record a graph: started, extended as its size needs, concluded.
 
 A file is one JSON object, a JSON array of them, or JSON Lines, all strict. A graph may have any fields beside those of
-the format (``id``, ``source``, ``answer``, …): they are kept aside and reported by path. Of these ``id``, ``domain``
+the format (``id``, ``source``, ``answer``, …): they are unmapped and reported by path. Of these ``id``, ``domain``
 and ``session`` belong to the events that record the graph and are handed back as hints, too. A file is read whole or
 refused whole: the refusal has the code of the first fault, and names each faulty graph with its line
 (``problems_shown_max``).
@@ -73,7 +73,7 @@ class ReadGraph(NamedTuple):
     """A graph of the file, its fields that the graph has no place for (by path), and hints for recording it."""
 
     memory: ReasoningMemory
-    kept_aside: dict[str, Any]
+    unmapped: dict[str, Any]
     hints: Hints
 
 
@@ -161,17 +161,17 @@ def _line_of(refusal: Refused, text: bytes) -> int | None:
 
 
 def _graph(item: _Item, position: int) -> ReadGraph:
-    memory, kept_aside = memory_from_dict(item.value)
+    memory, unmapped = memory_from_dict(item.value)
     # A reasoning_id that is a ref names the content, not the stream.
     name = "" if memory.reasoning_id.startswith(_REF_PREFIX) else memory.reasoning_id
     hints = Hints(
-        id=first_text(kept_aside, "id") or name,
-        domain=first_text(kept_aside, "domain"),
-        session=first_text(kept_aside, "session", "session_id"),
+        id=first_text(unmapped, "id") or name,
+        domain=first_text(unmapped, "domain"),
+        session=first_text(unmapped, "session", "session_id"),
         line=item.line,
         position=position,
     )
-    return ReadGraph(memory, kept_aside, hints)
+    return ReadGraph(memory, unmapped, hints)
 
 
 def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:

@@ -1,6 +1,6 @@
 """Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence.
 
-What the ledger refuses as the thing it was read as is kept aside with the reason; the same record again adds nothing,
+A record that the ledger refuses is stored as unmapped with the reason; the same record again adds nothing,
 because its idempotency key is its stream and content. What happens if we crash here: blobs without an event, which
 nobody sees; running the import again adds the rest.
 
@@ -24,7 +24,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.events.imported import KEPT_ASIDE, RecordImported
+from deedbook.ledger.events.imported import UNMAPPED, RecordImported
 from deedbook.ledger.format.codec import encode_canonical, encode_sorted
 from deedbook.projections.answers.query import page_rows_max
 
@@ -45,15 +45,15 @@ class Record(NamedTuple):
     """What one original becomes: the stream it belongs to and the record, and ``more`` records of the same original.
 
     All of them are one atomic batch, and one thing read. ``over`` is the index of the record that this one replaces,
-    where the original changed since: so one that changes back is no repeat of what it was before. ``aside`` is the
-    stream on which it is kept aside if it is refused, where another than that of its original and source is meant.
+    where the original changed since: so one that changes back is no repeat of what it was before. ``unmapped_stream``
+    is where it is stored as unmapped if it is refused; empty: a stream named after its original and source.
     """
 
     stream: str
     data: RecordImported
     over: int | None = None
     more: tuple[RecordImported, ...] = ()
-    aside: str = ""
+    unmapped_stream: str = ""
 
     @property
     def events(self) -> tuple[RecordImported, ...]:
@@ -61,8 +61,8 @@ class Record(NamedTuple):
         return (self.data, *self.more)
 
 
-class Aside(NamedTuple):
-    """What was kept aside, and why; ``original`` tells it from others of the same source."""
+class Unmapped(NamedTuple):
+    """An original that could not be mapped, and why; ``original`` distinguishes it from others of the same source."""
 
     source: str
     reason: str
@@ -75,28 +75,28 @@ class Aside(NamedTuple):
 
 @dataclass
 class Counts:
-    """What an import did: ``mapped + kept_aside = read``; ``added`` events are new; ``lost`` is read and neither."""
+    """What an import did: ``mapped + unmapped = read``; ``added`` events are new; ``lost`` is read and neither."""
 
     read: int = 0
     mapped: int = 0
     added: int = 0
-    aside: Sequence[Aside] = ()
-    unnamed: int = 0  # kept aside, and not in ``aside``
+    unmapped_records: Sequence[Unmapped] = ()
+    unnamed: int = 0  # unmapped, and not in ``unmapped_records``
 
     @property
-    def kept_aside(self) -> int:
-        """How many were kept aside."""
-        return len(self.aside) + self.unnamed
+    def unmapped(self) -> int:
+        """How many were not mapped."""
+        return len(self.unmapped_records) + self.unnamed
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
         return {
             "read": self.read,
             "mapped": self.mapped,
-            "kept_aside": self.kept_aside,
-            "lost": self.read - self.mapped - self.kept_aside,
+            "unmapped": self.unmapped,
+            "lost": self.read - self.mapped - self.unmapped,
             "added": self.added,
-            "aside": [aside.answer() for aside in self.aside],
+            "unmapped_records": [record.answer() for record in self.unmapped_records],
         }
 
 
@@ -140,11 +140,11 @@ def name_in(file: Path, root: Path) -> str:
     return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
 
 
-def kept_aside(original: str, source: str, read_as: str, reason: str) -> Record:
+def unmapped_record(original: str, source: str, read_as: str, reason: str) -> Record:
     """Return the record of an original that stands for nothing here; the same original and source, the same record."""
     digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
     data = RecordImported(original=original, source=source, format=read_as, reason=reason[:reason_max_chars])
-    return Record(f"{KEPT_ASIDE}/{digest}", data)
+    return Record(f"{UNMAPPED}/{digest}", data)
 
 
 def import_records(
@@ -154,7 +154,7 @@ def import_records(
     *,
     unchanged: int = 0,
 ) -> Counts:
-    """Append records, keeping aside what is refused as what it was read as; ``step(done, total)`` tells of progress.
+    """Append records; a refused one is stored as unmapped. ``step(done, total)`` reports progress.
 
     ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added. Raises
     Refused: the author may not import at all. Unavailable: see ``Client.submit``.
@@ -173,34 +173,36 @@ def import_records(
             raise Unavailable(error.code, message, **error.details, done=len(outcomes), left=left) from error
         step(len(outcomes), len(records))
     refused = ((outcome.record, outcome.refusal) for outcome in outcomes if outcome.is_mapped)
-    again = [_kept_aside(record, refusal) for record, refusal in refused if refusal is not None]
+    again = [_refused_record(record, refusal) for record, refusal in refused if refusal is not None]
     for batch in _batches(again):
         outcomes += _submit(author, batch)
-    # A record that cannot even be kept aside stands there from an earlier run, with another reason; any other refusal
+    # If even the unmapped record is refused, an earlier run stored it with another reason; any other refusal
     # is about the author.
     for outcome in outcomes:
         if outcome.refusal is not None and not outcome.is_mapped and outcome.refusal.code not in _THERE:
             raise outcome.refusal
     mapped = sum(outcome.refusal is None and outcome.is_mapped for outcome in outcomes)
     added = sum(not event.is_repeat for outcome in outcomes for event in outcome.accepted)
-    return Counts(len(records) + unchanged, mapped + unchanged, added, _asides(outcome.record for outcome in outcomes))
+    return Counts(
+        len(records) + unchanged, mapped + unchanged, added, _unmapped(outcome.record for outcome in outcomes)
+    )
 
 
 def rehearsed(records: Sequence[Record]) -> Counts:
     """Return what appending records would come to if the ledger refused none of them."""
-    aside = _asides(records)
-    return Counts(len(records), len(records) - len(aside), sum(len(record.events) for record in records), aside)
+    unmapped = _unmapped(records)
+    return Counts(len(records), len(records) - len(unmapped), sum(len(record.events) for record in records), unmapped)
 
 
-def _asides(records: Iterable[Record]) -> tuple[Aside, ...]:
-    aside = [record.data for record in records if record.data.mapped_kind is None]
-    return tuple(Aside(data.source, data.reason, data.original) for data in aside)
+def _unmapped(records: Iterable[Record]) -> tuple[Unmapped, ...]:
+    unmapped = [record.data for record in records if record.data.mapped_kind is None]
+    return tuple(Unmapped(data.source, data.reason, data.original) for data in unmapped)
 
 
-def _kept_aside(record: Record, refusal: Refused) -> Record:
+def _refused_record(record: Record, refusal: Refused) -> Record:
     data = record.data
-    made = kept_aside(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
-    return made._replace(stream=record.aside or made.stream)
+    made = unmapped_record(data.original, data.source, data.format, f"{refusal.code}: {refusal.message}")
+    return made._replace(stream=record.unmapped_stream or made.stream)
 
 
 def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> Iterator[list[T]]:

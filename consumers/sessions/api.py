@@ -1,6 +1,6 @@
 """Sessions and reports as plain functions, each on the ledger that the settings name.
 
-Each opens the ledger, does one thing and closes it again. What is refused raises ``ledger.errors.Refused``.
+Each opens the ledger, does one thing and closes it again. A refusal raises ``ledger.errors.Refused``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes,
 from deedbook.consumers.sessions.query import query_reports
 from deedbook.consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
 from deedbook.consumers.sessions.resume import resume, whole
-from deedbook.consumers.sessions.settings import FILES_FOLDER, Stored, name_of
+from deedbook.consumers.sessions.settings import FILES_FOLDER, StoredCopy, name_of
 from deedbook.ledger.client.author import Draft, now
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, or_none
@@ -39,11 +39,11 @@ from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import Report, plain, read_report, report_of
 
 
-class Where(TypedDict, total=False):
-    """Which ledger is opened, and who acts in it.
+class LedgerOptions(TypedDict, total=False):
+    """The ledger to open, and the agent that acts in it.
 
-    Without ``home`` it is that of ``DEEDBOOK_HOME`` or the nearest ``.deedbook``, without ``agent`` ``DEEDBOOK_AGENT``
-    signs; ``server`` asks a ledger on the bus.
+    The default of ``home`` is ``DEEDBOOK_HOME`` or the nearest ``.deedbook``, that of ``agent`` is ``DEEDBOOK_AGENT``;
+    ``server`` is the address of a ledger on the bus.
     """
 
     home: Path | str | None
@@ -52,16 +52,21 @@ class Where(TypedDict, total=False):
 
 
 def bootstrap_session(
-    task: str = "", *, ai_id: str = "", session_id: str | None = None, resumes: str = "", **where: Unpack[Where]
+    task: str = "",
+    *,
+    ai_id: str = "",
+    session_id: str | None = None,
+    resumes: str = "",
+    **options: Unpack[LedgerOptions],
 ) -> str:
-    """Start a session and return its id; ``resumes`` names the session that it goes on with."""
-    with Ledger(**where) as ledger:
+    """Start a session and return its id; ``resumes`` is the session that it continues."""
+    with Ledger(**options) as ledger:
         return start_session(ledger.author(), task=task, ai_id=ai_id, session_id=session_id, resumes=resumes)
 
 
-def execute_preflight(session_id: str, prompt: str, **where: Unpack[Where]) -> dict[str, Any]:
-    """Open PREFLIGHT with what is to be done, and return the ``vectors`` to assess."""
-    with Ledger(**where) as ledger:
+def execute_preflight(session_id: str, prompt: str, **options: Unpack[LedgerOptions]) -> dict[str, Any]:
+    """Open PREFLIGHT with the task, and return the ``vectors`` to assess."""
+    with Ledger(**options) as ledger:
         return execute_phase(ledger.author(), ledger.client.view, session_id, "PREFLIGHT", prompt)
 
 
@@ -71,10 +76,10 @@ def submit_preflight_assessment(
     reasoning: str = "",
     *,
     overall_confidence: float | None = None,
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
-    """Record the vectors before the work: any of the 13, each from 0 to 1; those left out were not assessed."""
-    with Ledger(**where) as ledger:
+    """Record the vectors before the work: any of the 13, each from 0 to 1; others count as not assessed."""
+    with Ledger(**options) as ledger:
         author, ask = ledger.author(), ledger.client.view
         return assess(author, ask, session_id, "PREFLIGHT", vectors, reasoning, overall_confidence)
 
@@ -83,17 +88,17 @@ def execute_postflight(
     session_id: str,
     task_summary: str,
     generate_handoff: bool = True,  # noqa: FBT001, FBT002 - may be given by its place
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
-    """Open POSTFLIGHT with what was done, and return the ``vectors`` to assess and the ``handoff_report``.
+    """Open POSTFLIGHT with a summary, and return the ``vectors`` to assess and the ``handoff_report``.
 
-    The words are recorded first and stand. A report that cannot be made yet is None with a warning.
+    The summary is recorded first and stays. A report that cannot be made yet is None with a warning.
     """
-    with Ledger(**where) as ledger:
+    with Ledger(**options) as ledger:
         author, ask = ledger.author(), ledger.client.view
         done = execute_phase(author, ask, session_id, "POSTFLIGHT", task_summary)
-        given = ReportInputs(task_summary=task_summary)
-        return with_report(author, ask, ledger.settings, done, given) if generate_handoff else done
+        inputs = ReportInputs(task_summary=task_summary)
+        return with_report(author, ask, ledger.settings, done, inputs) if generate_handoff else done
 
 
 def submit_postflight_assessment(
@@ -103,18 +108,18 @@ def submit_postflight_assessment(
     *,
     overall_confidence: float | None = None,
     generate_handoff: bool = True,
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
-    """Record the vectors after the work, and return what was recorded with a report, as ``execute_postflight``."""
-    with Ledger(**where) as ledger:
+    """Record the vectors after the work, and return the record with a report, as ``execute_postflight``."""
+    with Ledger(**options) as ledger:
         author, ask = ledger.author(), ledger.client.view
         done = assess(author, ask, session_id, "POSTFLIGHT", vectors, reasoning, overall_confidence)
         return with_report(author, ask, ledger.settings, done, ReportInputs()) if generate_handoff else done
 
 
-def end_session(session_id: str, summary: str = "", **where: Unpack[Where]) -> None:
+def end_session(session_id: str, summary: str = "", **options: Unpack[LedgerOptions]) -> None:
     """Close a session; its report can still be made."""
-    with Ledger(**where) as ledger:
+    with Ledger(**options) as ledger:
         ledger.author().emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=summary)))
 
 
@@ -125,15 +130,15 @@ def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
     remaining_unknowns: list[str] | None = None,
     next_session_context: str | None = None,
     artifacts_created: list[str] | None = None,
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
-    """Publish the report of a session, store it in the project's git notes and files, and say what was made.
+    """Publish the report of a session, and copy it to the project's git notes and files.
 
-    What is None is derived from the session's events. See ``report.publish_report`` for the answer.
+    An argument that is None is derived from the session's events. See ``report.publish_report`` for the answer.
     """
-    given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
-    with Ledger(**where) as ledger:
-        report = publish_report(ledger.author(), ledger.client.view, session_id, given)
+    inputs = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
+    with Ledger(**options) as ledger:
+        report = publish_report(ledger.author(), ledger.client.view, session_id, inputs)
         return with_copies(ledger.client.view, ledger.settings, report)
 
 
@@ -143,13 +148,13 @@ def resume_previous_session(
     session_id: str | None = None,
     count: int = 1,
     detail_level: str = "summary",
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
-    """Return what to read of the last session, the last ``count``, or one by its id (see ``resume.resume``).
+    """Return a digest of the last session, the last ``count``, or one by its id (see ``resume.resume``).
 
-    Without ``ai_id`` of the acting agent, else of all; ``detail_level`` is summary, detailed or full.
+    Without ``ai_id`` the acting agent's sessions come first, then all; ``detail_level`` is summary, detailed or full.
     """
-    with Ledger(**where) as ledger:
+    with Ledger(**options) as ledger:
         client = ledger.client
         agent = ledger.settings.agent
         return resume(client.view, client.get_blob, ai_id, resume_mode, session_id, count, detail_level, agent=agent)
@@ -161,26 +166,26 @@ def query_handoff_reports(
     task_pattern: str | None = None,
     limit: int = 10,
     cursor: int | None = None,
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any]:
     """Return reports by agent, date and task: ``reports``, ``total_found`` and ``next`` (see ``query``)."""
-    with Ledger(**where) as ledger:
+    with Ledger(**options) as ledger:
         return query_reports(ledger.client.view, datetime.now(UTC), ai_id, since, task_pattern, limit, cursor)
 
 
 def load_handoff(
     session_id: str,
     format: Literal["json", "markdown"] = "json",  # noqa: A002 - the word that its users know
-    **where: Unpack[Where],
+    **options: Unpack[LedgerOptions],
 ) -> dict[str, Any] | None:
-    """Return a session's latest report out of the signed log: the compressed JSON, or ``{"markdown": text}``.
+    """Return a session's latest report from the signed log: the compressed JSON, or ``{"markdown": text}``.
 
-    Long texts are whole in the Markdown. None when the session has no report. Raises Refused: ``INVALID_FIELD`` for
+    The Markdown has long texts in full. None if the session has no report. Raises Refused: ``INVALID_FIELD`` for
     another format, ``REF_AMBIGUOUS``.
     """
     if format not in {"json", "markdown"}:
-        raise Refused("INVALID_FIELD", "format is json or markdown", field="format")
-    with Ledger(**where) as ledger:
+        raise Refused("INVALID_FIELD", "format must be json or markdown", field="format")
+    with Ledger(**options) as ledger:
         report = _report_of(ledger, session_id)
     if report is None or format == "markdown":
         return report and {"markdown": report["markdown"]}
@@ -188,8 +193,8 @@ def load_handoff(
 
 
 def _report_of(ledger: Ledger, session_id: str) -> dict[str, Any] | None:
-    found = or_none(ledger.client.view, "reports.show", {"id": session_id})
-    return found and whole(found["report"], ledger.client.get_blob)
+    answer = or_none(ledger.client.view, "reports.show", {"id": session_id})
+    return answer and whole(answer["report"], ledger.client.get_blob)
 
 
 def _object(content: str | bytes) -> dict[str, Any]:
@@ -197,55 +202,55 @@ def _object(content: str | bytes) -> dict[str, Any]:
 
 
 def query_handoffs(
-    ai_id: str | None = None, since: str | None = None, limit: int = 10, **where: Unpack[Where]
+    ai_id: str | None = None, since: str | None = None, limit: int = 10, **options: Unpack[LedgerOptions]
 ) -> list[dict[str, Any]]:
     """Return the latest report of each session with all its fields, newest first."""
-    with Ledger(**where) as ledger:
+    with Ledger(**options) as ledger:
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
         page = ledger.ask("reports.list", ai_id=ai_id, since_ms=since_ms, limit=limit)
         return [plain(read_report(report)) for report in page["reports"]]
 
 
 class DatabaseHandoffStorage:
-    """The reports of the ledger that settings name: storing signs, and what is asked comes from the log."""
+    """The reports in the ledger that the settings name: storing signs an event, and answers come from the log."""
 
     query_handoffs = staticmethod(query_handoffs)
 
     @staticmethod
     def store_handoff(session_id: str, report: Mapping[str, Any]) -> str:
-        """Publish what an author gives of a report, of a session started for it if need be; return its event's id.
+        """Publish a report from an author's inputs, in a new session if there is none; return its event's id.
 
-        What else a report says is derived from the session's events.
+        The other fields are derived from the session's events.
         """
-        given = inputs_of(*(report.get(name) for name in ReportInputs.__struct_fields__))
+        inputs = inputs_of(*(report.get(name) for name in ReportInputs.__struct_fields__))
         with Ledger() as ledger:
             author, ask = ledger.author(), ledger.client.view
             if or_none(ask, "sessions.show", {"id": session_id}) is None:
-                start_session(author, task=given.task_summary or "", ai_id=report["ai_id"], session_id=session_id)
-            return str(publish_report(author, ask, session_id, given)["report_id"])
+                start_session(author, task=inputs.task_summary or "", ai_id=report["ai_id"], session_id=session_id)
+            return str(publish_report(author, ask, session_id, inputs)["report_id"])
 
     @staticmethod
     def load_handoff(session_id: str) -> dict[str, Any] | None:
-        """Return a session's latest report with all its fields; None when it has none."""
+        """Return a session's latest report with all its fields; None if it has none."""
         with Ledger() as ledger:
             return _report_of(ledger, session_id)
 
 
 class GitHandoffStorage:
-    """Reports in the git notes of a repository, by default the one here: of whoever can write there, signed or not."""
+    """Reports in the git notes of a repository, by default the present one: anybody who can write there writes them."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._notes = Notes(folder or present_folder())
 
     def store_handoff(self, session_id: str, report: dict[str, Any]) -> str:
-        """Write a report's notes, unless they are of a later one, and return the id of the commit with its JSON."""
+        """Write a report's notes unless there are later ones, and return the id of the commit with its JSON."""
         name = name_of(session_id)
         for root, text in ((JSON_NOTES, "compressed_json"), (MARKDOWN_NOTES, "markdown")):
             self._notes.write(root + name, report[text], report_in(report))
         return self._notes.git.ask("rev-parse", JSON_NOTES + name)
 
     def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:  # noqa: A002
-        """Return the latest note wherever HEAD is, as ``load_handoff`` does of the ledger; None for none."""
+        """Return the latest note, as ``load_handoff`` does from the ledger, wherever HEAD is; None if there is none."""
         content = self._notes.read((MARKDOWN_NOTES if format == "markdown" else JSON_NOTES) + name_of(session_id))
         return None if content is None else {"markdown": content} if format == "markdown" else _object(content)
 
@@ -256,22 +261,22 @@ class MarkdownHandoffStorage:
     def __init__(self, base_path: Path | str = FILES_FOLDER) -> None:
         self.base_path = Path(base_path)
 
-    def store_handoff(self, session_id: str, report: dict[str, Any]) -> list[Stored]:
-        """Write a report's two files, but where a person wrote or a later one stands; return what came of each."""
+    def store_handoff(self, session_id: str, report: dict[str, Any]) -> list[StoredCopy]:
+        """Write a report's two files unless a person changed them or there is a later report; return each result."""
         return write_files(self.base_path, report | {"session_id": session_id})
 
     def load_handoff(self, session_id: str, ai_id: str) -> dict[str, Any] | None:
-        """Return ``markdown`` and ``compressed`` of a report; None when there is no such file."""
+        """Return ``markdown`` and ``compressed`` of a report; None if there is no such file."""
         path = self.base_path / name_of(ai_id) / f"{name_of(session_id)}.md"
         markdown, compact = read_file(path), read_file(path.with_suffix(".json"))
         return None if markdown is None else {"markdown": markdown.decode(), "compressed": _object(compact or b"{}")}
 
 
 class EpistemicHandoffReportGenerator:
-    """Makes reports of the sessions of one ledger, and stores none of them."""
+    """Makes reports of the sessions of one ledger without storing them."""
 
     def __init__(self, ask: Ask | None = None) -> None:
-        """Read sessions through ``ask`` (as ``Client.view``), by default from the ledger that settings name."""
+        """Read sessions through ``ask`` (as ``Client.view``), by default from the ledger that the settings name."""
         self._ask = ask
 
     def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
@@ -283,15 +288,15 @@ class EpistemicHandoffReportGenerator:
         next_session_context: str | None = None,
         artifacts_created: list[str] | None = None,
     ) -> dict[str, Any]:
-        """Return the report with its ``markdown`` and ``compressed_json``; what is None is derived.
+        """Return the report with its ``markdown`` and ``compressed_json``; an argument that is None is derived.
 
         Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` (see ``generator.generate``).
         """
-        given = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
+        inputs = inputs_of(task_summary, key_findings, remaining_unknowns, next_session_context, artifacts_created)
         if self._ask is None:
             with Ledger() as ledger:
-                return _generated(ledger.client.view, session_id, given)
-        return _generated(self._ask, session_id, given)
+                return _generated(ledger.client.view, session_id, inputs)
+        return _generated(self._ask, session_id, inputs)
 
     @staticmethod
     def _identify_filled_gaps(
@@ -313,8 +318,8 @@ class EpistemicHandoffReportGenerator:
         return compressed_of(msgspec.convert(plain(empty) | {"timestamp": ""} | known, Report))
 
 
-def _generated(ask: Ask, session_id: str, given: ReportInputs) -> dict[str, Any]:
+def _generated(ask: Ask, session_id: str, inputs: ReportInputs) -> dict[str, Any]:
     session = ask("sessions.show", {"id": session_id})
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
-    report = report_of(session["id"], "", 0, session["author"], 0, generate(session, given, accomplished))
+    report = report_of(session["id"], "", 0, session["author"], 0, generate(session, inputs, accomplished))
     return with_texts(msgspec.structs.replace(report, timestamp=now()))

@@ -1,9 +1,9 @@
-"""The generator of handoff reports: what a session's events and its author's words come to. Pure.
+"""Generates a handoff report from a session's events and its author's inputs. Pure.
 
-What its author gives wins; what was left out (None) is derived from the session's events. A task or findings that were
-given empty are refused, not replaced. What was not assessed is not compared: a missing vector is neither 0 nor 1, no
-gap is claimed and nothing recommended. Differences are rounded to 4 decimals before they are compared with a threshold.
-Without a POSTFLIGHT the recommendations rest on the vectors that were assessed last.
+The author's inputs win; a missing one (None) is derived from the session's events. An empty task or an empty list of
+findings is refused, not replaced. Vectors that were not assessed are not compared: a missing vector is neither 0 nor 1,
+and causes no gap and no recommendation. Differences are rounded to 4 decimals before they are compared with a
+threshold. Without a POSTFLIGHT the recommendations use the vectors that were assessed last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ uncertain_above: Final = 0.40
 ready_uncertainty_below: Final = 0.30
 ready_know_above: Final = 0.80
 
-findings_few, findings_many = 3, 5  # those that a reader takes in; fewer or more are a warning
+findings_few, findings_many = 3, 5  # as many as a reader can remember; fewer or more cause a warning
 derived_items_max: Final = 32
 derived_tools_max: Final = 64
 _context_items_max: Final = 3
@@ -43,7 +43,7 @@ _LEARNED: Final = ("learned", "discovered")
 
 
 class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the author of a report gives; None is derived from the session."""
+    """An author's inputs for a report; None is derived from the session."""
 
     task_summary: str | None = None
     key_findings: list[str] | None = None
@@ -52,41 +52,41 @@ class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     artifacts_created: list[str] | None = None
 
 
-_NOTHING_GIVEN: Final = ReportInputs()
+_NO_INPUTS: Final = ReportInputs()
 
 
-def inputs_of(*given: str | list[str] | None) -> ReportInputs:
-    """Return what somebody gave, in the order of the fields, checked."""
-    return converted(dict(zip(ReportInputs.__struct_fields__, given, strict=True)), ReportInputs)
+def inputs_of(*values: str | list[str] | None) -> ReportInputs:
+    """Return checked inputs from values in the order of the fields."""
+    return converted(dict(zip(ReportInputs.__struct_fields__, values, strict=True)), ReportInputs)
 
 
-def generate(session: Mapping[str, Any], given: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
+def generate(session: Mapping[str, Any], inputs: ReportInputs, accomplished: Sequence[str]) -> ReportGenerated:
     """Return the report of a session, an answer of ``sessions.show``.
 
-    Raises Refused: ``INVALID_FIELD`` for a task or findings given empty, or where there is nothing to derive them from.
+    Raises Refused: ``INVALID_FIELD`` if the task or the findings are empty, or cannot be derived.
     """
-    report = derived(session, given, accomplished)
+    report = derived(session, inputs, accomplished)
     if not report.task_summary:
-        message = "a report says what was done: give task_summary (--task-summary) in one or two sentences"
+        message = "a report needs a summary: give task_summary (--task-summary) in one or two sentences"
         raise Refused("INVALID_FIELD", f"{message}, or start the session with a task", field="task_summary")
     if not report.key_findings:
-        message = "a report says what was learned, and there is no finding: give key_findings (--finding, 3 to 5 times)"
-        other = "log them in the session before it ends (`deed session finding`) and leave them out here"
+        message = "a report needs findings, and there is none: give key_findings (--finding, 3 to 5 times)"
+        other = "record them in the session before it ends (`deed session finding`)"
         raise Refused("INVALID_FIELD", f"{message}, or {other}", field="key_findings")
     return report
 
 
 def derived(
-    session: Mapping[str, Any], given: ReportInputs = _NOTHING_GIVEN, accomplished: Sequence[str] = ()
+    session: Mapping[str, Any], inputs: ReportInputs = _NO_INPUTS, accomplished: Sequence[str] = ()
 ) -> ReportGenerated:
-    """Return the report as far as there are words for it: without a task or findings it is no event yet."""
-    session = believed(session)
-    outcome = derived_outcome(session) if given.task_summary is None else given.task_summary.strip()
+    """Return the report as far as it can be derived: without a task or findings it is not a valid event yet."""
+    session = uncorrected_part(session)
+    outcome = derived_outcome(session) if inputs.task_summary is None else inputs.task_summary.strip()
     findings, unknowns = (
-        _stripped(weighty(session[f"{name}s"], name) if texts is None else texts)
-        for name, texts in (("finding", given.key_findings), ("unknown", given.remaining_unknowns))
+        _stripped(by_weight(session[f"{name}s"], name) if texts is None else texts)
+        for name, texts in (("finding", inputs.key_findings), ("unknown", inputs.remaining_unknowns))
     )
-    artifacts = _stripped(given.artifacts_created or [])
+    artifacts = _stripped(inputs.artifacts_created or [])
     done = _stripped([*accomplished[:derived_items_max], *(f"Created {artifact}" for artifact in artifacts)])
     ends = ends_of(session["assessments"])
     before, after = (None if end is None else end["vectors"] for end in (ends.preflight, ends.postflight))
@@ -104,7 +104,7 @@ def derived(
         knowledge_gaps_filled=identify_filled_gaps(before or {}, after or {}, findings),
         remaining_unknowns=unknowns,
         investigation_tools=sorted({event["tool"] for event in session["tools"]})[:derived_tools_max],
-        next_session_context=(given.next_session_context or "").strip() or derived_context(session),
+        next_session_context=(inputs.next_session_context or "").strip() or derived_context(session),
         artifacts_created=artifacts,
         epistemic_deltas=Deltas(**compared.pop("deltas")),
         preflight=None if before is None else Vectors(**before),
@@ -132,7 +132,7 @@ def identify_filled_gaps(
 
 
 def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str) -> list[str]:
-    """Return the next steps that follow from where a session stands."""
+    """Return the next steps that follow from a session's last vectors, unknowns and calibration status."""
     steps: list[str] = []
     uncertainty, know = vectors.get("uncertainty"), vectors.get("know")
     if uncertainty is not None and uncertainty > uncertain_above:
@@ -147,67 +147,71 @@ def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str
 
 
 def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the steps that a reader of the unknowns needs, without fillers, and whether they say more than those."""
-    told = [step for step in steps if not _FILLER.match(step)]
-    asked = {f"{FIND_OUT}{unknown}" for unknown in unknowns}
-    own = [step for step in told if step not in asked and step not in _ADVICE.values()]
-    return own or told, bool(own)
+    """Return the steps without fillers, only the author's own if there are any, and whether there are any."""
+    useful = [step for step in steps if not _FILLER.match(step)]
+    derived_steps = {f"{FIND_OUT}{unknown}" for unknown in unknowns}.union(_ADVICE.values())
+    own = [step for step in useful if step not in derived_steps]
+    return own or useful, bool(own)
 
 
 def last_ms_of(session: Mapping[str, Any]) -> int:
-    """Return when a session ended, else when something last happened in it (the ledger's clock)."""
+    """Return when a session ended, else the time of its last event (the ledger's clock)."""
     if session["ended_ms"] is not None:
         return int(session["ended_ms"])
     logged = (session[name] for name in ("assessments", "findings", "unknowns", "dead_ends", "tools"))
     return int(max((event["happened_ms"] for events in logged for event in events), default=session["happened_ms"]))
 
 
-def warnings_of(session: Mapping[str, Any], given: ReportInputs, count: int) -> list[str]:
-    """Return what its author should know about a report of ``count`` findings that is none the less made."""
+def warnings_of(session: Mapping[str, Any], inputs: ReportInputs, count: int) -> list[str]:
+    """Return the warnings for the author of a report with ``count`` findings."""
     warnings: list[str] = []
     if count < findings_few:
-        warnings.append(f"{count} of {findings_few} to {findings_many} findings: the next agent learns little from it")
+        warnings.append(
+            f"only {count} of the recommended {findings_few} to {findings_many} findings: the next agent learns little"
+        )
     if count > findings_many:
-        warnings.append(f"{count} findings where {findings_few} to {findings_many} are read: name the key ones")
-    for name, was_given in (("findings", given.key_findings), ("unknowns", given.remaining_unknowns)):
+        warnings.append(
+            f"{count} findings, but readers remember {findings_few} to {findings_many}: choose the key ones"
+        )
+    for name, value in (("findings", inputs.key_findings), ("unknowns", inputs.remaining_unknowns)):
         more = len(session[name]) - derived_items_max
-        if was_given is None and more > 0:
-            warnings.append(f"{more} more {name} stand in the session, not in the report: see `deed session show`")
+        if value is None and more > 0:
+            warnings.append(f"{more} more {name} are in the session, but not in the report: see `deed session show`")
     return warnings
 
 
 def derived_outcome(session: Mapping[str, Any]) -> str:
-    """Return what came of a session, from the latest word on it; empty when nobody said."""
-    with_words = [assessment for assessment in session["assessments"] if assessment["reasoning"].strip()]
-    last = [assessment for assessment in with_words if assessment["phase"] == "POSTFLIGHT"]
-    # The words that opened POSTFLIGHT, without vectors, say what was done; those beside vectors say why they changed.
+    """Return the outcome of a session, from its latest text; empty if there is none."""
+    with_text = [assessment for assessment in session["assessments"] if assessment["reasoning"].strip()]
+    last = [assessment for assessment in with_text if assessment["phase"] == "POSTFLIGHT"]
+    # The text that opened POSTFLIGHT, without vectors, says what was done; a text beside vectors says why they changed.
     closing = [assessment for assessment in last if not assessment["vectors"]] or last
-    opening = [assessment for assessment in with_words if assessment["phase"] == "PREFLIGHT"]
+    opening = [assessment for assessment in with_text if assessment["phase"] == "PREFLIGHT"]
     summary = "" if session["summary"] == SWEPT else session["summary"]
-    words = [assessment["reasoning"] for assessment in closing[-1:]] + [summary, session["task"]]
-    words += [assessment["reasoning"] for assessment in opening[:1]]
-    return next((text.strip() for text in words if text.strip()), "")
+    texts = [assessment["reasoning"] for assessment in closing[-1:]] + [summary, session["task"]]
+    texts += [assessment["reasoning"] for assessment in opening[:1]]
+    return next((text.strip() for text in texts if text.strip()), "")
 
 
 def derived_context(session: Mapping[str, Any]) -> str:
-    """Return what the next session should know, and that nobody wrote it; empty when there is nothing."""
+    """Return a derived context for the next session, marked as derived; empty if there is nothing to say."""
     checks = [event["reasoning"] for event in session["assessments"] if event["phase"] == "CHECK"]
     checks = [text for text in checks if text.strip()]
     dead_ends = sorted(session["dead_ends"], key=_weight)[:_context_items_max]
     parts = [_sentence(f"Last CHECK: {checks[-1]}")] if checks else []
     parts += [_sentence(f"{DEAD_END}{event['approach']} ({event['why_failed']})") for event in dead_ends]
-    parts += [_sentence(f"{OPEN}{text}") for text in weighty(session["unknowns"], "unknown")[:_context_items_max]]
+    parts += [_sentence(f"{OPEN}{text}") for text in by_weight(session["unknowns"], "unknown")[:_context_items_max]]
     return " ".join([DERIVED, *parts]) if parts else ""
 
 
-def believed(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a session without what was taken back or resolved."""
+def uncorrected_part(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a session without retracted and resolved entries."""
     kinds = ("findings", "unknowns", "dead_ends")
-    return {**session} | {kind: [one for one in session[kind] if one["correction"] is None] for kind in kinds}
+    return {**session} | {kind: [row for row in session[kind] if row["correction"] is None] for kind in kinds}
 
 
-def weighty(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
-    """Return what was logged, each once, the weightiest first, then the newest."""
+def by_weight(logged: Iterable[Mapping[str, Any]], field: str) -> list[str]:
+    """Return the texts of entries, each once, by impact, then the newest first."""
     texts = dict.fromkeys(event[field].strip() for event in sorted(logged, key=_weight))
     return [text for text in texts if text][:derived_items_max]
 
@@ -222,5 +226,5 @@ def _stripped(texts: Sequence[str]) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    kept = text.strip()
-    return kept if kept.endswith((".", "!", "?", "。", "！", "？", "…")) else f"{kept}."
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", "。", "！", "？", "…")) else f"{text}."

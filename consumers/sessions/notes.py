@@ -1,18 +1,18 @@
 """Reports as git notes: JSON under ``refs/notes/empirica/handoff/ID``, markdown under ``…/handoff-markdown/ID``.
 
-Git cannot have a ref below a ref, so the markdown has a root beside the other, and not ``handoff/ID/markdown``. The
-JSON is read by ``git notes --ref empirica/handoff/ID show HEAD`` at the commit that was HEAD when it was written (in a
-repository without commits it is on the empty tree). Deedbook reads the latest note of the ref, wherever HEAD is.
+Git cannot have a ref below a ref, so the markdown has its own root and is not at ``handoff/ID/markdown``. ``git notes
+--ref empirica/handoff/ID show HEAD`` prints the JSON at the commit that was HEAD when it was written (the empty tree in
+a repository without commits). Deedbook reads the latest note of the ref, wherever HEAD is.
 
-The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times:
-the newest commit of the ref's history that put a blob where it is wrote that note. Commits of Deedbook name their
-report (``Deedbook-Report``: event and index; the author date is the report's time); all others are another tool's,
-whose notes are kept, and read only where there is none of ours. Rules:
+The tree of a notes ref maps the noted object's id (perhaps with slashes in it, "fan-out") to a blob. It has no times: a
+note was written by the newest commit of the ref's history that set its blob. Deedbook's commits name their report
+(``Deedbook-Report``: event and index; the author date is the report's time). All others are by other tools;
+their notes stay, and are read only if there is none of ours. Rules:
 
-- A new commit takes the ref's place only if the ref is where it was read, else it is tried again: ``git notes add``
-  does not look, so of two writers at once one may be lost.
-- What another tool wrote on the same commit gives way, as with ``git notes add -f``, but stays in the history of the
-  ref, and the answer says so; what it wrote on other commits stays where it is.
+- A new commit replaces the ref only if the ref did not change since it was read; else the write is retried. ``git notes
+  add`` does not check, so of two writers at once one may lose its note.
+- Another tool's note on the same commit is replaced, as with ``git notes add -f``, but stays in the history of the ref,
+  and the answer says so. Its notes on other commits stay.
 - No history is ever rewritten, and nothing but the notes ref changes: no index, work tree, branch or reflog of HEAD.
 """
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deedbook.consumers.sdk.git import Git, Objects, failure, output_size_max_bytes
-from deedbook.consumers.sessions.settings import Stored, name_of, text_of
+from deedbook.consumers.sessions.settings import StoredCopy, name_of, text_of
 from deedbook.ledger.errors import Refused, Unavailable
 
 T = TypeVar("T")
@@ -69,8 +69,8 @@ _LOG: Final = (
 )
 
 
-class Report(NamedTuple):
-    """A version of a report: the second it was accepted in, its event's index and id. The later one is the greater."""
+class ReportVersion(NamedTuple):
+    """A version of a report: its time in seconds, its event's index and id; later versions compare greater."""
 
     at_s: int
     event_index: int
@@ -78,12 +78,12 @@ class Report(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """What two versions are compared by."""
+        """The sort key of a version."""
         return self.at_s, self.event_index
 
 
 class Tip(NamedTuple):
-    """Where a notes ref is: its commit, and the blobs and modes of its tree by path."""
+    """The tip of a notes ref: its commit, and the blobs and modes of its tree by path."""
 
     commit: str
     entries: dict[str, str]
@@ -91,28 +91,28 @@ class Tip(NamedTuple):
 
     @property
     def only_blob(self) -> str | None:
-        """The blob of the only note; None when there are several, or something else."""
+        """The blob of the only note; None if there are several, or another file."""
         blobs = [blob for path, blob in self.entries.items() if _OBJECT.fullmatch(path.replace("/", ""))]
         return blobs[0] if len(self.entries) == len(blobs) == 1 else None
 
 
-class Note(NamedTuple):
-    """A note: the object it is on, its path in the tree, its blob, when it was written; ``report`` if it is ours."""
+class ReportNote(NamedTuple):
+    """A note: its object, its path in the tree, its blob, its time in seconds, and its ``report`` if it is ours."""
 
     object_id: str
     path: str
     blob: str
     at_s: int
-    report: Report | None
+    report: ReportVersion | None
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """What two notes are compared by: ours above others', then the later."""
+        """The sort key of a note: ours above others', then the later."""
         return self.report is not None, self.at_s, self.report.event_index if self.report else 0
 
 
-class Listed(NamedTuple):
-    """A session that has notes; ``session_id`` is None when the ref's name cannot be read back."""
+class SessionNotes(NamedTuple):
+    """The notes of a session; ``session_id`` is None if it cannot be decoded from the ref's name."""
 
     session_id: str | None
     ref: str
@@ -125,50 +125,50 @@ class Notes:
     """The notes of one repository."""
 
     def __init__(self, folder: Path, *, is_own: bool = True) -> None:
-        """Find git; the repository is looked for when it is first asked, and as a stranger's unless ``is_own``."""
+        """Find git; the repository is looked up at the first call, and is not trusted unless ``is_own``."""
         self.git = Git(folder, is_own=is_own)
         self._target: str | None = None
         self._algorithm: str | None = None
 
     def check(self) -> None:
-        """Return when the folder lies in a repository that git uses."""
+        """Return if the folder is in a repository that git can use. Raises Refused or Unavailable otherwise."""
         self._algorithm = self.git.ask("rev-parse", "--show-object-format")
 
-    def write(self, ref: str, content: str, report: Report, known: Collection[str] | None = None) -> Stored:
-        """Make ``content`` the note of ``ref`` unless it is already.
+    def write(self, ref: str, content: str, report: ReportVersion, known: Collection[str] | None = None) -> StoredCopy:
+        """Write ``content`` as the note of ``ref`` unless it is there already.
 
-        ``known`` are the ids of all versions that the log has: with it, a note that claims to be of another version (a
-        remote can claim anything) counts no more than another tool's, and is taken off the ref's tree. Raises Refused:
-        ``INVALID_FORMAT`` when another tool's ref stands in the way. Unavailable: ``STORE_UNAVAILABLE``,
-        ``STORE_FULL``; ``STORE_IN_USE`` when others held the ref all the time.
+        ``known`` has the ids of all versions in the log. If it is set, a note that claims another version (a remote can
+        claim anything) counts as another tool's, and is removed from the ref's tree. Raises Refused: ``INVALID_FORMAT``
+        if another tool's ref has a conflicting name. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``;
+        ``STORE_IN_USE`` if others locked the ref all the time.
         """
         blob = self._blob_of(encoded(content))
         return until_free(lambda: self._write_once(ref, content, blob, report, known))
 
     def read(self, ref: str) -> str | None:
-        """Return the latest note of ``ref`` wherever HEAD is; None when there is none."""
+        """Return the latest note of ``ref`` wherever HEAD is; None if there is none."""
         tip = tip_of(self.git, ref)
         if tip is None:
             return None
-        # The history, which says which is the latest, is read only where there is a choice.
+        # The history, which says which note is the latest, is only read if there are several.
         blobs = [tip.only_blob] if tip.only_blob else [note.blob for note in notes_of(self.git, tip)]
         return self.git.ask("cat-file", "blob", blobs[0]) if blobs else None
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[SessionNotes]:
         """Return the sessions with notes, the last written first."""
         roots = (JSON_NOTES, MARKDOWN_NOTES)
         answer = self.git.ask("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", *roots)
-        rows: dict[str, Listed] = {}
+        rows: dict[str, SessionNotes] = {}
         for line in sorted(answer.splitlines()):  # handoff-markdown/ sorts before handoff/
             ref, commit, written = (*line.split(" "), "")[:3]
             root = next(root for root in roots if ref.startswith(root))
             name = ref.removeprefix(root)
             has_markdown = root == MARKDOWN_NOTES or name in rows
-            rows[name] = Listed(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
+            rows[name] = SessionNotes(text_of(name), ref, commit, int(written or 0) * 1000, has_markdown)
         return sorted(rows.values(), key=lambda row: (-row.written_ms, row.ref))
 
-    def contents(self, rows: Iterable[Listed]) -> Iterator[str | None]:
-        """Yield the latest note of each session; where its tree has one note alone, of one running git for all."""
+    def contents(self, rows: Iterable[SessionNotes]) -> Iterator[str | None]:
+        """Yield the latest note of each session; one git process reads all trees with a single note."""
         with Objects(self.git) as objects:
             for row in rows:
                 tree = objects.get(f"{row.commit}^{{tree}}", _tree_size_max_bytes)
@@ -177,41 +177,45 @@ class Notes:
                 content = None if note is None else note.content
                 yield self.read(row.ref) if content is None else content.decode("utf-8", "replace")
 
-    def find(self, asked: str) -> str:
-        """Return the ref's last part for a session's id, the start of an id, or that part itself."""
+    def find(self, session: str) -> str:
+        """Return the last part of the ref for a session's id, the start of an id, or that part itself."""
         names = sorted({row.ref.removeprefix(JSON_NOTES).removeprefix(MARKDOWN_NOTES) for row in self.listed()})
-        if name_of(asked) in names:
-            return name_of(asked)
-        fitting = [name for name in names if asked and (text_of(name) or name).startswith(asked)]
+        if name_of(session) in names:
+            return name_of(session)
+        fitting = [name for name in names if session and (text_of(name) or name).startswith(session)]
         if not fitting:
-            raise Refused("NOT_FOUND", f"no notes of a session {asked} in {self.git.folder}", session=asked)
+            raise Refused("NOT_FOUND", f"there are no notes of session {session} in {self.git.folder}", session=session)
         if len(fitting) > 1:
-            raise Refused("REF_AMBIGUOUS", f"{asked} fits {len(fitting)} sessions, as {fitting[0]} and {fitting[1]}")
+            raise Refused(
+                "REF_AMBIGUOUS", f"{session} matches {len(fitting)} sessions, for example {fitting[0]} and {fitting[1]}"
+            )
         return fitting[0]
 
-    def _write_once(self, ref: str, content: str, blob: str, report: Report, known: Collection[str] | None) -> Stored:
-        tip, place = tip_of(self.git, ref), f"git:{ref}"
-        if tip is not None and tip.only_blob == blob:  # so that a repair of many reports need not read their histories
-            return Stored("git_notes", place, "unchanged")
-        there = [] if tip is None else notes_of(self.git, tip)
-        forged = [note for note in there if note.report and known is not None and note.report.report_id not in known]
-        notes = [note for note in there if note not in forged]
+    def _write_once(
+        self, ref: str, content: str, blob: str, report: ReportVersion, known: Collection[str] | None
+    ) -> StoredCopy:
+        tip, location = tip_of(self.git, ref), f"git:{ref}"
+        if tip is not None and tip.only_blob == blob:  # so a repair of many reports does not read their histories
+            return StoredCopy("git_notes", location, "unchanged")
+        present = [] if tip is None else notes_of(self.git, tip)
+        forged = [note for note in present if note.report and known is not None and note.report.report_id not in known]
+        notes = [note for note in present if note not in forged]
         if notes and notes[0].blob == blob and not forged:
-            return Stored("git_notes", place, "unchanged")
+            return StoredCopy("git_notes", location, "unchanged")
         if notes and notes[0].report is not None and notes[0].report.order > report.order:
-            reason = f"the note is of a later report, {notes[0].report.report_id}"
-            return Stored("git_notes", place, "skipped", reason)
+            reason = f"there is a note of a later report, {notes[0].report.report_id}"
+            return StoredCopy("git_notes", location, "skipped", reason)
         target = self._noted()
         self.git.ask("hash-object", "-w", "--stdin", data=encoded(content))
-        gone = {note.path for note in there if note.object_id == target or note in forged}
-        entries = {path: blob for path, blob in tip.entries.items() if path not in gone} if tip else {}
+        removed = {note.path for note in present if note.object_id == target or note in forged}
+        entries = {path: blob for path, blob in tip.entries.items() if path not in removed} if tip else {}
         self.put(ref, tip, {**entries, target: blob}, report, f"Handoff report {ref.removeprefix(NOTES)}")
-        return Stored("git_notes", place, "written", _displaced(notes, forged, target))
+        return StoredCopy("git_notes", location, "written", _displaced(notes, forged, target))
 
     def put(
-        self, ref: str, tip: Tip | None, entries: dict[str, str], report: Report | None, subject: str, *more: str
+        self, ref: str, tip: Tip | None, entries: dict[str, str], report: ReportVersion | None, subject: str, *more: str
     ) -> None:
-        """Let ``ref`` go on from ``tip`` (and the commits ``more``) with ``entries``, if it is still at ``tip``."""
+        """Commit ``entries`` on ``tip`` (and the parents ``more``), and set ``ref`` to it if it is still at ``tip``."""
         modes = {} if tip is None else tip.modes
         lines = [f"{modes.get(path, '100644')} {blob}\t{path}\0" for path, blob in entries.items()]
         with tempfile.TemporaryDirectory(prefix="deedbook-") as folder:
@@ -219,7 +223,7 @@ class Notes:
             data = "".join(lines).encode("utf-8", "surrogateescape")
             self.git.ask("update-index", "-z", "--add", "--index-info", data=data, variables=index)
             tree = self.git.ask("write-tree", variables=index)
-        parents = [word for parent in ((tip.commit,) if tip else ()) + more for word in ("-p", parent)]
+        parents = [part for parent in ((tip.commit,) if tip else ()) + more for part in ("-p", parent)]
         message, dated = f"{subject}\n", {}
         if report is not None:
             message += f"\nDeedbook-Report: {report.report_id} {report.event_index}\n"
@@ -228,19 +232,19 @@ class Notes:
         self.move(ref, commit, None if tip is None else tip.commit)
 
     def move(self, ref: str, commit: str, expected: str | None) -> None:
-        """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it is not there)."""
+        """Set ``ref`` to ``commit`` if it is at ``expected`` (None: if it does not exist)."""
         self.git.ask("update-ref", "-m", "deed notes", ref, commit, expected or "0" * len(commit))
 
     def _noted(self) -> str:
-        """Return what notes are attached to: the commit at HEAD when first asked, else the empty tree."""
-        if self._target is None:  # asked once: the two notes of a report stand on the same commit
+        """Return the object that notes are attached to: the commit at HEAD at the first call, else the empty tree."""
+        if self._target is None:  # only once: the two notes of a report are on the same commit
             answer = self.git.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
             head = answer.out.decode("ascii").strip()
             self._target = head or self.git.ask("hash-object", "-w", "-t", "tree", "--stdin")
         return self._target
 
     def _blob_of(self, content: bytes) -> str:
-        """Return the id that git gives a blob, without asking it each time."""
+        """Return the id that git gives a blob, without a call of git each time."""
         if self._algorithm is None:
             self.check()
         digest = hashlib.new(self._algorithm or "sha1", usedforsecurity=False)
@@ -249,7 +253,7 @@ class Notes:
 
 
 def until_free(action: Callable[[], T]) -> T:
-    """Return what ``action`` does, called again while it raises ``STORE_IN_USE``, some time long."""
+    """Return the result of ``action``, called again while it raises ``STORE_IN_USE``, up to ``attempts_max`` times."""
     wait_s = retry_wait_first_s
     for _ in range(attempts_max - 1):
         try:
@@ -263,7 +267,7 @@ def until_free(action: Callable[[], T]) -> T:
 
 
 def tip_of(git: Git, ref: str) -> Tip | None:
-    """Return where a ref is; None when there is no such ref."""
+    """Return the tip of a ref; None if there is no such ref."""
     answer = git.call("rev-parse", "--verify", "--quiet", ref)
     if answer.code:
         if "broken ref" in answer.error:
@@ -286,56 +290,58 @@ def tip_of(git: Git, ref: str) -> Tip | None:
     return Tip(commit, entries, modes)
 
 
-def notes_of(git: Git, tip: Tip) -> list[Note]:
+def notes_of(git: Git, tip: Tip) -> list[ReportNote]:
     """Return the notes of a ref, the latest of ours first, other tools' last."""
     written = _written(git.ask(*_LOG, tip.commit).splitlines(), tip)
     notes = [
-        Note(path.replace("/", ""), path, blob, *written[path][1:])
+        ReportNote(path.replace("/", ""), path, blob, *written[path][1:])
         for path, blob in tip.entries.items()
         if _OBJECT.fullmatch(path.replace("/", ""))
     ]
     return sorted(notes, key=lambda note: (note.order, -written[note.path][0]), reverse=True)
 
 
-def _written(lines: list[str], tip: Tip) -> dict[str, tuple[int, int, Report | None]]:
-    """Return, by path, which commit of the history (0 is the newest) wrote it, when, and of which report."""
+def _written(lines: list[str], tip: Tip) -> dict[str, tuple[int, int, ReportVersion | None]]:
+    """Return, by path, the commit that wrote it (0 is the newest), its time and its report."""
     unknown = len(lines)
-    written: dict[str, tuple[int, int, Report | None]] = {}
+    written: dict[str, tuple[int, int, ReportVersion | None]] = {}
     at_s, report = 0, None
     for number, line in enumerate(lines):
         if commit := _COMMIT.fullmatch(line.rstrip()):
             at_s = int(commit[1])
-            report = Report(at_s, int(commit[3]), commit[2]) if commit[2] else None
+            report = ReportVersion(at_s, int(commit[3]), commit[2]) if commit[2] else None
         elif (change := _CHANGE.fullmatch(line)) and tip.entries.get(change[2]) == change[1]:
             written.setdefault(change[2], (number, at_s, report))
     return {path: written.get(path, (unknown, 0, None)) for path in tip.entries}
 
 
-def report_in(report: dict[str, Any]) -> Report:
-    """Return which report a dictionary of the shape of ``reports.show`` is: event, index and second."""
-    given = str(report.get("report_id") or "")
+def report_in(report: dict[str, Any]) -> ReportVersion:
+    """Return the version of a report in the form of ``reports.show``."""
+    report_id = str(report.get("report_id") or "")
     try:
         at_s = int(datetime.fromisoformat(str(report.get("timestamp"))).timestamp())
     except ValueError:
         at_s = 0
     index = report.get("event_index")
-    return Report(max(at_s, 0), index if isinstance(index, int) else -1, given if _REPORT_ID.fullmatch(given) else "-")
+    return ReportVersion(
+        max(at_s, 0), index if isinstance(index, int) else -1, report_id if _REPORT_ID.fullmatch(report_id) else "-"
+    )
 
 
 def encoded(content: str) -> bytes:
-    """Return a text as it is stored: with one newline at its end, as git's own notes have."""
+    """Return a text as stored bytes: with a newline at its end, as git's own notes have."""
     return (content if content.endswith("\n") else content + "\n").encode("utf-8", "replace")
 
 
-def _displaced(notes: list[Note], forged: list[Note], target: str) -> str:
-    """Say what became of notes that are not ours."""
+def _displaced(notes: list[ReportNote], forged: list[ReportNote], target: str) -> str:
+    """Return a message on the notes of others that were replaced or are beside ours; empty if there are none."""
     if forged:
-        what, blob = "a note of a report that the ledger does not have", forged[0].blob
-        return f"{what} gave way: it stays in the ref's history as blob {blob}"
+        blob = forged[0].blob
+        return f"a note of a report that the ledger does not have was replaced; the ref's history has it as blob {blob}"
     foreign = [note for note in notes if note.report is None]
     here = [note for note in foreign if note.object_id == target]
     if here:
-        return f"another tool's note on {target[:12]} gave way: it stays in the ref's history as blob {here[0].blob}"
+        return f"another tool's note on {target[:12]} was replaced; the ref's history has it as blob {here[0].blob}"
     if foreign:
-        return f"another tool's note stands beside it, on {foreign[0].object_id[:12]}"
+        return f"there is also another tool's note, on {foreign[0].object_id[:12]}"
     return ""

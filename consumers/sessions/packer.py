@@ -1,15 +1,15 @@
-"""Packing one session into a number of tokens: what an agent reads to go on with it.
+"""Packs one session into a number of tokens, for an agent that continues it.
 
-What counts is what is printed, as text and as JSON, each by itself and by the strictest tokenizer
+The printed answer is counted, as text and as JSON, each by itself and by the strictest tokenizer
 (``projections.briefs.tokens``). Tokens are spent on (``pack``)
 
-1. the first of everything, shortened to a share, so that no question is left without an answer;
-2. the first words of every finding, then of every unknown: none is lost to a long one before it;
-3. at level full the Markdown report, if it fits whole;
-4. in the order of ``ORDER`` so many of each, then whatever else fits, then what was shortened, made longer;
-5. ``Source.last``, only if every finding and unknown is whole: what repeats them, and vectors.
+1. the first item of every field, shortened to a share, so every field has an answer;
+2. the first words of every finding, then of every unknown, so a long one does not push out the next;
+3. at level full the Markdown report, if it fits in full;
+4. in the order of ``ORDER`` a number of each, then whatever else fits, then longer versions of shortened items;
+5. ``SessionSource.last``, only if every finding and unknown is complete: fields that repeat them, and vectors.
 
-``left_out`` counts, by short names, what the level would show and the answer does not, and says how to get it.
+``left_out`` counts, by short names, the items of the level that the answer lacks, and names the command for them.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ _share_tokens: Final = {"task": 40, "knowledge_gaps_filled": 8} | dict.fromkeys(
 )
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
-_gap_tokens: Final = 24  # at first: a gap's text repeats a finding that stands among the findings
+_gap_tokens: Final = 24  # at first: a gap's text repeats one of the findings
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")
 _first_words_tokens: Final = 16
-_misses_max: Final = 6  # so many offers that did not fit, one after the other, end the spending on a field
+_misses_max: Final = 6  # after so many offers in a row that did not fit, a field gets nothing more
 
 
-class Source(NamedTuple):
-    """A session as it could be told in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
+class SessionSource(NamedTuple):
+    """A session in full: ``fields`` by the names of ``ORDER``, each a list of JSON values.
 
-    A text is a list of one. ``head`` is what every level begins with. ``shortened`` names what the report itself holds
-    shortened, ``last`` what is spent on after all others.
+    A text is a list of one value. Every level begins with ``head``. ``shortened`` names the fields that the report
+    itself has shortened, ``last`` the fields that get tokens after all others.
     """
 
     head: Mapping[str, Any]
@@ -88,8 +88,8 @@ def printed(value: Any) -> str:
     return json_text(value, order="deterministic")
 
 
-def pack(source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the session at a level of detail, as full as ``fits`` lets it be."""
+def pack(source: SessionSource, level: str, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the session at a level of detail, with as much as ``fits`` allows."""
     packer = _Packer(source, level, fits)
     first = [name for name in packer.names if name not in source.last]
     for name in first:
@@ -110,9 +110,9 @@ def pack(source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> 
 
 
 class _Packer:
-    """What has been taken of a source so far; every offer is kept only if the whole still fits."""
+    """The items taken from a source so far; an offer is taken only if the whole still fits."""
 
-    def __init__(self, source: Source, level: str, fits: Callable[[dict[str, Any]], bool]) -> None:
+    def __init__(self, source: SessionSource, level: str, fits: Callable[[dict[str, Any]], bool]) -> None:
         self.source = source
         self.level = level
         self.names = ORDER[: _FIELDS_OF_LEVEL[level]]
@@ -121,31 +121,31 @@ class _Packer:
         self._fits_whole = fits
 
     def begin(self, name: str) -> None:
-        """Take the first of a field, shortened to its share."""
+        """Take the first item of a field, shortened to its share."""
         for value in self.source.fields[name][:1]:
             self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
 
     def spend(self, name: str, count: int, tokens: int | None = None) -> None:
-        """Take up to ``count`` of a field: each whole, or shortened to ``tokens`` (by default what one may cost)."""
+        """Take up to ``count`` items of a field, each shortened to ``tokens`` (by default the limit of an item)."""
         misses = 0
-        for place, value in enumerate(self.source.fields[name][:count]):
-            held = self.taken[name].get(place)
-            if held == value or (tokens is not None and held is not None):
+        for position, value in enumerate(self.source.fields[name][:count]):
+            taken = self.taken[name].get(position)
+            if taken == value or (tokens is not None and taken is not None):
                 continue
             offered = cut(value, _gap_tokens if name == "knowledge_gaps_filled" else tokens or _item_tokens[self.level])
-            misses = 0 if self._offer(name, place, offered) else misses + 1
+            misses = 0 if self._offer(name, position, offered) else misses + 1
             if misses == _misses_max:
                 return
 
     def lengthen(self, name: str, tokens: int) -> None:
-        """Replace what stands shortened by more of it, as far as there is room."""
-        for place, held in list(self.taken[name].items()):
-            value = self.source.fields[name][place]
-            if held != value and not self._offer(name, place, value):
-                self._offer(name, place, cut(value, tokens))
+        """Replace shortened items by longer versions, as far as they fit."""
+        for position, taken in list(self.taken[name].items()):
+            value = self.source.fields[name][position]
+            if taken != value and not self._offer(name, position, value):
+                self._offer(name, position, cut(value, tokens))
 
     def spend_last(self) -> None:
-        """Take what comes last, if no finding or unknown was left out or shortened."""
+        """Take the last fields, if no finding or unknown was left out or shortened."""
         if any(len(self.taken[name]) < len(self.source.fields[name]) or self._is_shortened(name) for name in _BELIEFS):
             return
         for name in sorted(self.source.last):
@@ -153,19 +153,19 @@ class _Packer:
             self.spend(name, len(self.source.fields[name]))
 
     def offer_markdown(self) -> None:
-        """Take the Markdown report if it fits whole."""
+        """Take the Markdown report if it fits in full."""
         self.markdown = self.source.markdown
         if not self._fits_whole(self.session()):
             self.markdown = ""
 
     def session(self) -> dict[str, Any]:
-        """Return the session with what has been taken."""
+        """Return the session with the items taken so far."""
         session = dict(self.source.head)
         for key, tokens in (("session_id", _id_tokens_max), ("ai_id", _name_tokens_max)):
             shorten = _beginning if key == "session_id" else cut_to_tokens
             session[key] = shorten(session[key], tokens)
         for name in self.names:
-            taken = [self.taken[name][place] for place in sorted(self.taken[name])]
+            taken = [self.taken[name][position] for position in sorted(self.taken[name])]
             session[name] = (taken or [""])[0] if name in _TEXTS else dict(taken) if name in _MAPS else taken
         if not session["outcome"]:
             del session["outcome"]
@@ -187,7 +187,7 @@ class _Packer:
         if self.level == "full" and self.source.markdown and self.markdown != self.source.markdown:
             left_out["markdown"] = 1
         if left_out:
-            # A report holds all but the single assessments and dead ends, which stand in its session.
+            # A report has everything but the single assessments and dead ends, which are in its session.
             verb = "session" if "no_report" in session else "report"
             left_out["see"] = f"deed {verb} show {quote(_beginning(self.source.short_id, _id_tokens_max))}"
         return left_out
@@ -195,19 +195,19 @@ class _Packer:
     def _is_shortened(self, name: str) -> bool:
         if name in self.source.shortened and self.taken[name]:
             return True
-        return any(held != self.source.fields[name][place] for place, held in self.taken[name].items())
+        return any(value != self.source.fields[name][position] for position, value in self.taken[name].items())
 
-    def _offer(self, name: str, place: int, value: Any) -> bool:
-        held = self.taken[name]
-        self.taken[name] = held | {place: value}
+    def _offer(self, name: str, position: int, value: Any) -> bool:
+        taken = self.taken[name]
+        self.taken[name] = taken | {position: value}
         if self._fits_whole(self.session()):
             return True
-        self.taken[name] = held
+        self.taken[name] = taken
         return False
 
 
 def cut(value: Any, limit: int) -> Any:
-    """Return a value with its texts shortened to a number of tokens each; the parts of a pair are kept as they are."""
+    """Return a value with its texts shortened to a number of tokens each; the parts of a pair stay as they are."""
     if isinstance(value, str):
         return cut_to_tokens(value, limit)
     if isinstance(value, dict):
@@ -216,22 +216,21 @@ def cut(value: Any, limit: int) -> Any:
 
 
 def dead_ends_within(dead_ends: Iterator[dict[str, str]], limit: int) -> tuple[list[dict[str, str]], int]:
-    """Return the dead ends that fit into a number of tokens, in their order, and how many did not."""
-    kept: list[dict[str, str]] = []
+    """Return the dead ends that fit into a number of tokens, in their order, and the number of the others."""
+    taken: list[dict[str, str]] = []
     left = 0
     for dead_end in dead_ends:
         for offered in (dead_end, cut(dead_end, _other_share_tokens)):
-            if most_tokens(printed([*kept, offered])) <= limit:
-                kept.append(offered)
+            if most_tokens(printed([*taken, offered])) <= limit:
+                taken.append(offered)
                 break
         else:
             left += 1
-    return kept, left
+    return taken, left
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Return as much of an id as fits, unmarked: every command takes the beginning of a session's id."""
-    kept = text
-    while count_tokens(kept) > tokens:
-        kept = kept[: len(kept) * 3 // 4]
-    return kept
+    """Return as much of an id as fits, unmarked: every command accepts the beginning of a session's id."""
+    while count_tokens(text) > tokens:
+        text = text[: len(text) * 3 // 4]
+    return text

@@ -1,7 +1,7 @@
-"""Asking for reports by agent, date and task, over the view ``reports.list``.
+"""Queries reports by agent, date and task, over the view ``reports.list``.
 
-The pattern works before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts all
-that match, and ``next`` is the ``cursor`` of the page after this one.
+The pattern is applied before the limit, on every report, in linear time (RE2) and ignoring case; ``total_found`` counts
+all matches, and ``next`` is the ``cursor`` of the next page.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
 ) -> dict[str, Any]:
     """Return ``{"reports": [{session_id, ai_id, author, timestamp, task, outcome, …}], "total_found", "next"}``.
 
-    ``epistemic_growth`` is the change of overall confidence: 0.0 where nothing was assessed on both sides, and then
-    ``is_assessed`` is false. ``imported`` of a report is None, or says where another tool's came from. ``next`` is None
-    on the last page. Raises Refused: ``INVALID_FIELD`` for a date or limit that is none; ``PATTERN_NOT_SUPPORTED``.
+    ``epistemic_growth`` is the change of overall confidence; if it was not assessed before and after, it is 0.0 and
+    ``is_assessed`` is false. ``imported`` is None, or the source of a report from another tool. ``next`` is None on the
+    last page. Raises Refused: ``INVALID_FIELD`` for an invalid date or limit; ``PATTERN_NOT_SUPPORTED``.
     """
     since_ms = None if since is None else parse_since(since, now)
     arguments = {"ai_id": ai_id, "since_ms": since_ms, "task_pattern": task_pattern, "limit": limit, "cursor": cursor}
@@ -37,14 +37,14 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
 
 
 def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
-    """Return which sessions are meant: the mode given, or that which the other options mean."""
-    meant = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
-    if mode in (None, meant) or (mode, meant) == ("last_n", "last"):
-        return mode or meant
+    """Return the resume mode: the given one, or the one that the other options imply."""
+    implied = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
+    if mode in (None, implied) or (mode, implied) == ("last_n", "last"):
+        return mode or implied
     if mode not in {"last", "last_n"}:
-        return mode  # what it lacks, or that there is no such mode, says who resumes
+        return mode  # ``resume`` refuses an unknown mode, or one without a session
     if session_id is not None:
-        raise Refused("USAGE", f"the id of a session goes with resume mode session_id, not {mode}")
+        raise Refused("USAGE", f"a session's id needs the resume mode session_id, not {mode}")
     return "last_n"
 
 

@@ -1,13 +1,13 @@
-"""Notes between repositories: git transfers notes only when it is told to.
+"""Transfers notes between repositories, which git does only with a refspec for them.
 
-A remote's notes are fetched into refs of their own, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
-too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec straight into those, with which ``git fetch
---prune`` deletes every note that was not pushed yet and ``git pull`` fails as soon as two clones wrote notes;
+A remote's notes are fetched into their own refs, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
+too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec directly into those, because ``git fetch
+--prune`` then deletes every note that was not pushed yet and ``git pull`` fails as soon as two clones wrote notes;
 ``remote.NAME.push``, which would change what a plain ``git push`` pushes; force.
 
-Merging: where one side's history holds the other's, the longer one is taken. Else a commit with both as parents holds
-the notes of both; of two notes on one object the later report is taken (``git notes merge -s union`` would put two JSON
-documents into one note, which nobody could parse), the other stays in the history. Local notes are never removed.
+Merging: if one side's history contains the other's, the longer one is taken. Else a commit with both as parents has the
+notes of both. Of two notes on one object the later report is taken, and the other stays in the history (``git notes
+merge -s union`` would put two JSON documents into one note, which no parser reads). Local notes are never removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from typing import Final, NamedTuple
 
 from deedbook.consumers.sdk.git import Answer, failure, remote_time_max_s
-from deedbook.consumers.sessions.notes import NOTES, Note, Notes, notes_of, tip_of, until_free
+from deedbook.consumers.sessions.notes import NOTES, Notes, ReportNote, notes_of, tip_of, until_free
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
 DEFAULT_REMOTE: Final = "origin"
@@ -50,9 +50,9 @@ _OFFLINE: Final = (
 )
 _RUNS: Final = (
     r"^(core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
-    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies)$"  # cookies: into any file, a shell's among them
+    r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies)$"  # cookies: into any file, also one of a shell
 )
-_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # as git tells a host's address from a folder
+_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # git distinguishes a host's address from a folder in this way
 _RECEIVE: Final = (
     "--receive-pack=GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true "
     "-c receive.autogc=false receive-pack"
@@ -60,9 +60,9 @@ _RECEIVE: Final = (
 
 
 class Transfer(NamedTuple):
-    """What was transferred: refs that are new, went on, or were merged.
+    """The transferred refs: new, updated and merged ones.
 
-    ``told`` names every note that gave way in a merge, ``failed`` every ref that could not be merged, and why.
+    ``told`` has a message for every note replaced in a merge, ``failed`` for every ref that could not be merged.
     """
 
     remote: str
@@ -78,39 +78,39 @@ class Transfer(NamedTuple):
         return self._replace(new=(*self.new, ref)) if is_new else self._replace(updated=(*self.updated, ref))
 
 
-def choose_remote(notes: Notes, asked: str | None) -> str:
-    """Return the remote that is asked for, else ``origin``, else the only one."""
-    # What begins with a dash git would take for an option, as --upload-pack=COMMAND.
+def choose_remote(notes: Notes, wanted: str | None) -> str:
+    """Return the named remote, else ``origin``, else the only one."""
+    # Git would take a name that begins with a dash for an option, for example --upload-pack=COMMAND.
     remotes = [name for name in notes.git.ask("remote").split("\n") if not name.startswith("-")]
     names = ", ".join(filter(None, remotes)) or "none: add one with `git remote add origin URL`"
-    if asked is None:
+    if wanted is None:
         if DEFAULT_REMOTE in remotes:
             return DEFAULT_REMOTE
         if len(remotes) == 1 and remotes[0]:
             return remotes[0]
         raise Refused("NOT_FOUND", f"name a remote; there are {names}")
-    if not asked or asked not in remotes:
-        raise Refused("NOT_FOUND", f"there is no remote {asked!r}; there are {names}", remote=asked)
-    return asked
+    if not wanted or wanted not in remotes:
+        raise Refused("NOT_FOUND", f"there is no remote {wanted!r}; there are {names}", remote=wanted)
+    return wanted
 
 
 def check_runs_nothing(notes: Notes) -> None:
     """Refuse (``NOT_TRUSTED``) a repository whose own configuration lets a transfer run programs."""
-    asked = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
-    lines = (line.partition("\t") for line in asked.out.decode("utf-8", "replace").splitlines())
+    answer = notes.git.call("config", "--show-scope", "--includes", "--name-only", "--get-regexp", _RUNS)
+    lines = (line.partition("\t") for line in answer.out.decode("utf-8", "replace").splitlines())
     if names := [name for scope, _, name in lines if scope in {"local", "worktree"}]:
-        text = f"nobody has trusted this repository, and its configuration runs programs ({', '.join(names)})"
+        text = f"the configuration of this untrusted repository runs programs ({', '.join(names)})"
         refspec = f"'{NOTES}*:{NOTES}*'"
-        raise Refused("NOT_TRUSTED", f"{text}: look at them, then use `git fetch origin {refspec}`", settings=names)
+        raise Refused("NOT_TRUSTED", f"{text}: check them, then run `git fetch origin {refspec}`", settings=names)
 
 
 def tracked_at(remote: str) -> str:
-    """Return the root of the refs that a remote's notes are fetched into."""
+    """Return the root of the refs for a remote's fetched notes."""
     return f"refs/notes/remotes/{remote}/empirica/"
 
 
 def configure(notes: Notes, remote: str) -> str:
-    """Let a plain ``git fetch`` bring the remote's notes too, and return the refspec; adds nothing twice."""
+    """Let a plain ``git fetch`` fetch the remote's notes, too, and return the refspec; it is added only once."""
     refspec = f"+{NOTES}*:{tracked_at(remote)}*"
     key = f"remote.{remote}.fetch"
 
@@ -123,9 +123,9 @@ def configure(notes: Notes, remote: str) -> str:
     return refspec
 
 
-def fetch(notes: Notes, asked: str | None = None) -> Transfer:
+def fetch(notes: Notes, remote_name: str | None = None) -> Transfer:
     """Fetch a remote's notes and merge them. Raises Refused: ``NOT_FOUND``. Unavailable: offline, no login, git's."""
-    remote = choose_remote(notes, asked)
+    remote = choose_remote(notes, remote_name)
     refspec = configure(notes, remote)
     answer = notes.git.call(
         "fetch",
@@ -148,19 +148,19 @@ def fetch(notes: Notes, asked: str | None = None) -> Transfer:
             continue
         try:
             transfer = until_free(functools.partial(_merge, notes, name, tracked_at(remote) + name, transfer))
-        except DeedbookError as error:  # one ref that cannot be merged does not keep the others back
+        except DeedbookError as error:  # one ref that cannot be merged does not stop the others
             transfer = transfer._replace(failed=(*transfer.failed, f"{NOTES}{name}: {error.message}"))
     return transfer
 
 
-def push(notes: Notes, asked: str | None = None, *, is_trusted: bool = True) -> Transfer:
-    """Push all notes; where the remote has notes that are not here, fetch and merge them first.
+def push(notes: Notes, remote_name: str | None = None, *, is_trusted: bool = True) -> Transfer:
+    """Push all notes; if the remote has notes that are missing here, fetch and merge them first.
 
-    A remote that is a folder runs its hooks only where the repository is trusted: one archive may bring both. Raises
+    A remote that is a folder runs its hooks only if the repository is trusted: one archive may contain both. Raises
     Refused: ``NOT_FOUND`` for the remote or repository. Unavailable: offline, no login, the remote refuses;
-    ``STORE_IN_USE`` when others pushed all the time.
+    ``STORE_IN_USE`` if others pushed all the time.
     """
-    remote = choose_remote(notes, asked)
+    remote = choose_remote(notes, remote_name)
     refspec = f"{NOTES}*:{NOTES}*"
     transfer = Transfer(remote, refspec)
     urls = notes.git.ask("remote", "get-url", "--push", "--all", remote).split("\n")
@@ -188,11 +188,11 @@ def push(notes: Notes, asked: str | None = None, *, is_trusted: bool = True) -> 
         if fetched.failed:
             return transfer._replace(failed=fetched.failed)
         transfer = transfer._replace(merged=transfer.merged + fetched.merged, told=transfer.told + fetched.told)
-    raise Unavailable("STORE_IN_USE", f"others pushed notes to {remote} all the time: try again", remote=remote)
+    raise Unavailable("STORE_IN_USE", f"others pushed notes to {remote} at the same time: try again", remote=remote)
 
 
 def _merge(notes: Notes, name: str, theirs_ref: str, transfer: Transfer) -> Transfer:
-    """Bring the remote's notes of one ref in, and add to the transfer what came of it."""
+    """Merge the remote's notes of one ref, and return the transfer with the result."""
     ref, git = NOTES + name, notes.git
     ours, theirs = tip_of(git, ref), tip_of(git, theirs_ref)
     if theirs is None or (ours is not None and _holds(notes, ours.commit, theirs.commit)):
@@ -204,17 +204,17 @@ def _merge(notes: Notes, name: str, theirs_ref: str, transfer: Transfer) -> Tran
     rest = {path: blob for path, blob in (theirs.entries | ours.entries).items() if path.replace("/", "") not in chosen}
     entries = rest | {note.object_id: note.blob for note in chosen.values()}
     notes.put(ref, ours, entries, None, f"Merge notes of {transfer.remote}", theirs.commit)
-    told = [
+    messages = [
         f"{ref}: the later of two notes on {note.object_id[:12]} counts; the other stays in the history as {note.blob}"
         for note in left
     ]
-    return transfer._replace(merged=(*transfer.merged, ref), told=(*transfer.told, *told))
+    return transfer._replace(merged=(*transfer.merged, ref), told=(*transfer.told, *messages))
 
 
-def _latest(notes: list[Note]) -> tuple[dict[str, Note], list[Note]]:
-    """Return the latest note of each object, the same from whichever side, and those that gave way."""
-    chosen: dict[str, Note] = {}
-    left: list[Note] = []
+def _latest(notes: list[ReportNote]) -> tuple[dict[str, ReportNote], list[ReportNote]]:
+    """Return the latest note of each object, the same for both sides, and the notes that it replaces."""
+    chosen: dict[str, ReportNote] = {}
+    left: list[ReportNote] = []
     for note in notes:
         other = chosen.setdefault(note.object_id, note)
         if other.blob != note.blob:
@@ -228,13 +228,13 @@ def _holds(notes: Notes, later: str, earlier: str) -> bool:
 
 
 def _refs(notes: Notes, root: str) -> dict[str, str]:
-    """Return the refs below ``root``, without it, and where they are."""
+    """Return the commits of the refs below ``root``, by their names without it."""
     lines = notes.git.ask("for-each-ref", "--format=%(objectname) %(refname)", root).splitlines()
     return {ref.removeprefix(root): commit for commit, _, ref in (line.partition(" ") for line in lines)}
 
 
 def _pushed(answer: Answer, transfer: Transfer) -> Transfer:
-    """Add the refs that a push says it wrote: ``FLAG TAB from:to TAB summary``."""
+    """Add the refs that a push reports as written: ``FLAG TAB from:to TAB summary``."""
     for line in answer.out.decode("utf-8", "replace").splitlines():
         flag, _, rest = line.partition("\t")
         if flag in {"*", " "} and rest:
@@ -244,7 +244,7 @@ def _pushed(answer: Answer, transfer: Transfer) -> Transfer:
 
 
 def _is_behind(answer: Answer) -> bool:
-    """Whether refs were refused because the remote went on, and for nothing else."""
+    """Whether refs were refused only because the remote has newer commits."""
     refused = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("!\t")]
     stale = (
         "non-fast-forward",
@@ -256,18 +256,18 @@ def _is_behind(answer: Answer) -> bool:
         "incorrect old value provided",
         "reference already exists",
     )
-    return bool(refused) and all(any(word in line for word in stale) for line in refused)
+    return bool(refused) and all(any(reason in line for reason in stale) for line in refused)
 
 
-def _remote_failure(answer: Answer, what: str, remote: str, notes: Notes) -> Exception:
-    """Return the error for what a remote or the way to it complained of."""
+def _remote_failure(answer: Answer, command: str, remote: str, notes: Notes) -> Exception:
+    """Return the error for a failed call of a remote."""
     complaint = answer.error
-    if any(word in complaint for word in _LOGIN):
-        text = f"{what}: {remote} wants a login that git cannot give without asking: {complaint}"
-    elif any(word in complaint for word in _OFFLINE):
-        text = f"{what}: {remote} cannot be reached: {complaint}"
+    if any(text in complaint for text in _LOGIN):
+        text = f"{command}: {remote} needs a login that git cannot give without a prompt: {complaint}"
+    elif any(text in complaint for text in _OFFLINE):
+        text = f"{command}: {remote} cannot be reached: {complaint}"
     elif "does not appear to be a git repository" in complaint or "not found" in complaint.lower():
-        text = f"{what}: {remote} is no git repository that can be read: {complaint}"
+        text = f"{command}: {remote} is not a readable git repository: {complaint}"
     else:
-        return failure(answer, what, notes.git.folder)
+        return failure(answer, command, notes.git.folder)
     return Unavailable("STORE_UNAVAILABLE", text, remote=remote)

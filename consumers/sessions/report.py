@@ -1,14 +1,14 @@
-"""A session from its start to its report, each step signed by its author.
+"""The steps of a session from its start to its report, each signed by its author.
 
-PREFLIGHT and POSTFLIGHT are *executed* with words (what is to be done, what was done) and then *assessed* with vectors.
-Executing records the words as an assessment without vectors, so that they are in the ledger whatever happens next. A
-POSTFLIGHT is committed first and stands; a report of it that fails is a warning in the answer, never an error.
+PREFLIGHT and POSTFLIGHT are *executed* with a text (the task, the result) and then *assessed* with vectors. Executing
+records the text as an assessment without vectors, so it is in the ledger whatever happens next. A POSTFLIGHT is
+recorded first and stays; if its report fails, the answer has a warning, never an error.
 
-Publishing the same content again adds nothing: the report that stands is found, or, when two do it at once, the
-idempotency key is the same. Content that an older version had is published anew, because the latest version counts.
+Publishing the same content again adds nothing: the present report is found, or, if two publish at once, the idempotency
+key is the same. Content that an older version had is published again, because the latest version counts.
 
-Texts that an entry cannot hold are shortened at a word and stand whole as blobs, named by their JSON pointers in
-``long_texts``; where the whole is too large, its longest texts are shortened to one length, the greatest that fits.
+A text that is too long for an entry is shortened at a word and stored in full as a blob, by its JSON pointer in
+``long_texts``. If the whole is too large, its longest texts are shortened to one length, the greatest that fits.
 """
 
 from __future__ import annotations
@@ -58,31 +58,31 @@ _CHARS_MAX: Final = {
 }
 
 
-def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInputs | None = None) -> dict[str, Any]:
-    """Generate, sign and append the report of a session, and say what was made.
+def publish_report(author: Author, ask: Ask, session_id: str, inputs: ReportInputs | None = None) -> dict[str, Any]:
+    """Generate, sign and append the report of a session, and return it.
 
     ``{"session_id", "report_id" (the event's id), "markdown", "storage_location", "token_count" (of the compressed
     JSON), "exact", "status": "success", "report_type", "event_index", "is_repeat", "warnings"}``. Raises Refused:
     ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``NOT_AUTHORIZED`` for another agent's session; ``INVALID_FIELD`` (see
-    ``generator.generate``); ``TOO_LARGE``; what admission refuses. Unavailable: see ``Client.submit``.
+    ``generator.generate``); ``TOO_LARGE``; refusals of the gate. Unavailable: see ``Client.submit``.
     """
-    given = given or ReportInputs()
+    inputs = inputs or ReportInputs()
     session = ask("sessions.show", {"id": session_id})
     if session["author"] != author.name:
-        # Before any blob is put: admission would refuse the event only after them.
-        message = f"session {session['id']} belongs to {session['author']}, who alone reports on it"
+        # Checked before any blob is stored, because the gate would refuse the event only afterwards.
+        message = f"session {session['id']} belongs to {session['author']}; only they can report on it"
         raise Refused("NOT_AUTHORIZED", message, owner=session["author"])
     accomplished = ask("reports.accomplished", {"id": session["id"]})["accomplished"]
-    data = fit_entry(msgspec.to_builtins(generate(session, given, accomplished)), author.put_blob)
+    data = fit_entry(msgspec.to_builtins(generate(session, inputs, accomplished)), author.put_blob)
     # If we crash here, the session has no new report: the next call (or `deed session sweep`) makes it, and finds the
-    # blobs of its long texts, which nothing names yet.
+    # blobs of its long texts, which no event references yet.
     event, is_repeat = _published(author, ask, session, data)
     report = report_of(session["id"], event.id, event.index, event.author, event.accepted_ms, data)
-    warnings = warnings_of(session, given, len(data.key_findings))
+    warnings = warnings_of(session, inputs, len(data.key_findings))
     if data.long_texts:
-        warnings.append(f"{len(data.long_texts)} texts were too long for an entry and stand whole in blobs")
-    kept = ("session_id", "report_id", "report_type", "event_index")
-    return {name: getattr(report, name) for name in kept} | {
+        warnings.append(f"{len(data.long_texts)} texts were too long for an entry and are stored in full as blobs")
+    names = ("session_id", "report_id", "report_type", "event_index")
+    return {name: getattr(report, name) for name in names} | {
         "markdown": markdown_of(report),
         "storage_location": f"ledger:session/{report.session_id}",
         "token_count": count_tokens(compressed_of(report)),
@@ -94,9 +94,9 @@ def publish_report(author: Author, ask: Ask, session_id: str, given: ReportInput
 
 
 def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: ReportGenerated) -> tuple[Event, bool]:
-    """Return the event that holds ``data`` as the session's latest report, and whether it stood there before."""
-    shown = or_none(ask, "reports.show", {"id": session["id"]})
-    index = None if shown is None else shown["report"]["event_index"]
+    """Return the event with ``data`` as the session's latest report, and whether it was there before."""
+    answer = or_none(ask, "reports.show", {"id": session["id"]})
+    index = None if answer is None else answer["report"]["event_index"]
     latest = None if index is None else read_event(index, author.client.entry(index))
     if latest is not None and latest.data == data:
         return latest, True
@@ -106,21 +106,21 @@ def _published(author: Author, ask: Ask, session: Mapping[str, Any], data: Repor
         for assessment in (ends.preflight, ends.postflight)
         if assessment is not None
     ]
-    grounds = [session["id"], "" if latest is None else latest.id, data]
-    key = f"report-{hashlib.sha256(encode_canonical(grounds)).hexdigest()[:_key_digits]}"
+    basis = [session["id"], "" if latest is None else latest.id, data]
+    key = f"report-{hashlib.sha256(encode_canonical(basis)).hexdigest()[:_key_digits]}"
     (accepted,) = author.emit(Draft(stream=f"session/{session['id']}", data=data, causes=causes, idem=key))
     return read_event(accepted.index, author.client.entry(accepted.index)), accepted.is_repeat
 
 
 def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportGenerated:
-    """Return the report whose plain fields are ``data``, shortened where needed, with its long texts in blobs."""
+    """Return the report with the fields ``data``, shortened if needed, with its long texts in blobs."""
     fitted, long_texts = _shortened(data, 2 * _whole_chars)
     if not _fits(fitted):
         chars = greatest(text_min_chars, data_size_max_bytes, lambda chars: _fits(_shortened(data, chars)[0]))
         fitted, long_texts = _shortened(data, chars)
         if not _fits(fitted):
             advice = "give the 3 to 5 key findings, and fewer unknowns and artifacts"
-            message = f"a report holds {data_size_max_bytes} bytes, and these are too many texts for it: {advice}"
+            message = f"the report is larger than {data_size_max_bytes} bytes: {advice}"
             raise Refused("TOO_LARGE", message, limit=data_size_max_bytes)
     for text in dict.fromkeys(long_texts.values()):
         put_blob(encode_utf8(text, "a text of the report"))
@@ -128,7 +128,7 @@ def fit_entry(data: dict[str, Any], put_blob: Callable[[bytes], str]) -> ReportG
 
 
 def blob_ref(text: str) -> str:
-    """Return the ref under which a text stands as a blob."""
+    """Return the ref of a text's blob."""
     return f"blake3:{blake3(encode_utf8(text, 'a text of the report')).hexdigest()}"
 
 
@@ -137,26 +137,26 @@ def _fits(data: dict[str, Any]) -> bool:
 
 
 def _shortened(data: dict[str, Any], chars_max: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the report with no text longer than ``chars_max``, and the whole texts by their JSON pointers."""
+    """Return the report with no text longer than ``chars_max``, and the full texts by their JSON pointers."""
     long_texts: dict[str, str] = {}
 
     def keep(text: str, path: str, field_max: int) -> str:
-        kept = shorten(text, chars_max)
-        if len(kept) > field_max:
-            kept = shorten(text, field_max)
-        if kept != text.strip():
+        short = shorten(text, chars_max)
+        if len(short) > field_max:
+            short = shorten(text, field_max)
+        if short != text.strip():
             long_texts[path] = text
-        return kept
+        return short
 
     fitted = dict(data)
     for name, field_max in _CHARS_MAX.items():
         if isinstance(fitted.get(name), str):
             fitted[name] = keep(fitted[name], f"/{name}", field_max)
         elif name in fitted:
-            fitted[name] = [keep(text, f"/{name}/{place}", field_max) for place, text in enumerate(fitted[name])]
+            fitted[name] = [keep(text, f"/{name}/{index}", field_max) for index, text in enumerate(fitted[name])]
     fitted["knowledge_gaps_filled"] = [
-        gap | {"after": keep(gap["after"], f"/knowledge_gaps_filled/{place}/after", _whole_chars)}
-        for place, gap in enumerate(fitted.get("knowledge_gaps_filled", []))
+        gap | {"after": keep(gap["after"], f"/knowledge_gaps_filled/{index}/after", _whole_chars)}
+        for index, gap in enumerate(fitted.get("knowledge_gaps_filled", []))
     ]
     fitted["long_texts"] = [{"path": path, "ref": blob_ref(text)} for path, text in long_texts.items()]
     return fitted, long_texts
@@ -168,21 +168,21 @@ _id_bytes: Final = 8
 def start_session(
     author: Author, *, task: str = "", ai_id: str = "", session_id: str | None = None, resumes: str = ""
 ) -> str:
-    """Start a session and return its id. Raises Refused: ``TRANSITION_NOT_ALLOWED`` when it was started already."""
+    """Start a session and return its id. Raises Refused: ``TRANSITION_NOT_ALLOWED`` if it was started already."""
     name = session_id or secrets.token_hex(_id_bytes)
     author.emit(Draft(stream=f"session/{name}", data=SessionStarted(task=task, ai_id=ai_id, resumes=resumes)))
     return name
 
 
-def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, words: str) -> dict[str, Any]:
-    """Record the words that open a phase, and return which vectors are to be assessed.
+def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, text: str) -> dict[str, Any]:
+    """Record the text that opens a phase, and return the vectors to assess.
 
-    Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` without a word; ``TRANSITION_NOT_ALLOWED`` after
-    the session's end, ``NOT_AUTHORIZED`` in another agent's.
+    Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``INVALID_FIELD`` without text; ``TRANSITION_NOT_ALLOWED`` after
+    the session's end; ``NOT_AUTHORIZED`` in another agent's session.
     """
-    if not words.strip():
-        raise Refused("INVALID_FIELD", f"{phase} begins with what it is about: give a sentence", field="task_summary")
-    return _recorded(author, ask, session_id, AssessmentRecorded(phase=phase, vectors=Vectors(), reasoning=words)) | {
+    if not text.strip():
+        raise Refused("INVALID_FIELD", f"{phase} needs a text: write a sentence", field="task_summary")
+    return _recorded(author, ask, session_id, AssessmentRecorded(phase=phase, vectors=Vectors(), reasoning=text)) | {
         "vectors": list(VECTOR_NAMES),
         "next": f"submit_{phase.lower()}_assessment(session_id, vectors, reasoning)",
     }
@@ -197,27 +197,29 @@ def assess(  # noqa: PLR0917 - in the order that the API gives them
     reasoning: str = "",
     overall_confidence: float | None = None,
 ) -> dict[str, Any]:
-    """Record an assessment; vectors are named in any case, and those left out were not assessed.
+    """Record an assessment; names of vectors ignore case, and others count as not assessed.
 
-    Raises Refused: ``INVALID_FIELD`` for a vector that is none, or no number from 0 to 1, and without any vector; as
+    Raises Refused: ``INVALID_FIELD`` for an unknown vector, a value that is no number from 0 to 1, or no vector; as
     ``execute_phase`` for the session.
     """
     read = read_vectors(converted(vectors, dict[str, Any], "vectors"))
     if read == Vectors():
-        raise Refused("INVALID_FIELD", f"nothing is assessed: give some of {', '.join(VECTOR_NAMES)}", field="vectors")
+        raise Refused(
+            "INVALID_FIELD", f"no vector is assessed: give some of {', '.join(VECTOR_NAMES)}", field="vectors"
+        )
     data = AssessmentRecorded(phase=phase, vectors=read, reasoning=reasoning, overall_confidence=overall_confidence)
     return _recorded(author, ask, session_id, data)
 
 
 def with_report(
-    author: Author, ask: Ask, settings: Settings, postflight: dict[str, Any], given: ReportInputs
+    author: Author, ask: Ask, settings: Settings, postflight: dict[str, Any], inputs: ReportInputs
 ) -> dict[str, Any]:
-    """Return the answer of a POSTFLIGHT that stands, with its report published and copied, or with a warning."""
-    # If we crash here, the session has a POSTFLIGHT and no report: it resumes from its events, and a sweep makes it.
+    """Return the answer of a recorded POSTFLIGHT with its published and copied report, or with a warning."""
+    # If we crash here, the session has a POSTFLIGHT and no report: it resumes from its events, and a sweep makes one.
     try:
-        report = publish_report(author, ask, postflight["session_id"], given)
+        report = publish_report(author, ask, postflight["session_id"], inputs)
     except DeedbookError as error:
-        warning = f"POSTFLIGHT is recorded, but there is no report of it: {error.message}"
+        warning = f"POSTFLIGHT is recorded, but its report could not be made: {error.message}"
         more = {"handoff_report": None, "warnings": [*postflight["warnings"], warning]}
         return postflight | more | {"report_error": error.to_dict()}
     report = with_copies(ask, settings, report)
@@ -225,39 +227,45 @@ def with_report(
 
 
 def correction(
-    ask: Ask, ref: str, words: str, *, is_resolved: bool, within: str | None = None
+    ask: Ask, ref: str, text: str, *, is_resolved: bool, within: str | None = None
 ) -> tuple[str, kinds.Correction]:
-    """Return the session's stream, and what corrects the event ``ref``: a number, an id, or the beginning of one.
+    """Return the session's stream, and the correction of the event ``ref``: an index, an id, or the beginning of one.
 
-    Raises Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected so, or is of another session than
-    ``within``; ``TRANSITION_NOT_ALLOWED`` where it is corrected already.
+    Raises Refused: ``NOT_FOUND``; ``USAGE`` for an event that cannot be corrected in this way, or is not in the session
+    ``within``; ``TRANSITION_NOT_ALLOWED`` if it is corrected already.
     """
-    if not words.strip():
-        raise Refused("USAGE", "say why it is taken back, or what it came to: whoever reads it goes on from that")
+    if not text.strip():
+        raise Refused(
+            "USAGE", "give the reason of the retraction, or the answer to the unknown: the next reader needs it"
+        )
     event = ask("catalog.show", {"ref": ref})
     index, stream = event["event_index"], event["stream"]
     family, _, name = stream.partition("/")
     if within is not None and not name.startswith(within.removeprefix("session/")):
-        message = f"entry {index} is of {stream}, and not of session {within}: leave that out, or give an entry of it"
+        message = (
+            f"entry {index} is in {stream}, not in session {within}: leave out the session, or give one of its entries"
+        )
         raise Refused("USAGE", message, stream=stream)
     session = ask("sessions.show", {"id": name}) if family == "session" else {}
-    logged = ((kind, one) for kind in ("findings", "dead_ends", "unknowns") for one in session.get(kind, ()))
-    match = next((pair for pair in logged if pair[1]["event_index"] == index), None)
+    rows = ((kind, row) for kind in ("findings", "dead_ends", "unknowns") for row in session.get(kind, ()))
+    match = next((pair for pair in rows if pair[1]["event_index"] == index), None)
     if match is None:
-        message = f"entry {index} ({event['kind']}) is no finding, dead end or unknown: `deed session show` has them"
+        message = (
+            f"entry {index} ({event['kind']}) is not a finding, dead end or unknown: `deed session show` lists them"
+        )
         raise Refused("USAGE", message)
-    kind, one = match
+    kind, row = match
     if (kind == "unknowns") != is_resolved:
-        way = f"resolve {index} --with TEXT" if kind == "unknowns" else f"retract {index} --reason TEXT"
-        raise Refused("USAGE", f"entry {index} is one of the {kind.replace('_', ' ')}: `deed session {way}`")
-    if (done := one["correction"]) is not None:
+        command = f"resolve {index} --with TEXT" if kind == "unknowns" else f"retract {index} --reason TEXT"
+        raise Refused("USAGE", f"entry {index} is one of the {kind.replace('_', ' ')}: use `deed session {command}`")
+    if (done := row["correction"]) is not None:
         verb = done["kind"].partition(".")[2]
-        message = f"entry {index} was {verb} by {done['author']} in entry {done['event_index']} already"
+        message = f"entry {index} is already {verb} by {done['author']} in entry {done['event_index']}"
         raise Refused("TRANSITION_NOT_ALLOWED", message, entry=done["event_index"])
     if is_resolved:
-        return stream, kinds.UnknownResolved(target=event["id"], answer=words)
+        return stream, kinds.UnknownResolved(target=event["id"], answer=text)
     made = kinds.FindingRetracted if kind == "findings" else kinds.DeadEndRetracted
-    return stream, made(target=event["id"], reason=words)
+    return stream, made(target=event["id"], reason=text)
 
 
 def correct(
@@ -265,18 +273,19 @@ def correct(
     ask: Ask,
     settings: Settings,
     ref: str,
-    words: str,
+    text: str,
     *,
     is_resolved: bool = False,
     within: str | None = None,
 ) -> dict[str, Any]:
     """Correct an event of a session, and return ``{"id", "kind", "event_index", "target", "stored", "warnings"}``.
 
-    Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for who is neither the session's author nor an admin.
+    Raises Refused: as ``correction``; ``NOT_AUTHORIZED`` for an agent that is neither the session's author nor an
+    admin.
     """
-    stream, data = correction(ask, ref, words, is_resolved=is_resolved, within=within)
+    stream, data = correction(ask, ref, text, is_resolved=is_resolved, within=within)
     (accepted,) = author.emit(Draft(stream=stream, data=data))
-    # If we crash here, the correction stands, and copies of the report lack it until `deed notes sync`.
+    # If we crash here, the correction is in the log, and copies of the report lack it until `deed notes sync`.
     name = stream.removeprefix("session/")
     answer = {"id": name, "event_index": accepted.index, "target": data.target, "stored": [], "warnings": []}
     (session,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]

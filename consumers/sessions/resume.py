@@ -1,9 +1,9 @@
-"""Resuming: what the next agent reads of the sessions before it, within a stated number of tokens.
+"""Resuming: a digest of earlier sessions for the next agent, within a stated number of tokens.
 
-The whole answer, dead ends included, has at most as many tokens as its sessions may have (400, 800 or 1,250 each), as
-the text and as the JSON that commands print, by whichever tokenizer counts more. A session without a report resumes
-from its events, marked ``no_report``: a crashed agent leaves no report, and that is when resuming matters most. What
-another tool recorded is marked ``imported``: nobody of this ledger stands for it.
+The whole answer, with dead ends, has at most as many tokens as its sessions may have (400, 800 or 1,250 each), as the
+text and as the JSON that commands print, by the tokenizer that counts more. A session without a report resumes from its
+events, marked ``no_report``: a crashed agent leaves no report, and then resuming matters most. A session that another
+tool recorded is marked ``imported``: no agent of this ledger vouches for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sessions.generator import derived, last_ms_of, own_steps
-from deedbook.consumers.sessions.packer import LEVELS, Source, dead_ends_within, pack, printed
+from deedbook.consumers.sessions.packer import LEVELS, SessionSource, dead_ends_within, pack, printed
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, did_you_mean, near, or_none
@@ -31,17 +31,17 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
-dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}  # in all, out of those of the sessions
-# Where only a bound counts, a level holds so many times its tokens of that bound: of prose it is three times as many
-# as there are, and by the bound alone a summary would hold no more than its own field names.
+dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}  # in total, taken from those of the sessions
+# Without a tokenizer an upper bound is counted, and a level may have so many times its tokens of that bound. For prose
+# the bound is three times the real number, so with the plain limit a summary would only hold its field names.
 bound_factor: Final = 2
-# A text that its report holds with fewer tokens than this is read whole from its blob, before it is packed.
+# A text that its report has with fewer tokens than this is read in full from its blob before it is packed.
 restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
-_TELLING: Final = frozenset({"overall_confidence", "know", "uncertainty"})
+_KEY_VECTORS: Final = frozenset({"overall_confidence", "know", "uncertainty"})
 _similar_max: Final = 10
 _labels_max: Final = 5
-_sessions_looked_at: Final = 200
+_sessions_checked_max: Final = 200
 _short_id_chars: Final = (8, 13, 18, 24)
 
 
@@ -59,14 +59,14 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
 ) -> dict[str, Any]:
     """Return ``{"sessions", "total_sessions", "token_estimate", "tokens_exact", "tokenizer", "detail_level", …}``.
 
-    ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false where none is
-    installed and a bound counts. Without ``ai_id`` the sessions of ``agent``, who asks, come before those of others.
-    ``less`` is what its caller will add in tokens. ``count`` above five is five. Without any session there is a
-    ``message``. Raises Refused: ``INVALID_FIELD`` for a mode, level or count that is none; for a session by id
-    ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
+    ``token_estimate`` counts this answer as it is printed, by ``tokenizer``; ``tokens_exact`` is false if none is
+    installed and an upper bound is counted. Without ``ai_id`` the sessions of the asking ``agent`` come before those of
+    others. ``less`` is the number of tokens that the caller will add. A ``count`` above five means five. Without any
+    session there is a ``message``. Raises Refused: ``INVALID_FIELD`` for an invalid mode, level or count; for a session
+    by id ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """
     if detail_level not in LEVELS:
-        raise _no_choice("detail_level", tuple(LEVELS))
+        raise _invalid_choice("detail_level", tuple(LEVELS))
     rows = _selected(ask, ai_id, resume_mode, session_id, count, agent)
     tokens = strictest()
     answer: dict[str, Any] = {
@@ -94,7 +94,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
         for session, row in zip(sessions, rows, strict=True)
     ]
     for number, source in enumerate(sources):
-        # What a session does not need, the older ones after it may use, each up to its own limit.
+        # The older sessions may use the tokens that a newer one does not need, each up to its own limit.
         used = _cost(answer | {"token_estimate": budget})
         at_most = used + min((budget - used) // (len(sources) - number), limit)
         before = answer["sessions"]
@@ -109,53 +109,53 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
 
 
 def _known(ask: Ask, ai_id: str) -> str:
-    """Return which labels the latest sessions have: those much like the one that none has, else the first of them."""
-    sessions = ask("sessions.list", {"limit": _sessions_looked_at})["sessions"]
-    # A label is its agent's own words, and may be a sentence.
-    labels = [*filter(is_plain, dict.fromkeys(one["ai_id"] or one["author"] for one in sessions))]
+    """Return a hint with the labels of the latest sessions that are similar to an unknown one, else with the first."""
+    sessions = ask("sessions.list", {"limit": _sessions_checked_max})["sessions"]
+    # A label is an agent's own text, and may be a sentence.
+    labels = [*filter(is_plain, dict.fromkeys(session["ai_id"] or session["author"] for session in sessions))]
     alike = near(ai_id, labels)
-    return did_you_mean(alike) or (labels and f": there are those of {', '.join(labels[:_labels_max])}") or ""
+    return did_you_mean(alike) or (labels and f"; try one of {', '.join(labels[:_labels_max])}") or ""
 
 
 def _cost(answer: Mapping[str, Any]) -> int:
-    """Return the tokens of an answer as it is printed, as text or as JSON: those of which there are more."""
+    """Return the tokens of an answer as it is printed, as text or as JSON, whichever has more."""
     document = {"schema_version": 1, "kind": "resumed", "data": answer}
     return max(most_tokens(printed(document)), most_tokens(resumed_text(dict(answer))))
 
 
 def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Return author and time (in milliseconds) of each session that an answer of ``resume`` names, by its id there.
+    """Return author and time (in milliseconds) of each session in an answer of ``resume``, by its id there.
 
-    Asked apart, because an answer has few tokens: under ``""`` stands the session whose dead ends name none.
+    It is a separate query, because an answer has few tokens; ``""`` is the session whose dead ends name none.
     """
-    named = [one["session_id"] for one in answer["sessions"]]
-    found: dict[str, tuple[str, int]] = {}
-    for name in {*named, *(one["session"] for one in answer["dead_ends"] if "session" in one)}:
+    named = [session["session_id"] for session in answer["sessions"]]
+    authors: dict[str, tuple[str, int]] = {}
+    for name in {*named, *(row["session"] for row in answer["dead_ends"] if "session" in row)}:
         try:
             (row,) = ask("reports.sessions", {"id": name, "limit": 1})["sessions"]
-            found[name] = (row["author"], row["happened_ms"])
-        except Refused:  # an id that was shortened to its room may fit several
-            found[name] = ("somebody", 0)
-    return found | {"": found[named[0]] if named else ("somebody", 0)}
+            authors[name] = (row["author"], row["happened_ms"])
+        except Refused:  # a shortened id may match several sessions
+            authors[name] = ("somebody", 0)
+    return authors | {"": authors[named[0]] if named else ("somebody", 0)}
 
 
 def _selected(  # noqa: PLR0917 - as of ``resume``
     ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int, agent: str | None
 ) -> list[dict[str, Any]]:
     if mode not in MODES:
-        raise _no_choice("resume_mode", MODES)
+        raise _invalid_choice("resume_mode", MODES)
     if mode == "session_id" and not session_id:
-        raise Refused("INVALID_FIELD", "resume_mode session_id asks for a session: give session_id", field="session_id")
+        raise Refused("INVALID_FIELD", "resume_mode session_id needs a session: give session_id", field="session_id")
     if session_id:
         return list(ask("reports.sessions", {"id": session_id, "limit": 1})["sessions"])
     number = converted(count, AtLeastOne, "count")
     limit = 1 if mode == "last" else min(number, sessions_max)
-    # An agent is known by the label it gives itself; where nobody gave this one, by its registered name. What it
-    # imported is not its own work. Without a label the agent's own sessions come first, then anybody's.
+    # An agent is found by its own label, else by its registered name. Its imported sessions are not its own work.
+    # Without a label the agent's own sessions come first, then all others.
     own: list[dict[str, Any]] = [{"author": agent, "imported": False}] if agent else []
-    whose: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [*own, {}]
-    # A session that learned nothing yet is most often the one that asks, or was opened by mistake.
-    questions = [who | {"limit": limit, "has": has} for has in ("beliefs", "records", None) for who in whose]
+    filters: list[dict[str, Any]] = [{"ai_id": ai_id}, {"author": ai_id, "imported": False}] if ai_id else [*own, {}]
+    # A session without findings is most often the asking one, or was opened by mistake.
+    questions = [by | {"limit": limit, "has": has} for has in ("beliefs", "records", None) for by in filters]
     rows: dict[str, dict[str, Any]] = {}
     for question in questions:
         if len(rows) == limit or (rows and (ai_id or question["has"] is None)):
@@ -166,13 +166,13 @@ def _selected(  # noqa: PLR0917 - as of ``resume``
 
 
 def _task_of(session: dict[str, Any], row: dict[str, Any]) -> str:
-    """Return what a session was about: the task it was started with, else that of its report."""
+    """Return the task that a session was started with, else that of its report."""
     started: str = session["task"].strip()
     return started or ("" if row["report"] is None else read_report(row["report"]).title.strip())
 
 
 def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[dict[str, str]]:
-    """Yield the dead ends of the sessions themselves, then of those about tasks like the newest one's."""
+    """Yield the dead ends of the sessions themselves, then of sessions with tasks similar to the newest one's."""
     seen: set[tuple[str, str]] = set()
     own = [
         event | {"session_id": session["id"], "imported": session["imported"]}
@@ -193,7 +193,7 @@ def _dead_ends(ask: Ask, sessions: list[dict[str, Any]], task: str) -> Iterator[
 
 
 def _short_id(ask: Ask, session_id: str) -> str:
-    """Return a beginning of a session's id that finds it alone."""
+    """Return a beginning of a session's id that matches no other session."""
     for chars in _short_id_chars:
         if chars >= len(session_id):
             break
@@ -212,14 +212,14 @@ def _counted(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _no_choice(field: str, choices: tuple[str, ...]) -> Refused:
-    return Refused("INVALID_FIELD", f"{field} is one of {', '.join(choices)}", field=field)
+def _invalid_choice(field: str, choices: tuple[str, ...]) -> Refused:
+    return Refused("INVALID_FIELD", f"{field} must be one of {', '.join(choices)}", field=field)
 
 
 def source_of(
     session: Mapping[str, Any], fields: Mapping[str, Any] | None, get_blob: Blobs, *, level: str, short_id: str
-) -> Source:
-    """Return all that can be told of a session (an answer of ``sessions.show``); ``fields`` are those of its report."""
+) -> SessionSource:
+    """Return a session (an answer of ``sessions.show``) in full; ``fields`` are those of its report, if any."""
     if fields is None:
         imported = msgspec.convert(session["imported"], Imported | None)
         data, at_ms = derived(session), last_ms_of(session)
@@ -230,7 +230,7 @@ def source_of(
     last = {"epistemic_deltas", "knowledge_gaps_filled", *(() if are_own else ["next_steps"])}
     last |= {"next_session_context"} if report.next_session_context.startswith(DERIVED) else set()
     resumed_as = _RESUMED_AS | {"task_summary": "outcome" if report.outcome else "task"}
-    return Source(
+    return SessionSource(
         head=_head(report, level) | ({"no_report": True} if fields is None else {}),
         fields=_fields(report) | {"next_steps": steps, "assessments": _assessments(session)},
         short_id=short_id,
@@ -241,11 +241,11 @@ def source_of(
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
-    """Return a report's fields with long texts whole: all that are here, or those of fewer tokens than ``below``."""
+    """Return a report's fields with long texts in full: all of them, or those of fewer tokens than ``below``."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
     left = []
     for long in copy["long_texts"]:
-        holder, key = _place(copy, long["path"])
+        holder, key = _target(copy, long["path"])
         is_long = below is not None and count_tokens(holder[key]) >= below
         if (content := None if is_long else or_none(get_blob, long["ref"])) is None:
             left.append(long)
@@ -255,12 +255,12 @@ def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = res
 
 
 def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
-    """Return a report of ``reports.show`` with its long texts whole, in its fields, Markdown and compressed JSON."""
+    """Return a report of ``reports.show`` with its long texts in full, in its fields, Markdown and compressed JSON."""
     return with_texts(read_report(restored(fields, get_blob, below=None)))
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:
-    """Return what every level begins with; a summary does without the report's id, which would cost a finding."""
+    """Return the head of every level; a summary has no report id, because it would cost a finding."""
     facts: dict[str, Any] = {
         "session_id": report.session_id,
         "ai_id": report.ai_id,
@@ -277,16 +277,16 @@ def _head(report: Report, level: str) -> dict[str, Any]:
 
 
 def _fields(report: Report) -> dict[str, Any]:
-    # What was accomplished is not told twice: neither as the task nor as an artifact.
+    # Accomplishments that repeat the task or an artifact are left out.
     elsewhere = {report.task_summary, *(f"Created {artifact}" for artifact in report.artifacts_created)}
-    given = plain(report)
-    gaps = given["knowledge_gaps_filled"]
-    return given | {
+    fields = plain(report)
+    gaps = fields["knowledge_gaps_filled"]
+    return fields | {
         "task": _texts(report.title),
         "outcome": _texts(report.outcome),
         "next_session_context": _texts(report.next_session_context),
         "epistemic_deltas": sorted(
-            report.epistemic_deltas.items(), key=lambda delta: (delta[0] not in _TELLING, -abs(delta[1]))
+            report.epistemic_deltas.items(), key=lambda delta: (delta[0] not in _KEY_VECTORS, -abs(delta[1]))
         ),
         "knowledge_gaps_filled": [{name: part for name, part in gap.items() if part is not None} for gap in gaps],
         "accomplished": [text for text in report.accomplished if text not in elsewhere],
@@ -297,16 +297,16 @@ def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return all assessments, those before and after the work first, then the newest."""
     newest_first = sorted(session["assessments"], key=lambda event: -event["event_index"])
     ranked = sorted(newest_first, key=lambda event: event["phase"] not in {"PREFLIGHT", "POSTFLIGHT"})
-    kept = ("phase", "round", "vectors", "reasoning", "overall_confidence")
-    return [{name: event[name] for name in kept if event[name] not in (None, "", {})} for event in ranked]
+    names = ("phase", "round", "vectors", "reasoning", "overall_confidence")
+    return [{name: event[name] for name in names if event[name] not in (None, "", {})} for event in ranked]
 
 
 def _texts(text: str) -> list[str]:
     return [text] if text.strip() else []
 
 
-def _place(fields: dict[str, Any], path: str) -> tuple[Any, Any]:
-    """Return what holds the text at a JSON pointer, and its key there."""
+def _target(fields: dict[str, Any], path: str) -> tuple[Any, Any]:
+    """Return the container of the text at a JSON pointer, and its key there."""
     *parents, last = path.split("/")[1:]
     holder: Any = fields
     for part in parents:

@@ -1,4 +1,4 @@
-"""What was resumed, as it is printed: an agent reads it first, so every line is counted, and none is empty talk."""
+"""The text of a resumed session. An agent reads it first and every line costs tokens, so each must inform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTS: Final = ("ai_id", "timestamp", "duration", "report_type", "calibration_s
 
 
 def resumed_text(answer: dict[str, Any]) -> str:
-    """Return an answer of ``resume`` as text: dead ends, each session, and what it cost."""
+    """Return an answer of ``resume`` as text: dead ends, each session, and its number of tokens."""
     if not answer["sessions"]:
         return clean(answer.get("message", "No sessions found"))
     lines = list(_dead_ends(answer))
@@ -33,7 +33,7 @@ def resumed_text(answer: dict[str, Any]) -> str:
         lines += [*([""] if lines else []), session_text(session)]
     about = "" if answer["tokens_exact"] else "at most "
     count, level = counted(answer["total_sessions"], "session"), answer["detail_level"]
-    more = {"summary": "; --detail-level detailed or full tells more", "detailed": "; --detail-level full tells more"}
+    more = {"summary": "; --detail-level detailed or full has more", "detailed": "; --detail-level full has more"}
     lines += ["", f"-- {count}, {about}{answer['token_estimate']} tokens, {level}{more.get(level, '')}"]
     return "\n".join(lines)
 
@@ -41,23 +41,23 @@ def resumed_text(answer: dict[str, Any]) -> str:
 def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:
     if answer["dead_ends"] or answer.get("dead_ends_left_out"):
         yield "Dead ends: do not try these again"
-    for one in answer["dead_ends"]:
-        # Without a name it is the resumed session's own.
-        whose = f"  [{one['session']}]" if "session" in one else ""
-        whose += f"  [imported by {one['imported']}]" if "imported" in one else ""
-        yield _item(f"{dead_end_text(one)}{whose}")
+    for dead_end in answer["dead_ends"]:
+        # Without a session it is the resumed session's own.
+        source = f"  [{dead_end['session']}]" if "session" in dead_end else ""
+        source += f"  [imported by {dead_end['imported']}]" if "imported" in dead_end else ""
+        yield _item(f"{dead_end_text(dead_end)}{source}")
     if left_out := answer.get("dead_ends_left_out"):
         yield f"  ({left_out} more left out)"
 
 
 def session_text(session: dict[str, Any]) -> str:
-    """Return one session of an answer as text: what it has nothing to say of is not there."""
+    """Return one session of an answer as text, without empty sections."""
     lines = [f"Session {clean(session['session_id'])}"]
     lines.append(f"  {', '.join(clean(str(session[name])) for name in _FACTS if session[name])}")
     if mark := session.get("imported"):
-        lines.append(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: it says this of itself.")
+        lines.append(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: these are its own claims.")
     if session.get("no_report"):
-        lines.append("  There is no report: this is taken from the session's events.")
+        lines.append("  There is no report; this comes from the session's events.")
     for name, title in _TITLES.items():
         if texts := _texts(name, session.get(name)):
             lines += [title, *map(_item, texts)]
@@ -78,7 +78,7 @@ def _texts(name: str, value: Any) -> Sequence[str]:
         case "knowledge_gaps_filled", list():
             return [f"{gap['gap']}: {gap['before']} → {gap['after']}{_change(gap)}" for gap in value]
         case "assessments", list():
-            return [_assessment(one) for one in value]
+            return [_assessment(assessment) for assessment in value]
         case _:  # the texts and lists of texts
             return [value] if isinstance(value, str) else value
 
@@ -94,13 +94,13 @@ def _assessment(assessment: dict[str, Any]) -> str:
 
 
 def left_out_lines(left_out: dict[str, Any]) -> list[str]:
-    """Return what an answer left out of a session, and the command that shows it."""
+    """Return the lines on what an answer left out of a session, and the command that shows it."""
     parts = []
     for name, value in left_out.items():
         if name != "see":
-            words = ", ".join(str(part).replace("_", " ") for part in value) if isinstance(value, list) else value
-            parts.append(f"{name.replace('_', ' ')}: {words}")
-    return ["; ".join(parts), f"to be had with: {left_out['see']}"]
+            text = ", ".join(str(part).replace("_", " ") for part in value) if isinstance(value, list) else value
+            parts.append(f"{name.replace('_', ' ')}: {text}")
+    return ["; ".join(parts), f"see: {left_out['see']}"]
 
 
 def _item(text: str) -> str:

@@ -1,17 +1,17 @@
-r"""Where a project's reports go beside the log: the table ``[reports]`` of ``config.toml``, names, and what came of it.
+r"""The stores of a project's copied reports: the table ``[reports]`` of ``config.toml``, and their names.
 
     [reports]
     git = "auto"      # or the path of a repository, or false
-    files = "docs/sessions/handoffs"   # or another path, or false; without it, as below
+    files = "docs/sessions/handoffs"   # or another path, or false; default: see below
 
-Paths are relative to the project: the folder that holds ``.deedbook``, else the current one. Without a word in the
-table git notes are written when the project lies in a git repository, and files when it has the folder ``docs/``: files
-of the work tree are somebody's next commit, so a project that has no place for documents is given none.
+Paths are relative to the project: the folder that contains ``.deedbook``, else the current one. By default git notes
+are written if the project is in a git repository, and files if it has the folder ``docs/``: files in the work tree are
+part of somebody's next commit, so a project without a folder for documents gets none.
 
-The name of a session or agent is one component of a git ref and of a path, where its id may be any text: what
-``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids have one
-name. A legal id without ``%`` stands as it is, Chinese too. No text at all is a single ``%``. What is longer than a
-file system takes ends in ``%-`` and the SHA-256 of the whole; that alone cannot be read back.
+The name of a session or agent is one component of a git ref and of a path, but its id may be any text. Characters that
+``git check-ref-format`` refuses, slashes, and ``%`` itself, are written ``%XX`` as in a URL, so no two ids share a
+name. A legal id without ``%`` stays as it is, also in Chinese. An empty id is a single ``%``. A name that is too long
+for a file system ends in ``%-`` and the SHA-256 of the whole; only such a name cannot be decoded.
 
     >>> name_of("45a42346-364e-467c-9b2f-d15a8de0c52c")
     '45a42346-364e-467c-9b2f-d15a8de0c52c'
@@ -38,11 +38,11 @@ from deedbook.ledger.home.trust import actions_of
 AUTO: Final = "auto"
 FILES_FOLDER: Final = Path("docs/sessions/handoffs")
 
-# A ref is a file too, and its lock is called `NAME.lock`: 255 bytes, the limit nearly everywhere, hold both.
+# A ref is a file, too, and its lock is `NAME.lock`: both fit into 255 bytes, the limit nearly everywhere.
 name_size_max_bytes: Final = 200
 _EMPTY: Final = "%"
 _CUT: Final = "%-"
-# What no ref may hold, and %; control characters of Latin-1, separators of lines and lone surrogates neither.
+# Characters that no ref may have, and %; also control characters of Latin-1, line separators and lone surrogates.
 _ILLEGAL: Final = re.compile(
     r"[\x00-\x20\x7f-\xa0~^:?*\[\\/%\u2028\u2029\ud800-\udfff]|^\.|(?<=\.)\.|\.\Z|\.(?=lock\Z)|@(?=\{)"
 )
@@ -52,29 +52,29 @@ Store: TypeAlias = Literal["git_notes", "files"]
 
 
 class ReportsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the table ``[reports]`` may say; ``files`` without a value is decided by what the project has."""
+    """The table ``[reports]``; the default of ``files`` depends on the folders of the project."""
 
     git: str | bool = AUTO
     files: str | bool = AUTO
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """Where reports go: the folder of a git repository, the folder of files; None with the reason why not.
+    """The stores of reports: the folder of a git repository and the folder of files; None with the reason.
 
-    ``is_git_sure`` says that somebody named the repository: then it is a failure when there is none.
+    ``is_git_sure``: somebody configured the repository, so it is a failure if there is none.
     """
 
     git: Path | None = None
     files: Path | None = None
     is_git_sure: bool = True
-    no_git: str = "no repository is given"
-    no_files: str = "no folder is given"
+    no_git: str = "no repository is configured"
+    no_files: str = "no folder is configured"
 
 
-class Stored(NamedTuple):
-    """A store, the place in it (``git:REF`` or a path), what came of it, and why it is not there or not plainly so.
+class StoredCopy(NamedTuple):
+    """A copy of a report: its store, its location (``git:REF`` or a path), its status, and a reason or note.
 
-    ``skipped`` is as it is meant to be, ``failed`` is not, and ``repair`` tries it again.
+    A ``skipped`` copy is not wanted; a ``failed`` copy is missing, and ``repair`` tries it again.
     """
 
     store: Store
@@ -84,10 +84,10 @@ class Stored(NamedTuple):
 
 
 def project_of(settings: Settings) -> Project:
-    """Return where the reports of a ledger go.
+    """Return the stores of a ledger's reports.
 
-    Also where the table says nothing the folder must be trusted: git runs programs that a repository's files name.
-    Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when the table ``[reports]`` is wrong.
+    The folder must be trusted even without this table: git runs programs that a repository's files name. Raises
+    Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` if the table ``[reports]`` is wrong.
     """
     file = settings.home / CONFIG_FILE
     reports = actions_of(settings).reports
@@ -103,24 +103,24 @@ def project_of(settings: Settings) -> Project:
     folder = home.parent if home.name == FOLDER else present_folder()
     files, no_files = _files(folder, None if chosen.files is False else str(chosen.files))
     git = None if chosen.git is False else folder if chosen.git == AUTO else folder / str(chosen.git)
-    no_git, is_git_sure = "config.toml says git = false", chosen.git != AUTO
+    no_git, is_git_sure = "config.toml has git = false", chosen.git != AUTO
     return Project(git=git, files=files, is_git_sure=is_git_sure, no_git=no_git, no_files=no_files)
 
 
 def _files(folder: Path, chosen: str | None) -> tuple[Path | None, str]:
     if chosen is None:
-        return None, "config.toml says files = false"
+        return None, "config.toml has files = false"
     if chosen != AUTO:
         return folder / chosen, ""
     if not (folder / FILES_FOLDER.parts[0]).is_dir():
-        return None, f"{folder} has no folder docs: make {FILES_FOLDER}, or set files in [reports] of config.toml"
+        return None, f"{folder} has no folder docs: create {FILES_FOLDER}, or set files in [reports] of config.toml"
     if not (folder / FILES_FOLDER).resolve().is_relative_to(folder.resolve()):
-        return None, f"{FILES_FOLDER} leads out of {folder} by a link: set files in [reports] of config.toml"
+        return None, f"{FILES_FOLDER} is a link out of {folder}: set files in [reports] of config.toml"
     return folder / FILES_FOLDER, ""
 
 
 def name_of(text: str) -> str:
-    """Return ``text`` as a name that is legal in a git ref and on a file system, and no other text's name."""
+    """Return a name for ``text`` that is legal in a git ref and on a file system, and unique to it."""
     if not text:
         return _EMPTY
     name = _ILLEGAL.sub(_escaped, text)
@@ -134,7 +134,7 @@ def name_of(text: str) -> str:
 
 
 def text_of(name: str) -> str | None:
-    """Return the text that ``name_of`` named so; None when the name is cut, or no name of ours."""
+    """Return the text of a name from ``name_of``; None if the name is cut, or not one of ours."""
     if name == _EMPTY:
         return ""
     try:

@@ -236,7 +236,7 @@ in a finding of your own"
 
 
 def _imported(event: Event, state: Layer, life: Life) -> Life:
-    """A record of another tool: on the stream of what it stands for, by that stream's rule; else kept aside."""
+    """A record of another tool: on the stream of what it stands for, by that stream's rule; else unmapped."""
     if typed(event, RecordImported).mapped_kind is not None:
         return _OF_STREAM[event.stream.partition("/")[0]](event, state, life)
     _require_working_role(event, state)

@@ -200,8 +200,8 @@ class Spool:
         with lost, replacing(path, label="spool-") as file:  # by its label goes what a killed process left half written
             file.write(content)
         message = (
-            f"NOT recorded yet: the ledger is away ({away.code}). It is signed and kept as number {number}, after "
-            f"{len(self.waiting()) - 1} others, and goes with your next act, or `deed spool send`: do not do it again"
+            f"NOT recorded yet: the ledger is away ({away.code}). It is signed and stored as number {number}, after "
+            f"{len(self.waiting()) - 1} others. Your next operation sends it, or `deed spool send`. Do not repeat it."
         )
         return Unavailable("SPOOLED", message, recorded=False, number=number, ids=ids, folder=str(self.folder))
 

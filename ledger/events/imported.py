@@ -1,6 +1,6 @@
 """Records of other tools, kept as they were: shown as imported, granting nothing.
 
-It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when it is only kept aside. A handoff is
+It stands on the stream that its mapped kind belongs to, or on ``record/ID`` when it is unmapped. A handoff is
 mapped to its content, all else to the very data of its mapped kind, and folds read both alike (``body.read_as``).
 """
 
@@ -14,7 +14,7 @@ from deedbook.ledger.events.fields import EventData, Label, Line, OptionalText, 
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
 from deedbook.ledger.format.codec import converted
 
-KEPT_ASIDE: Final = "record"
+UNMAPPED: Final = "record"
 
 
 class RecordImported(EventData, frozen=True):
@@ -73,13 +73,13 @@ def mapped_types(kind: str) -> tuple[type[EventData], type[EventData]]:
 
 
 def read_mapped(data: RecordImported) -> tuple[EventData, EventData] | None:
-    """Return the mapped data and the claims by their types; None for a record that is only kept aside.
+    """Return the mapped data and the claims by their types; None for an unmapped record.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD``.
     """
     if data.mapped_kind is None:
         if data.mapped or data.claims:
-            raise Refused("INVALID_FIELD", "a record that is kept aside maps to nothing", path="$.data.mapped")
+            raise Refused("INVALID_FIELD", "an unmapped record has no mapped data and no claims", path="$.data.mapped")
         return None
     if data.mapped_kind not in MAPPED:
         message = f"only these can be imported: {', '.join(MAPPED)}"

@@ -13,7 +13,7 @@ from deedbook.ledger.lifecycle.session import SessionState
 from deedbook.ledger.lifecycle.snapshot import SnapshotState
 from deedbook.ledger.lifecycle.tot import TotState
 
-# Where one stream stands, by what it is of; streams of agents and kept-aside records have no state.
+# Where one stream stands, by what it is of; streams of agents and unmapped records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
 
 

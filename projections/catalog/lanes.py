@@ -1,4 +1,4 @@
-"""Who did what when, and who handed what to whom: the acts of a stretch of the log, in one lane an agent."""
+"""Who did what when, and who handed what to whom: the operations of a stretch of the log, in one lane an agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACTS: Final = (
     *("reasoning.concluded", "reasoning.validated", "report.generated", "review.requested", "review.answered"),
     *("tot.started", "tot.search_complete", "key.compromised"),
 )
-# To whom an act passes what is to be done next.
+# To whom an operation passes what is to be done next.
 _TO: Final = """CASE WHEN e.kind = 'handoff.created' THEN nullif(h.receiver, '')
     WHEN e.kind = 'handoff.completed' THEN coalesce(h.reviewer, h.sender)
     WHEN e.kind IN ('handoff.changes_requested', 'handoff.rejected') THEN nullif(h.receiver, '') END"""
@@ -27,14 +27,14 @@ LISTING: Final = query.Listing(
 
 
 class Stretch(query.Page, frozen=True):
-    """The newest acts since an index, those behind the cursor ``after``; of one agent, also what it is given."""
+    """The newest operations since an index, those behind the cursor ``after``; of one agent, also what it is given."""
 
     since: int | None = None
     agent: str | None = None
 
 
 def lanes_of_agents(context: query.QueryContext, args: Stretch) -> query.Answer:
-    """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest acts first.
+    """Return ``{"acts", "total", "next", "first_index", "last_index", "lanes", "sessions"}``, the newest first.
 
     ``lanes`` say of each agent how many ``events`` of which ``kinds`` it signed in that stretch of the log, the busiest
     first. ``sessions`` overlap it: each with its ``author``, ``from_index`` and ``to_index`` (None: open).

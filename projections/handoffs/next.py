@@ -1,4 +1,4 @@
-"""The needs-me queue: what waits for whom, why, and the act with which it goes on (`deed next`).
+"""The needs-me queue: what waits for whom, why, and the operation with which it goes on (`deed next`).
 
 ``waits_for`` decides, purely, by the table ``WAITS``. The SQL that finds, orders and counts is made from the same
 table, so ten thousand handoffs are never read to show ten. An open review waits for every human. Only registered agents
@@ -30,8 +30,8 @@ from deedbook.projections.stores.store import Value
 
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
-# What moves an item on: an act of a handoff (``show`` for who can only look), or the answer to a review.
-Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
+# What moves an item on: an operation on a handoff (``show`` for who can only look), or the answer to a review.
+NextOperation = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 Case = Literal[
     "orphaned", "stuck", "pending", "claimable", "changes", "args", "in_progress", "blocked", "completed", "imported"
 ]
@@ -287,7 +287,7 @@ def _review(review: dict[str, Any], agent: str) -> dict[str, Any]:
 
 def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str, Any]:
     ((_, action),) = [wait for wait in waits_for(facts) if wait[0] == agent]
-    act, arguments = _act_of(action, agent, facts, texts["criteria"])
+    operation, arguments = _operation_of(action, agent, facts, texts["criteria"])
     own, results = (msgspec.json.decode(texts[name]) for name in ("reasoning_refs", "result_refs"))
     return {
         "kind": "handoff",
@@ -303,27 +303,27 @@ def _handoff(facts: HandoffFacts, texts: dict[str, Any], agent: str) -> dict[str
         "reviewer": facts.reviewer,
         "version": facts.version,
         "why": _why(action, agent, facts, texts),
-        "act": act,
+        "act": operation,
         "arguments": arguments,
         # What is verified is the return: its reasoning first.
         "reasoning_refs": list(dict.fromkeys([*(results if action == "verify" else []), *own])),
     }
 
 
-def acts_awaited(context: QueryContext, facts: HandoffFacts) -> list[dict[str, Any]]:
+def awaited_operations(context: QueryContext, facts: HandoffFacts) -> list[dict[str, Any]]:
     """Return for each whom a handoff waits for ``{"kind", "id", "agent", "act", "arguments"}``."""
     criteria = context.rows(_OPEN_CRITERIA, (json_list([facts.id]),)) if facts.criteria_left else []
     awaited = []
     for agent, action in waits_for(facts):
-        act, arguments = _act_of(action, agent, facts, criteria)
-        awaited.append({"kind": "handoff", "id": facts.id, "agent": agent, "act": act, "arguments": arguments})
+        operation, arguments = _operation_of(action, agent, facts, criteria)
+        awaited.append({"kind": "handoff", "id": facts.id, "agent": agent, "act": operation, "arguments": arguments})
     return awaited
 
 
-def _act_of(
+def _operation_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
-) -> tuple[Act, dict[str, Any]]:
-    """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
+) -> tuple[NextOperation, dict[str, Any]]:
+    """Return the operation with which an agent moves a handoff on, and its arguments; criteria count from 1."""
     args = [one["position"] + 1 for one in criteria if one["mark"] == "asked"]
     match action:
         case "approve":
@@ -387,7 +387,7 @@ def _why_to_approve(facts: HandoffFacts) -> str:
 def _why_to_continue(reason: str, criteria: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"changes requested: {reason}"] if reason else []
     if criteria:
-        waits = {"args": " (its waiver is asked for)"}
+        waits = {"asked": " (its waiver is asked for)"}
         named = [
             f"{one['position'] + 1}. {one['text']}{waits.get(one['mark'], '')}" for one in criteria[:criteria_named_max]
         ]

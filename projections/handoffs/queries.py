@@ -20,7 +20,7 @@ from deedbook.projections.handoffs.facts import (
     links_of,
     stage_of,
 )
-from deedbook.projections.handoffs.next import acts_awaited
+from deedbook.projections.handoffs.next import awaited_operations
 from deedbook.projections.handoffs.why import chain_links_max, explain
 
 # Rows of an `active.md` table: they stand in that table and have no file of their own.
@@ -180,14 +180,14 @@ def _parts(name: str) -> list[tuple[str, tuple[str]]]:
 
 
 def why_handoff(context: query.QueryContext, args: query.ById) -> query.Answer:
-    """Return why a handoff is ready or not, as ``explain`` does, and whom it waits for (``waits``) with which act."""
+    """Return why a handoff is ready or not (as ``explain``), whom it waits for (``waits``), and for which operation."""
     facts = facts_of(context, [args.id.removeprefix("handoff/")])
     (handoff,) = (facts or facts_of(context, [find_handoff(context, args.id)])).values()
     return _why(context, handoff)
 
 
 def _why(context: query.QueryContext, handoff: HandoffFacts) -> query.Answer:
-    return explain(handoff, _known(context, {handoff.id: handoff})) | {"waits": acts_awaited(context, handoff)}
+    return explain(handoff, _known(context, {handoff.id: handoff})) | {"waits": awaited_operations(context, handoff)}
 
 
 def _known(context: query.QueryContext, known: dict[str, HandoffFacts]) -> dict[str, HandoffFacts]:

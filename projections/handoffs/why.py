@@ -112,8 +112,8 @@ def stuck_words(handoff: HandoffFacts) -> str:
 
 def receiver_removed_words(handoff: HandoffFacts) -> str:
     """Return what to do with work that is handed to nobody."""
-    act = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
-    return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {act}"
+    advice = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
+    return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {advice}"
 
 
 def _pending_words(handoff: HandoffFacts) -> str:

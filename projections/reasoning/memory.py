@@ -90,7 +90,7 @@ def compute_reasoning_ref(memory: ReasoningMemory) -> str:
 
 
 def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
-    """Return the graph that JSON values describe, and what was kept aside, by path (``steps[0].colour``).
+    """Return the graph that JSON values describe, and its unmapped fields, by path (``steps[0].colour``).
 
     Takes the spellings ``step`` and ``evidence_refs`` too, and string dependency keys. A null stands for
     an absent field. ``task``, ``conclusion`` and ``steps`` are required, the rest has the dataclass defaults. Raises
@@ -102,10 +102,10 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
     for name in ("task", "conclusion", "steps"):
         if name not in fields:
             raise _invalid(name, "is missing")
-    kept_aside = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
+    unmapped = {str(name): fields[name] for name in fields if name not in ReasoningMemory.__struct_fields__}
     known: dict[str, Any] = {"reasoning_id": "", "ai_id": ""}
-    known |= {name: value for name, value in fields.items() if name not in kept_aside}
-    known["steps"] = _read_steps(fields["steps"], kept_aside)
+    known |= {name: value for name, value in fields.items() if name not in unmapped}
+    known["steps"] = _read_steps(fields["steps"], unmapped)
     known["dependencies"] = _read_dependencies(fields.get("dependencies", {}))
     _read_confidence(known, "confidence_in_reasoning")
     # JSON escapes can spell half a surrogate pair, UTF-8 cannot, so no event could ever hold it.
@@ -118,7 +118,7 @@ def memory_from_dict(given: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
         field = refusal.details["path"].removeprefix("graph").removeprefix(".")
         raise Refused(refusal.code, refusal.message, field=field) from error
     check_graph(memory)
-    return memory, kept_aside
+    return memory, unmapped
 
 
 def check_graph(memory: ReasoningMemory) -> None:
@@ -139,15 +139,15 @@ def check_graph(memory: ReasoningMemory) -> None:
         raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
 
 
-def _read_steps(given: Any, kept_aside: dict[str, Any]) -> list[dict[str, Any]]:
+def _read_steps(given: Any, unmapped: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(given, list):
         raise _invalid("steps", "is not a list")
     if len(given) > steps_max:
         raise Refused("TOO_LARGE", f"A graph has at most {steps_max} steps, not {len(given)}.", field="steps")
-    return [_read_step(item, f"steps[{position}]", kept_aside) for position, item in enumerate(given)]
+    return [_read_step(item, f"steps[{position}]", unmapped) for position, item in enumerate(given)]
 
 
-def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, Any]:
+def _read_step(given: Any, path: str, unmapped: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise Refused("INVALID_FORMAT", f"{path} is not a JSON object.", field=path)
     fields: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def _read_step(given: Any, path: str, kept_aside: dict[str, Any]) -> dict[str, A
             continue
         own_name = _STEP_ALIASES.get(name, name)
         if own_name not in ReasoningStep.__struct_fields__:
-            kept_aside[f"{path}.{name}"] = value
+            unmapped[f"{path}.{name}"] = value
         elif own_name in fields and fields[own_name] != value:
             raise _invalid(f"{path}.{own_name}", f"is given twice, once as {name}, with different values")
         else:

@@ -1,1 +1,1 @@
-"""Records of other tools as rows: what was imported, what it stands for, and what was only kept aside."""
+"""Records of other tools as rows: what was imported, what it was mapped to, and what is unmapped."""

@@ -21,9 +21,9 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters: ``source`` is the beginning of where it was found, ``kept_aside`` says that it stands for nothing."""
+    """Filters: ``source`` is the beginning of where it was found, ``unmapped`` asks for unmapped records only."""
 
-    kept_aside: bool = False
+    unmapped: bool = False
     source: str = ""
     dirty: bool = False
 
@@ -45,7 +45,7 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
     """Return ``{"records", "total", "next"}``, in the order of the ledger."""
     where = Where(args)
     where.add("substr(source, 1, ?) = ?", len(args.source), args.source)
-    if args.kept_aside:
+    if args.unmapped:
         where.add("mapped_kind IS NULL")
     if args.dirty:
         where.add("dirty > 0")
@@ -55,7 +55,7 @@ def list_records(context: QueryContext, args: RecordList) -> Answer:
 def existing_records(context: QueryContext, args: Places) -> Answer:
     """Return ``{"records"}``: for each place whose original is in the ledger already, its record.
 
-    Of several (two may import at once, and one keep aside what the other maps) the latest that stands for something.
+    Of several (two may import at once, and one cannot map what the other maps) the latest that stands for something.
     """
     sql = (
         "SELECT * FROM records WHERE original = ? AND source = ? ORDER BY mapped_kind IS NULL, event_index DESC LIMIT 1"

@@ -35,7 +35,7 @@ def test_the_graph_of_the_events_is_the_graph_of_the_seeds_json():
         ReasoningExtended(steps=[step(2, type="assumption", needs_validation=True)], dependencies={2: [1]}),
         ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one"]),
     )
-    memory, kept_aside = memory_from_dict(
+    memory, unmapped = memory_from_dict(
         {
             "task": "Is it safe?",
             "ai_id": "bob-1",
@@ -50,7 +50,7 @@ def test_the_graph_of_the_events_is_the_graph_of_the_seeds_json():
             "dependencies": {"2": [1]},
         }
     )
-    assert not kept_aside
+    assert not unmapped
     assert memory_of(folded, "") == memory
     assert ref_of(folded) == compute_reasoning_ref(memory)
 

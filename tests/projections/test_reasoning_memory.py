@@ -87,9 +87,9 @@ def test_ref_survives_a_json_round_trip(memory: Any) -> None:
 def test_ref_does_not_depend_on_reasoning_id_or_domain() -> None:
     memory = audit_graph()
     named = replace(memory, reasoning_id=compute_reasoning_ref(memory))
-    other, kept_aside = memory_from_dict(audit_json() | {"domain": "security"})
+    other, unmapped = memory_from_dict(audit_json() | {"domain": "security"})
     assert compute_reasoning_ref(named) == compute_reasoning_ref(other) == compute_reasoning_ref(memory)
-    assert kept_aside == {"domain": "security"}
+    assert unmapped == {"domain": "security"}
 
 
 def test_ref_changes_with_every_optional_field_that_is_given() -> None:
@@ -118,8 +118,8 @@ def test_seed_spellings_are_read_as_the_dataclass_names() -> None:
 
 
 def test_unknown_fields_are_kept_aside_with_their_path() -> None:
-    _, kept_aside = memory_from_dict(first_step(colour="red") | {"mood": "calm"})
-    assert kept_aside == {"steps[0].colour": "red", "mood": "calm"}
+    _, unmapped = memory_from_dict(first_step(colour="red") | {"mood": "calm"})
+    assert unmapped == {"steps[0].colour": "red", "mood": "calm"}
 
 
 def test_audit_holds_the_seeds_first_three_steps_word_for_word() -> None:

@@ -151,7 +151,7 @@ def test_records_are_listed_by_what_became_of_them_and_where_they_were_found(fil
         return [one["source"] for one in filled("records.list", asked)["records"]]
 
     assert sources() == ["notes/aside", "notes/session.started", "notes/report.generated"]
-    assert sources(kept_aside=True) == ["notes/aside"]
+    assert sources(unmapped=True) == ["notes/aside"]
     assert sources(source="notes/r") == ["notes/report.generated"]
     assert sources(dirty=True) == []
     page = filled("records.list", {"limit": 2})

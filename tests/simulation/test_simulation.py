@@ -43,7 +43,7 @@ def broken(outcome: Outcome) -> str:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.timeout(1800)
 def test_no_world_breaks_a_promise(share: int) -> None:
-    count = times(200, 400) // SHARES
+    count = times(80, 400) // SHARES
     outcomes = [run_seed(seed) for seed in range(share * count, (share + 1) * count)]
     assert [broken(outcome) for outcome in outcomes if outcome.violation] == []
     for name in ("entries", "acknowledged", "effects", "terms", "faults"):

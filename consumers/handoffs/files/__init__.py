@@ -1,9 +1,9 @@
 """Handoffs as markdown files: imported, rendered, and kept in step with the ledger.
 
-- ``syntax``: what a file says and where, losslessly; pure
-- ``mapping``: between a file and a handoff, both ways
-- ``imports``: files as claims; ``plan``: what an edited file asks for; pure
-- ``folder``, ``watcher``: a folder in step, by the hand of one agent, with what ``sync`` remembers
+- ``syntax``: reads and writes the parts of a file without loss; pure
+- ``mapping``: converts between a file and a handoff
+- ``imports``: files as claims; ``plan``: the plan for an edited file; pure
+- ``folder``, ``watcher``: one agent keeps a folder in step, with the state that ``sync`` stores
 
-A *held* edit is one that somebody else must make.
+Another agent must make a *held* edit.
 """

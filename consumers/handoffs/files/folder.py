@@ -1,12 +1,13 @@
-"""One folder of handoff files kept in step with the ledger, one handoff at a time.
+"""Keeps one folder of handoff files in step with the ledger, one handoff at a time.
 
-Three versions are compared: that on which file and ledger last agreed, the file as it is, and as the ledger would write
-it now. What only the ledger changed is written; what only the file changed is signed as the acting agent, where it is
-his to sign, else told, once, with the command to run. Where both changed the text, the ledger's version is put beside
-the file. An older version that came back (from version control, say) is nobody's edit, and is brought up to date.
+Three versions are compared: the base on which file and ledger last agreed, the file as it is, and the file as the
+ledger would write it now. A change of the ledger is written to the file. A change of the file is signed as the acting
+agent if they may sign it; otherwise it is reported once, with the command to run. If both changed the text, the
+ledger's version is put beside the file. An older version that came back (from version control, say) is not an edit: it
+is updated.
 
-What happens if we crash here: remember what asks → sign → write → remember, in this order, so nothing is lost, nothing
-is signed twice, and what is taken back before anybody looks again is taken back.
+If we crash: store the request → sign → write → store the result, in this order, so nothing is lost or signed twice, and
+an edit that is removed before the next check is removed.
 """
 
 from __future__ import annotations
@@ -33,35 +34,39 @@ tries_max: Final = 5
 
 
 class Folder:
-    """A folder in step with a ledger, by the hand of one agent."""
+    """A folder that one agent keeps in step with a ledger."""
 
     def __init__(self, context: sync.SyncContext) -> None:
         self._context = context
         self.path, self._author, self._answer, self._store, self._tell, _ = context
-        self.refused: set[str] = set()  # handoffs whose edits may be allowed after other events
+        self.refused: set[str] = set()  # handoffs with edits that a later event may allow
 
     def reconcile(self, id_: str) -> None:
-        """Bring one handoff's file and the ledger into step, as far as both sides may be changed here."""
+        """Synchronise one handoff's file and the ledger, as far as the acting agent may change both."""
         self.refused.discard(id_)
         for _ in range(tries_max):
             try:
                 self._reconcile(id_)
             except Refused as refusal:
                 if refusal.code == "STREAM_CONFLICT":
-                    continue  # the handoff went on meanwhile: look at it again
+                    continue  # the handoff changed meanwhile: check it again
                 self.refused.add(id_)
                 self._say(id_, sync.refusal_notice(id_, refusal))
             return
 
     def _reconcile(self, id_: str) -> None:
         if f"{id_}.md".endswith(CONFLICT):
-            raise Refused("INVALID_FIELD", f"the name {file_name(id_)} is kept for versions beside a file")
+            raise Refused(
+                "INVALID_FIELD", f"the name {file_name(id_)} is reserved for the ledger's version beside a file"
+            )
         content = read_file(self.path / file_name(id_))
         if content is None and not self.path.is_dir():
-            raise Unavailable("STORE_UNAVAILABLE", f"the folder {self.path} is gone", path=str(self.path))
+            raise Unavailable(
+                "STORE_UNAVAILABLE", f"the folder {self.path} does not exist any more", path=str(self.path)
+            )
         if content is not None and active_table.is_active_table(content):
             command = shlex.join(("deed", "handoff", "import", str(self.path / file_name(id_))))
-            self._say(id_, sync.Notice("table", id_, f"its rows are brought in by {command}, and go on by commands"))
+            self._say(id_, sync.Notice("table", id_, f"import its rows with {command}, then change them by commands"))
             return
         handoff = self._answered(id_)
         if handoff is None:
@@ -76,33 +81,33 @@ class Folder:
         if content is None:
             if agreed.base:
                 command = shlex.join(("deed", "handoff", "render", id_, "--out", str(self.path / file_name(id_))))
-                self._say(id_, sync.Notice("deleted", id_, f"restore it: {command}"))
+                self._say(id_, sync.Notice("deleted", id_, f"the file was deleted; restore it with {command}"))
             else:
                 self._write(handoff, now, None)
         elif content == now:
             self._agree(handoff, now)
         elif content == agreed.base:
             self._write(handoff, now, content)
-        elif agreed.seen != _digest(content, now):
+        elif agreed.examined != _digest(content, now):
             self._changed(handoff, agreed, content, now)
 
-    def _agreed(self, handoff: dict[str, Any]) -> sync.Agreed:
-        """Return what is remembered of a file, or would be had a kill, or another save, not come after the signing."""
-        agreed = self._store.agreed(handoff["id"]) or sync.Agreed()
-        for index in [one["event_index"] for one in handoff["log"]] if agreed.event_id else ():
+    def _agreed(self, handoff: dict[str, Any]) -> sync.FileState:
+        """Return the stored state of a file, also if a crash or another save came after the signing."""
+        agreed = self._store.agreed(handoff["id"]) or sync.FileState()
+        for index in [line["event_index"] for line in handoff["log"]] if agreed.event_id else ():
             if index > agreed.position and read_event(index, self._author.client.entry(index)).id == agreed.event_id:
-                agreed = sync.Agreed(agreed.asking, index, said=agreed.said)
+                agreed = sync.FileState(agreed.asking, index, reported=agreed.reported)
                 self._store.agree(handoff["id"], agreed)
         return agreed
 
-    def _changed(self, handoff: dict[str, Any], agreed: sync.Agreed, content: bytes, now: bytes) -> None:
-        """Look at a file that is neither what it was nor what it should be."""
+    def _changed(self, handoff: dict[str, Any], agreed: sync.FileState, content: bytes, now: bytes) -> None:
+        """Handle a file that equals neither the base nor the ledger's version."""
         id_ = handoff["id"]
-        if agreed.seen == _digest(_CONFLICT_SHOWN, now) and read_file(self._beside(id_)) is None:
-            # Who deletes it has compared: from here on, the file counts as edited from the version that was shown.
-            agreed = sync.Agreed(now, handoff["updated_index"], _digest(_CONFLICT_SETTLED, now))
+        if agreed.examined == _digest(_CONFLICT_SHOWN, now) and read_file(self._beside(id_)) is None:
+            # Somebody compared and deleted it: from now on the file counts as edited from the version beside it.
+            agreed = sync.FileState(now, handoff["updated_index"], _digest(_CONFLICT_SETTLED, now))
             self._store.agree(id_, agreed)
-        is_settled = agreed.seen == _digest(_CONFLICT_SETTLED, now)
+        is_settled = agreed.examined == _digest(_CONFLICT_SETTLED, now)
         version = last_rendered(handoff, content, self._author.client.entry, self._author.client.get_blob)
         base = agreed.base or self._first_base(handoff, content)
         if version is not None and not is_settled:
@@ -114,7 +119,7 @@ class Folder:
             self._conflict(handoff, content, now)
             return
         if base.startswith(content):
-            self._say(id_, sync.Notice("unfinished", id_, "the file ends too early: is it still being written?"))
+            self._say(id_, sync.Notice("unfinished", id_, "the file ends too early; it may still be being written"))
             return
         before, edited, ledger = parse(base), parse(content), parse(now)
         is_unclear = not is_settled and comparison.looks_outdated(base=before, edited=edited)
@@ -124,7 +129,7 @@ class Folder:
             self._edited(handoff, base, content, now)
 
     def _edited(self, handoff: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
-        """Sign what the file asks for, and write what the ledger has to add."""
+        """Sign the edits of the file, and write the changes of the ledger."""
         id_ = handoff["id"]
         before, edited, ledger = parse(base), parse(content), parse(now)
         agreed = self._store.agreed(id_)
@@ -139,61 +144,61 @@ class Folder:
             before = parse(comparison.with_progress_of(edited, before))
         target = comparison.merge(base=before, edited=edited, ledger=parse(now)) if plan.held else now
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
-            return  # somebody saved it again meanwhile: that is the edit to look at, on the base that was signed
+            return  # somebody saved it again meanwhile: the next check takes that edit, on the signed base
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
-        notices = agreed.said if agreed else ""
+        reported = agreed.reported if agreed else ""
         self._store.agree(
-            id_, sync.Agreed(now, handoff["updated_index"], _digest(target, now) if plan.held else "", notices)
+            id_, sync.FileState(now, handoff["updated_index"], _digest(target, now) if plan.held else "", reported)
         )
         if target != content and not is_signed:
             self._tell(sync.Notice("written", id_, file_name(id_)))
-        self._say(id_, *(sync.held_notice(id_, one) for one in plan.held))
+        self._say(id_, *(sync.held_notice(id_, edit) for edit in plan.held))
 
     def _adopt(self, id_: str, content: bytes) -> None:
-        """Create the handoff of a new file, if it is from the acting agent."""
+        """Create the handoff of a new file whose sender is the acting agent."""
         file = parse(content)
         if not file.meta and file.status is None:
             return  # some other markdown file
         sender = name_of(file.sender)
         if sender != self._author.name:
             path = self.path / file_name(id_)
-            self._say(id_, sync.sender_notice(id_, "hand this over", path, sender, self._author.client))
+            self._say(id_, sync.sender_notice(id_, "create this handoff", path, sender, self._author.client))
             return
         self._tell(sync.sign_new(self._context, id_, file))
         self._reconcile(id_)
 
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return what a file that was never in step stands on: what its handoff was made of, or nothing known."""
-        # A status or tick in a new file is an edit like any other; in an imported one it is a claim of the ledger's.
+        """Return the base of a file that was never in step: the content its handoff was made of, or nothing."""
+        # A status or tick in a new file is an edit like any other; in an imported file it is a claim.
         template = self._template(handoff)
         is_new = handoff["importer"] is None and handoff["template_index"] == handoff["created_index"]
         if not is_new or template is None or content != template:
             return b""
-        fresh = [{**one, "done": False} for one in handoff["tasks"]]
-        unmet = [{**one, "mark": "open"} for one in handoff["criteria"]]
+        fresh = [{**task, "done": False} for task in handoff["tasks"]]
+        unmet = [{**criterion, "mark": "open"} for criterion in handoff["criteria"]]
         status = "pending" if handoff["reviewer"] else "approved"
         return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, template)
 
     def _conflict(self, handoff: dict[str, Any], content: bytes, now: bytes) -> None:
-        """Put the ledger's version beside the file; once it is gone, the file counts as edited from that version."""
+        """Put the ledger's version beside the file; once it is deleted, the file counts as edited from that version."""
         id_ = handoff["id"]
         beside = self._beside(id_)
         if read_file(beside) != now:
             write_file(beside, now)
-        agreed = self._store.agreed(id_) or sync.Agreed()
-        self._store.agree(id_, agreed._replace(seen=_digest(_CONFLICT_SHOWN, now)))
-        text = f"file and ledger both changed: compare {beside.name}, then delete it"
+        agreed = self._store.agreed(id_) or sync.FileState()
+        self._store.agree(id_, agreed._replace(examined=_digest(_CONFLICT_SHOWN, now)))
+        text = f"the file and the ledger both changed: compare with {beside.name}, merge, then delete it"
         self._say(id_, sync.Notice("conflict", id_, text, {"beside": beside.name}), about=now)
 
     def _write(self, handoff: dict[str, Any], now: bytes, expected: bytes | None) -> None:
         id_ = handoff["id"]
         if write_file(self.path / file_name(id_), now, expected=expected):
-            self._store.agree(id_, sync.Agreed(now, handoff["updated_index"]))
+            self._store.agree(id_, sync.FileState(now, handoff["updated_index"]))
             self._tell(sync.Notice("written", id_, file_name(id_)))
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:
-        agreed = sync.Agreed(now, handoff["updated_index"])
+        agreed = sync.FileState(now, handoff["updated_index"])
         if self._store.agreed(handoff["id"]) != agreed:
             self._store.agree(handoff["id"], agreed)
         beside = self._beside(handoff["id"])
@@ -201,13 +206,13 @@ class Folder:
             remove_file(beside)
 
     def _say(self, id_: str, *notices: sync.Notice, about: bytes = b"") -> None:
-        """Tell what is left undone, once for as long as it is the same."""
+        """Report what is left undone, once as long as it stays the same."""
         digest = hashlib.sha256(repr(notices).encode() + about).hexdigest() if notices else ""
-        agreed = self._store.agreed(id_) or sync.Agreed()
-        if agreed.said != digest:
-            self._store.agree(id_, agreed._replace(said=digest))
-            for one in notices:
-                self._tell(one)
+        agreed = self._store.agreed(id_) or sync.FileState()
+        if agreed.reported != digest:
+            self._store.agree(id_, agreed._replace(reported=digest))
+            for notice in notices:
+                self._tell(notice)
 
     def _beside(self, id_: str) -> Path:
         return self.path / f"{id_}{CONFLICT}"

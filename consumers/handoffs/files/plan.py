@@ -1,7 +1,8 @@
-"""What an edited file asks for: events that the acting agent signs, and edits that are somebody else's to make.
+"""The plan for an edited file: the events that the acting agent signs, and the edits that another agent must make.
 
-Pure. An edit that means approve, reject, verify or ask for changes is never signed here, whoever saves the file: it is
-held, like whatever the acting agent has no part in. A plan made again, after a crash, asks for nothing twice.
+Pure. An edit that means approve, reject, verify or request changes is never signed here, whoever saves the file: it is
+held, like every edit that the acting agent is not allowed to make. A plan that is made again after a crash repeats
+nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deedbook.consumers.handoffs.files.syntax.document import HandoffFile, LogLi
 from deedbook.consumers.handoffs.files.syntax.lines import apply_edits, join_lines
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import Progress, render, replace_at
-from deedbook.consumers.handoffs.operations import ACTS, REVIEWS, Verb, hint, setting, way
+from deedbook.consumers.handoffs.operations import OPERATIONS, REVIEWS, Verb, hint, path_between, verb_setting
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
@@ -32,8 +33,8 @@ _BULLET: Final = re.compile(r"[-*+][ \t]+")
 _BRACKETS: Final = " ()（）[]—-:：,，"
 
 
-class Held(NamedTuple):
-    """An edit that is not made: what it is, who may make it, and by which command."""
+class HeldEdit(NamedTuple):
+    """An edit that is not signed: ``what`` it is, ``who`` may make it, and the ``command`` for it."""
 
     what: str
     who: str
@@ -41,18 +42,18 @@ class Held(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to sign, in this order; ``amends`` tells that the file's content becomes a new template; what is held."""
+    """The events to sign, in order; whether the file becomes a new template (``amends``); and the held edits."""
 
     steps: tuple[EventData, ...]
     amends: bool
-    held: tuple[Held, ...]
+    held: tuple[HeldEdit, ...]
 
 
 class EditedHandoff(NamedTuple):
-    """The handoff an edit is about: its id, who has which part, and its status in the ledger.
+    """The edited handoff: its id, its parties, and its status in the ledger.
 
     ``news`` are the kinds of its events, with their authors, since file and ledger last agreed. ``claimed`` are the
-    criteria that an imported file ticked and nobody here has. ``importer`` is named as long as nobody confirmed it.
+    criteria that only an imported file ticked. ``importer`` is set until a reviewer here confirms the handoff.
     """
 
     id: str
@@ -66,7 +67,7 @@ class EditedHandoff(NamedTuple):
 
     @classmethod
     def of(cls, handoff: dict[str, Any], position: int | None = None) -> EditedHandoff:
-        """Return a handoff as views show it, with its news after ``position`` (an index)."""
+        """Return the handoff of a view's row, with its news after the index ``position``."""
         senders = tuple(name for name in (handoff["from"], handoff["importer"]) if name)
         log = () if position is None else handoff["log"]
         return cls(
@@ -76,7 +77,7 @@ class EditedHandoff(NamedTuple):
             handoff["reviewer"] or (senders[0] if senders else ""),
             handoff["status"],
             news=tuple((line["kind"], line["author"]) for line in log if line["event_index"] > (position or 0)),
-            claimed=tuple(one["position"] for one in handoff.get("criteria", ()) if one["mark"] == "claimed"),
+            claimed=tuple(row["position"] for row in handoff.get("criteria", ()) if row["mark"] == "claimed"),
             importer=handoff["importer"] if handoff["claimed_status"] is not None else None,
         )
 
@@ -84,7 +85,7 @@ class EditedHandoff(NamedTuple):
 def plan_edits(
     handoff: EditedHandoff, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str
 ) -> Plan:
-    """Return what the edits from ``base`` to ``edited`` ask for that ``ledger``, the file as it is now, lacks."""
+    """Return the plan for the edits from ``base`` to ``edited`` that ``ledger``, the file as of now, lacks."""
     reason = _reason(edited, ledger)
     planner = _Planner(handoff, acting, reason)
     edits = differences(base, edited)
@@ -94,22 +95,24 @@ def plan_edits(
     plain = _without_reason(edited, base) if reason and edits.status else edited
     if is_text_changed(base, plain) and is_text_changed(ledger, plain):
         planner.amend(differences(base, plain))
-    way = planner.way(edits.status)
-    planner.take(way, begins=True)
+    verbs = planner.verbs_for(edits.status)
+    planner.take(verbs, begins=True)
     if planner.amends:
         after = parse(with_progress_of(plain, ledger))
-        planner.tick(differences(after, plain), after, after, way)
+        planner.tick(differences(after, plain), after, after, verbs)
     else:
-        planner.tick(edits, base, ledger, way)
-    planner.take(way, begins=False)
-    # A line that stands there in another form is not said again: its editor may never have seen it rewritten.
-    known = Counter(map(_said, ledger.log)) - Counter(map(_said, base.log)) + Counter(map(_said, edits.gone))
+        planner.tick(edits, base, ledger, verbs)
+    planner.take(verbs, begins=False)
+    # A line that the ledger wrote in another form is not logged again: its editor may not have seen the new form.
+    known = (
+        Counter(map(_entry_of, ledger.log)) - Counter(map(_entry_of, base.log)) + Counter(map(_entry_of, edits.gone))
+    )
     planner.log(edits.log, known)
     return planner.plan()
 
 
 def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
-    """Return ``base`` with the status and ticks of a plan: what a file was edited from once these are signed."""
+    """Return ``base`` with the status and ticks of a plan: the file's base once these are signed."""
     status: str | None = None
     tasks: dict[int, bool] = {}
     criteria: dict[int, bool] = {}
@@ -119,13 +122,15 @@ def base_after(plan: Plan, *, base: HandoffFile, ledger: HandoffFile) -> bytes:
                 tasks |= moved({step.position: step.checked}, ledger.tasks, base.tasks)
             case kinds.HandoffCriterionChecked():
                 criteria |= moved({step.position: step.checked}, ledger.criteria, base.criteria)
-            case _:  # the acts that set a status, and lines of the log
-                status = next((act.leads for act in ACTS.values() if type(step) in act.signs and act.leads), status)
+            case _:  # the operations that set a status, and lines of the log
+                status = next(
+                    (row.leads for row in OPERATIONS.values() if type(step) in row.signs and row.leads), status
+                )
     return render(base, Progress(status=status, tasks=tasks, criteria=criteria))
 
 
 def reason_in(text: str) -> str:
-    """Return the words beside a status, without the brackets or dashes they stand in."""
+    """Return the text beside a status, without its brackets or dashes."""
     return text.strip(_BRACKETS)
 
 
@@ -136,7 +141,7 @@ class _Planner:
         self._reason = reason
         self._done = Counter(kind for kind, author in handoff.news if author == acting)
         self._steps: list[EventData] = []
-        self._held: list[Held] = []
+        self._held: list[HeldEdit] = []
         self.amends = False
 
     def plan(self) -> Plan:
@@ -144,14 +149,14 @@ class _Planner:
         return Plan(tuple(self._steps), self.amends, tuple(self._held))
 
     def hold_import(self, edits: Edits) -> None:
-        """Leave a file that was imported and never confirmed to another import: it is a claim as a whole."""
+        """Leave an imported file that nobody confirmed to another import: all of it is a claim."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
             command = f"deed handoff import {shlex.quote(self._handoff.id + '.md')} --as {name}"
-            self._held.append(Held("take over what the file says now", name, command))
+            self._held.append(HeldEdit("import the file again", name, command))
 
     def _step(self, data: EventData) -> bool:
-        """Sign it, unless the acting agent has since the file last agreed: here, before a crash, or by a command."""
+        """Sign it, unless the acting agent did so since the file last agreed: before a crash, or by a command."""
         kind = KIND_OF[type(data)]
         if self._done[kind]:
             self._done[kind] -= 1
@@ -160,54 +165,54 @@ class _Planner:
         return True
 
     def amend(self, edits: Edits) -> None:
-        """Let the sender change the content, as long as nobody works on it."""
-        what = "change " + (", ".join(edits.fields) if edits.fields else "the text")
+        """Let the sender change the content before work begins."""
+        text = "change " + (", ".join(edits.fields) if edits.fields else "the text")
         if "sender" in edits.fields:
-            what += " (From is who signed it, and stays)"
+            text += " (From names the signer and cannot change)"
         elif self._handoff.status not in ("pending", "approved"):
-            what += f" (it is {self._handoff.status}: content is amended before work begins)"
+            text += f" (it is {self._handoff.status}: content can only change before work begins)"
         elif self._acting in self._handoff.senders:
             self.amends = True
             return
-        self._hold(what, self._handoff.senders[:1], hint("amend"))
+        self._hold(text, self._handoff.senders[:1], hint("amend"))
 
-    def way(self, status: str | None) -> tuple[Verb, ...]:
-        """Return the receiver's steps that lead to the edited status; hold what is not his to do."""
+    def verbs_for(self, status: str | None) -> tuple[Verb, ...]:
+        """Return the receiver's operations that lead to the edited status; hold every other change of status."""
         now = self._handoff.status
         if status is None or status == now:
             return ()
-        what = f"set the status to {status}"
-        if steps := way(now, status):
-            needs_reason = any(one.is_needed for verb in steps for one in ACTS[verb].arguments)
+        text = f"set the status to {status}"
+        if steps := path_between(now, status):
+            needs_reason = any(argument.is_needed for verb in steps for argument in OPERATIONS[verb].arguments)
             if self._acting == self._handoff.receiver and (self._reason or not needs_reason):
                 return steps
-            self._hold(what, (self._handoff.receiver,), hint(steps[-1]))
+            self._hold(text, (self._handoff.receiver,), hint(steps[-1]))
             return ()
-        verb = setting(now, status)
+        verb = verb_setting(now, status)
         if verb is None:
-            self._hold(f"{what}, which does not follow from {now}", (), "why")
+            self._hold(f"{text}, which cannot follow {now}", (), "why")
         elif verb in REVIEWS:
-            self._hold(what, (self._handoff.reviewer,), hint(verb))
+            self._hold(text, (self._handoff.reviewer,), hint(verb))
         elif verb == "cancel" and self._acting in self._handoff.senders and self._reason:
             self._step(kinds.HandoffCancelled(reason=self._reason))
         else:
-            self._hold(what, self._handoff.senders[:1], hint(verb))
+            self._hold(text, self._handoff.senders[:1], hint(verb))
         return ()
 
-    def take(self, way: tuple[Verb, ...], *, begins: bool) -> None:
-        """Take up the work, before anything is ticked, or give it back, stop or end it, after everything was."""
-        for verb in way:
-            if (ACTS[verb].leads == "in_progress") == begins:
-                # With more steps, the words beside the status are about the last one.
-                self._take(verb, self._reason if verb == way[-1] else "")
+    def take(self, verbs: tuple[Verb, ...], *, begins: bool) -> None:
+        """Start the work before the ticks (``begins``), or release, block or complete it after them."""
+        for verb in verbs:
+            if (OPERATIONS[verb].leads == "in_progress") == begins:
+                # With two steps, the text beside the status is about the last one.
+                self._take(verb, self._reason if verb == verbs[-1] else "")
 
-    def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, way: tuple[Verb, ...]) -> None:
-        """Tick what was ticked, and take back what was not; ``edits`` has the positions of ``base``."""
-        works = "in_progress" in (self._handoff.status, *(ACTS[verb].leads for verb in way))
+    def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, verbs: tuple[Verb, ...]) -> None:
+        """Sign the changed ticks; ``edits`` has the positions of ``base``."""
+        works = "in_progress" in (self._handoff.status, *(OPERATIONS[verb].leads for verb in verbs))
         may = self._acting == self._handoff.receiver and works
         tasks = moved(edits.tasks, base.tasks, ledger.tasks)
         criteria = moved(edits.criteria, base.criteria, ledger.criteria)
-        for what, data, ticks, boxes in (
+        for label, data, ticks, boxes in (
             ("task", kinds.HandoffTaskChecked, tasks, ledger.tasks),
             ("criterion", kinds.HandoffCriterionChecked, criteria, ledger.criteria),
         ):
@@ -217,27 +222,27 @@ class _Planner:
                 if may:
                     self._steps.append(data(position=position, checked=checked))
                 else:
-                    self._hold_tick(what, position, checked=checked)
-        if may and "complete" in way:
-            # An imported tick is only a claim; who completes the work with it in the file makes it his own.
+                    self._hold_tick(label, position, checked=checked)
+        if may and "complete" in verbs:
+            # An imported tick is only a claim; a receiver who completes the work with it in the file confirms it.
             for position in self._handoff.claimed:
                 if criteria.get(position, True):
                     self._steps.append(kinds.HandoffCriterionChecked(position=position))
 
-    def _take(self, verb: Verb, words: str) -> None:
-        """Sign a step with the words beside it in the text that it takes; without one, they are a line of the log."""
-        (data,) = ACTS[verb].signs
-        names = [one.name for one in ACTS[verb].arguments if one.form == "text"]
+    def _take(self, verb: Verb, reason: str) -> None:
+        """Sign a step with the reason beside it; if it takes no text, the reason is a line of the log."""
+        (data,) = OPERATIONS[verb].signs
+        names = [argument.name for argument in OPERATIONS[verb].arguments if argument.form == "text"]
         text = next((name for name in names if name in data.__struct_fields__), None)
-        is_new = self._step(data() if text is None else data(**{text: words}))
-        if is_new and text is None and words:
-            self._steps.append(kinds.HandoffLogged(text=words))
+        is_new = self._step(data() if text is None else data(**{text: reason}))
+        if is_new and text is None and reason:
+            self._steps.append(kinds.HandoffLogged(text=reason))
 
     def log(self, added: tuple[LogLine, ...], known: Counter[tuple[str | None, str]]) -> None:
-        """Log the lines that were added, but for those that the ledger knows; one without a name is the receiver's."""
+        """Log the added lines that the ledger lacks; a line without a name is the receiver's."""
         parties = (*self._handoff.senders, self._handoff.receiver, self._handoff.reviewer)
         for line in added:
-            author, text = line.author or self._handoff.receiver, _words(line.text)
+            author, text = line.author or self._handoff.receiver, _plain_text(line.text)
             if known[author, text]:
                 known[author, text] -= 1
             elif not text:
@@ -245,31 +250,31 @@ class _Planner:
             elif author == self._acting and self._acting in parties:
                 self._steps.append(kinds.HandoffLogged(text=text))
             else:
-                hint = "" if line.author else f" (or put [{self._acting}] before it)"
+                hint = "" if line.author else f" (or write [{self._acting}] before it)"
                 self._hold(f"log {text!r}{hint}", (author,), f"log {shlex.quote(text)}")
 
-    def _hold_tick(self, what: str, position: int, *, checked: bool) -> None:
+    def _hold_tick(self, label: str, position: int, *, checked: bool) -> None:
         undo = "" if checked else " --undo"
-        text = f"{'tick' if checked else 'untick'} {what} {position + 1}"
+        text = f"{'tick' if checked else 'untick'} {label} {position + 1}"
         if self._handoff.status != "in_progress":
             text += f" (it is {self._handoff.status})"
-        self._hold(text, (self._handoff.receiver,), f"check --{what} {position + 1}{undo}")
+        self._hold(text, (self._handoff.receiver,), f"check --{label} {position + 1}{undo}")
 
     def _hold(self, what: str, who: tuple[str, ...], command: str) -> None:
         name = who[0] if who and who[0] else self._handoff.reviewer
         verb, _, options = command.partition(" ")
-        words = f"deed handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
-        self._held.append(Held(what, name, words if verb == "why" else f"{words} --as {name}"))
+        line = f"deed handoff {verb} {shlex.quote(self._handoff.id)}" + (f" {options}" if options else "")
+        self._held.append(HeldEdit(what, name, line if verb == "why" else f"{line} --as {name}"))
 
 
 def _reason(edited: HandoffFile, ledger: HandoffFile) -> str:
     if edited.status is None or (ledger.status is not None and edited.status.rest == ledger.status.rest):
-        return ""  # words that stood there before are no reason for this change
+        return ""  # the same text as before is no reason for this change
     return reason_in(edited.status.rest)
 
 
 def _without_reason(edited: HandoffFile, base: HandoffFile) -> HandoffFile:
-    """Return the edited file without the words beside its status, which go into the event instead."""
+    """Return the edited file without the text beside its status, which goes into the event."""
     if edited.status is None or base.status is None:
         return edited
     column = edited.status.column + len(edited.status.written)
@@ -278,10 +283,10 @@ def _without_reason(edited: HandoffFile, base: HandoffFile) -> HandoffFile:
     return parse(join_lines(apply_edits(edited.lines, [edit]), has_mark=edited.has_mark))
 
 
-def _words(text: str) -> str:
-    """Return a log line's text as the ledger's own line will have it."""
+def _plain_text(text: str) -> str:
+    """Return a log line's text as the ledger writes it."""
     return " ".join(_BULLET.sub("", text, count=1).split() if _BULLET.match(text) else text.split())
 
 
-def _said(line: LogLine) -> tuple[str | None, str]:
-    return line.author, _words(line.text)
+def _entry_of(line: LogLine) -> tuple[str | None, str]:
+    return line.author, _plain_text(line.text)

@@ -1,8 +1,8 @@
-"""Watching a folder and the log at once: whatever changes on either side is brought into step within a second.
+"""Watches a folder and the log: a change on either side is synchronised within a second.
 
-Two threads only say which handoffs to look at, of the file system and of the log; one thread looks, one handoff at a
-time. A file is looked at when it has been left alone for ``settle_s``, so that one which is half written is not read.
-What the file system fails to tell of is found by a look at the whole folder now and then.
+Two threads follow the file system and the log and only name the handoffs to check; one thread checks one handoff at a
+time. A file is read once it is unchanged for ``settle_s``, so a half-written file is not read. A scan of the whole
+folder finds the changes that the file system failed to report.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ _RESCAN: Final = "\0rescan"
 
 
 class Watcher:
-    """Keeps one folder in step; who is told hears of everything that happens and of what is left undone."""
+    """Keeps one folder in step, and reports what it did and what it left undone."""
 
     def __init__(self, folder: Folder, context: SyncContext, *, is_everything: bool = False) -> None:
-        """Watch for ``folder`` as its context; with ``is_everything`` finished handoffs get a file, too."""
+        """Watch ``folder`` in its context; with ``is_everything`` finished handoffs get a file, too."""
         self._folder = folder
         self._client, self._answer = context.author.client, context.answer
         self._store, self._tell = context.store, context.tell
         self._is_everything = is_everything
-        self._asked: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[str, int | None]] = queue.SimpleQueue()
         self._stamps: dict[str, tuple[int, int]] = {}
         self._position = 0
         self._waiting: dict[str, str] = {}
 
     def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
-        """Bring all files and handoffs into step once; return why some were not, at which ``run`` looks again."""
+        """Synchronise all files and handoffs once; return the failures, which ``run`` tries again."""
         head = self._client.head().size
         wanted = every_row(self._answer, "handoffs.files", "ids", {"finished": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
         failures: list[Unavailable] = []
-        ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # what is being written comes last
+        ids.sort(key=lambda id_: self._unsettled_s(id_) or 0.0)  # files that are being written come last
         for done, id_ in enumerate(ids, 1):
             time.sleep(self._unsettled_s(id_) or 0.0)
             failure = self._look_at(id_)
             if failure is not None:
                 failures.append(failure)
-                self._asked.put((id_, None))
+                self._queue.put((id_, None))
             step(done, len(ids))
         if not failures:
             self._move(head)
         return failures
 
     def run(self, stop: threading.Event) -> None:
-        """Watch until ``stop`` is set; an outage of the ledger or the folder is waited out, and told."""
+        """Watch until ``stop`` is set; an outage of the ledger or the folder is reported and waited out."""
         self._position = self._store.position(FILES) or 0
         threads = [
-            threading.Thread(target=self._until_stopped, args=(what, work, stop), name=f"deedbook-{what}")
-            for what, work in (("log", self._follow_log), ("files", self._follow_files))
+            threading.Thread(target=self._until_stopped, args=(name, work, stop), name=f"deedbook-{name}")
+            for name, work in (("log", self._follow_log), ("files", self._follow_files))
         ]
         for thread in threads:
             thread.start()
@@ -87,7 +87,7 @@ class Watcher:
                 thread.join()
 
     def _work(self, stop: threading.Event) -> None:
-        """Look at what was asked for, in the order in which files have settled."""
+        """Check the named handoffs, in the order in which their files have settled."""
         due: dict[str, float] = {}
         rescan_at = time.monotonic() + rescan_interval_s
         while not stop.is_set():
@@ -99,7 +99,7 @@ class Watcher:
                 if wait_s is None and self._look_at(id_) is not None:
                     wait_s = retry_wait_s
                     due[id_] = now + wait_s
-                    break  # the others wait behind it, so that an outage is not met a thousand times in a row
+                    break  # the others wait behind it, so that an outage does not fail a thousand times in a row
                 if wait_s is not None:
                     due[id_] = now + wait_s
             if now >= rescan_at:
@@ -108,33 +108,33 @@ class Watcher:
                     due.setdefault(id_, now)
 
     def _take(self, due: dict[str, float]) -> None:
-        """Wait a moment for something to look at; what the log asks for is looked at at once."""
+        """Wait briefly for a handoff to check; a handoff that the log names is checked at once."""
         try:
-            id_, position = self._asked.get(timeout=settle_s / 5)
+            id_, position = self._queue.get(timeout=settle_s / 5)
         except queue.Empty:
             return
         now = time.monotonic()
         if id_ == _RESCAN:
-            for one in self._changed_unseen():
-                due.setdefault(one, now)
+            for changed in self._changed_unseen():
+                due.setdefault(changed, now)
         elif position is None:
             due[id_] = now + settle_s
         elif id_:
             due.setdefault(id_, now)
-            for one in self._folder.refused:
-                due.setdefault(one, now)  # an event may allow what was refused
+            for refused in self._folder.refused:
+                due.setdefault(refused, now)  # an event may allow a refused edit
         elif not due:
             try:
                 self._move(position)
-            except Unavailable as error:  # what is not remembered is only looked at again
-                self._told_waiting("", error)
+            except Unavailable as error:  # a position that is not stored only means another check
+                self._report_outage("", error)
 
     def _move(self, position: int) -> None:
         with self._store.transaction():
             self._store.move(FILES, position)
 
     def _unsettled_s(self, id_: str) -> float | None:
-        """Return for how long to wait until a file was left alone for ``settle_s``; None when it was."""
+        """Return how long to wait until a file is unchanged for ``settle_s``; None if it is."""
         age_s = settled_for_s(self._folder.path / file_name(id_))
         return settle_s - age_s if age_s is not None and age_s < settle_s else None
 
@@ -142,13 +142,13 @@ class Watcher:
         try:
             self._folder.reconcile(id_)
         except Unavailable as error:
-            self._told_waiting(id_, error)
+            self._report_outage(id_, error)
             return error
         self._waiting.pop(id_, None)
         return None
 
-    def _told_waiting(self, id_: str, error: DeedbookError | OSError) -> None:
-        """Tell of an outage once, for as long as it is the same."""
+    def _report_outage(self, id_: str, error: DeedbookError | OSError) -> None:
+        """Report an outage once, as long as it stays the same."""
         text = str(error)
         is_known = text in self._waiting.values()
         self._waiting[id_] = text
@@ -159,14 +159,14 @@ class Watcher:
         for item in follow(self._client, self._position, kinds=sorted(HANDLED), stop=stop, wait_s=follow_wait_s):
             self._waiting.pop("log", None)
             if isinstance(item, int):
-                self._asked.put(("", item))
+                self._queue.put(("", item))
             elif item.stream.startswith("handoff/"):
-                self._asked.put((item.name, item.index))
+                self._queue.put((item.name, item.index))
             self._position = item if isinstance(item, int) else item.index + 1
 
     def _follow_files(self, stop: threading.Event) -> None:
         watched = self._folder_identity()
-        is_told = False
+        is_reported = False
         changed = watch(
             self._folder.path,
             stop_event=stop,
@@ -178,41 +178,41 @@ class Watcher:
             raise_interrupt=False,
         )
         while (changes := self._next(changed)) is not None:
-            if not is_told:
+            if not is_reported:
                 self._waiting.pop("files", None)
-                self._asked.put((_RESCAN, None))  # what changed before the file system told of it
-                is_told = True
+                self._queue.put((_RESCAN, None))  # changes before the first report of the file system
+                is_reported = True
             for _, name in changes:
                 id_ = handoff_of(self._folder.path / name)
                 if id_ is not None:
-                    self._asked.put((id_, None))
+                    self._queue.put((id_, None))
             if self._folder_identity() != watched:
-                return  # another folder stands in its place, and the file system tells of the old one
+                return  # another folder has its path, and the file system reports on the old one
 
     def _next(self, changed: Iterator[Any]) -> Any:
         try:
             return next(changed, None)
-        except RuntimeError as error:  # what watchfiles makes of the system's refusals, as when too many are watched
+        except RuntimeError as error:  # raised by watchfiles, for example when too many files are watched
             raise Unavailable("STORE_UNAVAILABLE", f"{self._folder.path} cannot be watched: {error}") from error
 
     def _folder_identity(self) -> tuple[int, int]:
         folder = self._folder.path.stat()
         return folder.st_dev, folder.st_ino
 
-    def _until_stopped(self, what: str, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
+    def _until_stopped(self, name: str, work: Callable[[threading.Event], None], stop: threading.Event) -> None:
         wait_s = retry_wait_s
         while not stop.is_set():
             started = time.monotonic()
             try:
                 work(stop)
             except (DeedbookError, OSError) as error:
-                self._told_waiting(what, error)
+                self._report_outage(name, error)
                 wait_s = retry_wait_s if time.monotonic() - started > retry_wait_max_s else wait_s
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, retry_wait_max_s)
 
     def _scan(self) -> list[str]:
-        """Return the handoffs that files are named after, remembering what each file looks like from outside."""
+        """Return the handoffs that files are named after, and remember the time and size of each file."""
         stamps: dict[str, tuple[int, int]] = {}
         with as_unavailable(self._folder.path, "cannot be read"):
             for path in self._folder.path.iterdir():
@@ -228,15 +228,15 @@ class Watcher:
         try:
             self._scan()
         except Unavailable as error:
-            self._told_waiting("files", error)
+            self._report_outage("files", error)
             return []
         return [id_ for id_ in before.keys() | self._stamps.keys() if before.get(id_) != self._stamps.get(id_)]
 
 
 def handoff_of(path: Path) -> str | None:
-    """Return the handoff that a file is the file of, or stands beside; None for any other file."""
+    """Return the handoff of a file, or of the conflict copy beside one; None for any other file."""
     if path.name.startswith(".") or not path.name.endswith(".md"):
-        return None  # what is hidden is ours while it is written, or nobody's
+        return None  # a hidden file is ours while it is written, or no handoff
     id_ = path.name.removesuffix(CONFLICT).removesuffix(".md")
-    is_text = not any("\ud800" <= one <= "\udfff" for one in id_)  # else the name is not UTF-8
+    is_text = not any("\ud800" <= character <= "\udfff" for character in id_)  # else the name is not UTF-8
     return id_ if is_text and is_handoff_id(id_) else None

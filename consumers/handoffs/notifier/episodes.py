@@ -1,13 +1,13 @@
-"""When somebody is told, once per waiting episode, and in which words. Pure.
+"""The begin and end of waiting episodes, and the text of their notifications. Pure.
 
-Who waits for whom is read from the views, which show only the present; what happened between two looks from the log: an
-event that ended a wait ended the episode, also when the same wait is there again at the next look. Two interruptions
-are seen only if a look falls between them and their end, because no event of the subject tells of them: a dependency
-that was completed, sent back and completed again, and a lease that ran out. The wait that was told of is the same then.
+The views say who waits for whom now; the log says what happened between two checks. An event that ended a wait ended
+the episode, also if the same wait exists again at the next check. Two interruptions are only noticed if a check falls
+into them, because no event of the subject reports them: a dependency that was completed, sent back and completed again,
+and a lease that expired. The notified wait is still the same then.
 
-A *notification* is a JSON document of the shape that Standard Webhooks recommends, a title and a text. It never holds a
-task, context, reason, comment or brief: whoever may read those asks the ledger. Title and text are words of ours alone,
-because a model may read them; an author's stand in ``words``, marked as his (``consumers.sdk.quotation``).
+A *notification* is a JSON document in the form that Standard Webhooks recommends, a title and a text. It never has a
+task, context, reason, comment or brief: agents that may read those ask the ledger. Title and text are only our own
+words, because a model may read them; an author's are in ``words``, marked as theirs (``consumers.sdk.quotation``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from deedbook.consumers.sdk.text import cut, json_text, one_line
 from deedbook.ledger.lifecycle.clock import clock_text
 
 Kind: TypeAlias = Literal["handoff", "review"]
-Ground: TypeAlias = Mapping[str, Any]  # a reasoning that stands behind what waits, as ``reasoning.citations`` tells it
+Citation: TypeAlias = Mapping[str, Any]  # a reasoning that the waiting subject cites, from ``reasoning.citations``
 
 
-class Key(NamedTuple):
-    """What makes two looks see the same wait: the subject, who is waited for, and what for."""
+class EpisodeKey(NamedTuple):
+    """The identity of a wait: its subject, the agent that is waited for, and their action."""
 
     kind: Kind
     id: str
@@ -36,10 +36,10 @@ class Key(NamedTuple):
     action: str
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """One wait as a look found it; ``sender`` is who waits, as far as one agent does."""
+class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One wait at a check; ``sender`` is the agent that waits, if it is a single one."""
 
-    key: Key
+    key: EpisodeKey
     title: str
     status: str
     sender: str | None = None
@@ -49,17 +49,19 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_refs: tuple[str, ...] = ()
 
 
-class Open(NamedTuple):
-    """An episode that is on: its id, and how much of the log the look that found it had seen."""
+class OpenEpisode(NamedTuple):
+    """An episode that has not ended: its id, and the size of the log at the check that found it."""
 
     episode_id: str
     seen_size: int
 
 
-def interrupted(open_before: Mapping[Key, Open], happened: Iterable[tuple[int, str, str]]) -> set[Key]:
+def interrupted(
+    open_before: Mapping[EpisodeKey, OpenEpisode], happened: Iterable[tuple[int, str, str]]
+) -> set[EpisodeKey]:
     """Return the open episodes that events ended; an event is its index, kind and subject's id."""
-    # What the look that found an episode had seen already does not end it: it came before.
-    by_subject: dict[tuple[str, str], list[Key]] = {}
+    # An event before the check that found an episode does not end it.
+    by_subject: dict[tuple[str, str], list[EpisodeKey]] = {}
     for key in open_before:
         by_subject.setdefault((key.kind, key.id), []).append(key)
     return {
@@ -70,32 +72,34 @@ def interrupted(open_before: Mapping[Key, Open], happened: Iterable[tuple[int, s
     }
 
 
-def episodes(open_before: Collection[Key], waiting_now: Iterable[Waiting]) -> tuple[list[Waiting], list[Key]]:
-    """Return what begins and what is over, given what was open and what waits now.
+def episodes(
+    open_before: Collection[EpisodeKey], waiting_now: Iterable[WaitRecord]
+) -> tuple[list[WaitRecord], list[EpisodeKey]]:
+    """Return the waits that begin and the keys that are over, from the open episodes and the present waits.
 
-    >>> wait = Waiting(key=Key("handoff", "h1", "rita", "approve"), title="Fix login", status="pending")
+    >>> wait = WaitRecord(key=EpisodeKey("handoff", "h1", "rita", "approve"), title="Fix login", status="pending")
     >>> episodes((), [wait])[0] == [wait], episodes([wait.key], [wait]), episodes([wait.key], [])[1] == [wait.key]
     (True, ([], []), True)
     """
-    found = {waiting.key: waiting for waiting in waiting_now}
-    begun = [waiting for key, waiting in found.items() if key not in open_before]
-    return begun, [key for key in open_before if key not in found]
+    waits = {waiting.key: waiting for waiting in waiting_now}
+    begun = [waiting for key, waiting in waits.items() if key not in open_before]
+    return begun, [key for key in open_before if key not in waits]
 
 
 WAITING: Final = "deedbook.waiting"
 TEST: Final = "deedbook.test"
 title_max_chars: Final = 200
 status_max_chars: Final = 40
-said_max_chars: Final = 400
-behind_max: Final = 3
+citation_max_chars: Final = 400
+citations_max: Final = 3
 notification_max_bytes: Final = 16 * 1024
 
-# Where the word is another than the action's own.
-_WORDS: Final = {"claim": "start", "continue": "go on with", "review": "answer"}
+# Verbs that differ from the name of the action.
+_VERBS: Final = {"claim": "start", "continue": "go on with", "review": "answer"}
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """One notification: the document, and its id, title and text, which the document repeats."""
+    """One notification: the document, and its id, title and text, which are also in the document."""
 
     id: str
     title: str
@@ -103,25 +107,31 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     document: bytes
 
 
-def episode_id(ledger: str, key: Key, seen_size: int, began_ms: int) -> str:
-    """Return the id of the episode that a look at ``seen_size`` entries found: 40 hex digits, different for each."""
+def episode_id(ledger: str, key: EpisodeKey, seen_size: int, began_ms: int) -> str:
+    """Return the id of the episode found at a check of ``seen_size`` entries: 40 hex digits, different for each."""
     return hashlib.sha256(msgspec.json.encode([ledger, key, seen_size, began_ms])).hexdigest()[:40]
 
 
 def notification_of(
-    ledger: str, identity: str, waiting: Waiting, began_ms: int, origin: Origin, *, behind: Sequence[Ground] = ()
+    ledger: str,
+    identity: str,
+    waiting: WaitRecord,
+    began_ms: int,
+    origin: Origin,
+    *,
+    citations: Sequence[Citation] = (),
 ) -> Notification:
-    """Return what is told of an episode that began at ``began_ms``, in a ledger whose words come from ``origin``."""
+    """Return the notification of an episode that began at ``began_ms``; ``origin`` marks an author's words."""
     key = waiting.key
-    # An id may be a sentence: then it stands in its field alone.
+    # An id may be a sentence; then it is only in its own field.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
     title = f"{key.agent}: {key.action} {named}"
-    # Who has done, or cannot do, his part waits for another: here the receiver, else the sender.
+    # An agent that has done, or cannot do, their part waits for another: here the receiver, else the sender.
     waits = waiting.receiver if key.action in {"unblock", "verify"} else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
-    what = _WORDS.get(key.action, key.action)
-    text = f"Deedbook: {who} waits for {key.agent} to {what} {named}"
-    text += "".join(f"; its reasoning: {_line(one['said'], said_max_chars)}" for one in behind[:1])
+    verb = _VERBS.get(key.action, key.action)
+    text = f"Deedbook: {who} waits for {key.agent} to {verb} {named}"
+    text += "".join(f"; its reasoning: {_line(citation['said'], citation_max_chars)}" for citation in citations[:1])
     data: dict[str, Any] = {
         "id": identity,
         "ledger": ledger,
@@ -138,17 +148,17 @@ def notification_of(
         "others": origin.beside(),
         "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
     }
-    if behind:
+    if citations:
         data["reasoning"] = [
-            {"reasoning_ref": one["reasoning_ref"], "said": _line(one["said"], said_max_chars)}
-            | {"words": words_of(one["author"], one["at_ms"], {"conclusion": _line(one["conclusion"])})}
-            for one in behind[:behind_max]
+            {"reasoning_ref": row["reasoning_ref"], "said": _line(row["said"], citation_max_chars)}
+            | {"words": words_of(row["author"], row["at_ms"], {"conclusion": _line(row["conclusion"])})}
+            for row in citations[:citations_max]
         ]
     return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
 
 
 def trial(identity: str, now_ms: int) -> Notification:
-    """Return the notification that an operator sends to see whether a channel works."""
+    """Return the notification with which an operator tests a channel."""
     text = "Deedbook: this is a test; nothing waits"
     document = _document(TEST, now_ms, {"id": identity, "text": text})
     return Notification(id=identity, title="Deedbook: test", text=text, document=document)

@@ -1,8 +1,8 @@
-"""Whom to tell, and how: the tables ``[[notify]]`` of ``config.toml``, checked before anything is sent.
+"""The channels of notifications: the tables ``[[notify]]`` of ``config.toml``, checked before anything is sent.
 
-A webhook's address must be https, or this machine, unless the operator allows plain http; its secret stands in an
-environment variable, never in the file. Neither a secret nor the path of an address (which is a secret with many
-receivers) is shown in a message, ``repr`` or log: ``Channel.target`` is what may be shown.
+A webhook's address must be https, or on this machine, unless the operator allows plain http; its secret is in an
+environment variable, never in the file. No message, ``repr`` or log shows a secret or the path of an address (for many
+receivers the path is a secret): ``Channel.target`` is the part that may be shown.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an operator says of one channel, as in a table ``[[notify]]``.
+    """The settings of one channel, as in a table ``[[notify]]``.
 
-    ``agents`` are names, or ``["*"]`` for everybody; ``actions`` narrows what is told, and empty tells everything.
-    One of ``command`` (for sh) and ``webhook`` (with ``secret_variable``) says how. ``timeout_s`` bounds one attempt;
-    after ``attempts_max`` attempts, at most ``retry_wait_max_s`` apart, a delivery is a dead letter. ``name`` is what
-    deliveries are kept under; without one it follows from the target, so a new target is a new channel.
+    ``agents`` are names, or ``["*"]`` for everybody; ``actions`` selects the actions to notify of (empty: all). Set one
+    of ``command`` (for sh) and ``webhook`` (with ``secret_variable``). ``timeout_s`` limits one attempt; after
+    ``attempts_max`` attempts, at most ``retry_wait_max_s`` apart, a delivery is a dead letter. Deliveries are stored
+    under ``name``; without one it is derived from the target, so a new target is a new channel.
     """
 
     agents: Annotated[list[_Agent], msgspec.Meta(min_length=1, max_length=1_000)]
@@ -60,20 +60,20 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """One checked channel: its name, what may be shown of its target, its settings, and a webhook's secret."""
+    """One checked channel: its name, the printable part of its target, its settings, and a webhook's secret."""
 
     name: str
     target: str
     settings: ChannelSettings
-    secret: Secret | None = None  # none for a command, and where the environment lacks a webhook's variable
+    secret: WebhookSecret | None = None  # None for a command, and if the environment lacks a webhook's variable
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has what it takes to send."""
+        """Whether it can send: it is a command, or has its secret."""
         return self.secret is not None or self.settings.webhook is None
 
     def takes(self, agent: str, action: str) -> bool:
-        """Whether this channel tells ``agent`` of ``action``."""
+        """Return whether this channel notifies ``agent`` of ``action``."""
         chosen = self.settings
         is_for = EVERYBODY in chosen.agents or agent in chosen.agents
         return is_for and (not chosen.actions or action in chosen.actions)
@@ -86,24 +86,24 @@ def read_channels(
     client: Client | None = None,
     must_be_ready: bool = False,
 ) -> tuple[Channel, ...]:
-    """Return the channels that ``config.toml`` names, in its order; with ``must_be_ready`` those that lack no secret.
+    """Return the channels in ``config.toml``, in its order; with ``must_be_ready`` every secret must be there.
 
     Raises Refused: ``NOT_TRUSTED``, before any variable is read; ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the file
-    and the path of the field, as for a secret whose variable the environment lacks.
+    and the path of the field, for example if the environment lacks the variable of a secret.
     """
     tables = actions_of(settings, client).notify
     channels: list[Channel] = []
     with _naming_the_file(settings):
         if len(tables) > channels_max:
-            raise Refused("INVALID_FIELD", f"there are at most {channels_max} channels", path="$.notify")
+            raise Refused("INVALID_FIELD", f"there are more than {channels_max} channels", path="$.notify")
         for number, table in enumerate(tables):
             path = f"$.notify[{number}]"
             channel = _channel(table, path, variable)
             if channel.name in [other.name for other in channels]:
-                message = f"another channel is called {channel.name} or has the same target: give each a name"
+                message = f"another channel has the name {channel.name} or the same target: give each a name"
                 raise Refused("INVALID_FIELD", message, path=f"{path}.name")
             if must_be_ready and not channel.is_ready:
-                message = f"the environment has no {channel.settings.secret_variable}"
+                message = f"the environment variable {channel.settings.secret_variable} is not set"
                 raise Refused("INVALID_FIELD", message, path=f"{path}.secret_variable")
             channels.append(channel)
     return tuple(channels)
@@ -125,17 +125,17 @@ def _naming_the_file(settings: Settings) -> Iterator[None]:
 def _channel(table: object, path: str, variable: Callable[[str], str | None]) -> Channel:
     chosen = converted(table, ChannelSettings, path)
     if (chosen.command is None) == (chosen.webhook is None):
-        raise Refused("INVALID_FIELD", "a channel has either a command or a webhook", path=path)
+        raise Refused("INVALID_FIELD", "a channel needs either a command or a webhook", path=path)
     if chosen.command is not None:
         if chosen.secret_variable is not None or chosen.allow_http:
-            raise Refused("INVALID_FIELD", "secret_variable and allow_http are for a webhook", path=path)
+            raise Refused("INVALID_FIELD", "secret_variable and allow_http are only for a webhook", path=path)
         return Channel(chosen.name or _derived("command", chosen.command), "a command", chosen)
     url = chosen.webhook or ""
     target = _checked_target(url, f"{path}.webhook", allow_http=chosen.allow_http)
     if chosen.secret_variable is None:
         raise Refused("INVALID_FIELD", "a webhook is signed: name its secret_variable", path=f"{path}.secret_variable")
-    given = variable(chosen.secret_variable)
-    secret = read_secret(given, chosen.secret_variable, f"{path}.secret_variable") if given else None
+    text = variable(chosen.secret_variable)
+    secret = read_secret(text, chosen.secret_variable, f"{path}.secret_variable") if text else None
     return Channel(chosen.name or _derived("webhook", url), target, chosen, secret)
 
 
@@ -144,12 +144,12 @@ def _derived(kind: str, target: str) -> str:
 
 
 def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
-    """Return what may be shown of an address: scheme, host and port."""
+    """Return the part of an address that may be shown: scheme, host and port."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        raise Refused("INVALID_FIELD", "webhook is no URL", path=path) from None
+        raise Refused("INVALID_FIELD", "webhook is not a valid URL", path=path) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
         raise Refused("INVALID_FIELD", "webhook must be http(s)://HOST[:PORT][/PATH]", path=path)
     if parts.username is not None or parts.fragment:
@@ -163,28 +163,28 @@ def _checked_target(url: str, path: str, *, allow_http: bool) -> str:
     return f"{parts.scheme}://{host}{port}"
 
 
-# The specification asks for at least 192 bits; the upper bound is ours, for a variable that holds something else.
+# The specification asks for at least 192 bits; the upper bound is ours, in case the variable holds something else.
 secret_min_bytes: Final = 24
 secret_max_bytes: Final = 256
 _PREFIX: Final = "whsec_"
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
-    """A shared secret that does not show itself: ``key`` is for the one place that signs."""
+class WebhookSecret:
+    """A shared secret that ``repr`` hides; only the signing code reads ``key``."""
 
     key: bytes = field(repr=False)
 
 
-def read_secret(text: str, variable: str, path: str) -> Secret:
+def read_secret(text: str, variable: str, path: str) -> WebhookSecret:
     """Return the secret in a variable's text: ``whsec_`` and base64, or any other text as its own UTF-8 bytes."""
     text = text.strip()
     try:
         encoded = text.removeprefix(_PREFIX)
         key = base64.b64decode(encoded, validate=True) if text.startswith(_PREFIX) else text.encode("utf-8")
     except (binascii.Error, ValueError):
-        raise Refused("INVALID_FIELD", f"{variable} is not {_PREFIX} and base64", path=path) from None
+        raise Refused("INVALID_FIELD", f"{variable} is not {_PREFIX} followed by base64", path=path) from None
     if not secret_min_bytes <= len(key) <= secret_max_bytes:
         message = f"the secret in {variable} must have {secret_min_bytes} to {secret_max_bytes} bytes"
         raise Refused("INVALID_FIELD", message, path=path)
-    return Secret(key)
+    return WebhookSecret(key)

@@ -1,9 +1,9 @@
-"""What the notifier remembers: open episodes and an outbox, in the file of its subscription.
+"""The stored state of the notifier: open episodes and an outbox, in the file of its subscription.
 
 An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
-either known with all of its deliveries or will be found again. A delivery's attempt is counted before it is made, so
-one that ends the process is counted too, and tried again as late as one that failed: else a dozen quick restarts would
-give up what was never sent. Each thread has a store of its own.
+either stored with all of its deliveries or will be found again. An attempt is counted before it is made, so an attempt
+that ends the process is counted too, and is retried as late as a failed one: else a dozen quick restarts would give up
+a notification that was never sent. Each thread has its own store.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from deedbook.consumers.handoffs.notifier.episodes import Key, Notification, Open, Waiting
+from deedbook.consumers.handoffs.notifier.episodes import EpisodeKey, Notification, OpenEpisode, WaitRecord
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger.errors import Refused
 
@@ -35,7 +35,7 @@ class Delivery(NamedTuple):
 
 
 class NotifierStore(Subscriptions):
-    """The notifier's tables in its file, and the position beside them."""
+    """The notifier's tables and its position in the log, in one file."""
 
     schema = """
     CREATE TABLE IF NOT EXISTS episodes (
@@ -49,18 +49,18 @@ class NotifierStore(Subscriptions):
     CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (channel, next_ms);
     """
 
-    def open_episodes(self) -> dict[Key, Open]:
-        """Return the episodes that are on."""
+    def open_episodes(self) -> dict[EpisodeKey, OpenEpisode]:
+        """Return the episodes that have not ended."""
         rows = self.run("SELECT kind, id, agent, action, episode_id, seen_size FROM episodes")
-        return {Key(*row[:4]): Open(*row[4:]) for row in rows}
+        return {EpisodeKey(*row[:4]): OpenEpisode(*row[4:]) for row in rows}
 
-    def begin(self, waiting: Waiting, opened: Open, began_ms: int) -> None:
+    def begin(self, waiting: WaitRecord, opened: OpenEpisode, began_ms: int) -> None:
         """Record an episode."""
         row = (*waiting.key, *opened, began_ms, waiting.title)
         self.run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
 
-    def end(self, keys: Iterable[Key]) -> None:
-        """Forget episodes that are over; their deliveries stay until they are delivered or given up."""
+    def end(self, keys: Iterable[EpisodeKey]) -> None:
+        """Delete episodes that are over; their deliveries stay until they are delivered or given up."""
         for key in keys:
             self.run("DELETE FROM episodes WHERE kind = ? AND id = ? AND agent = ? AND action = ?", *key)
 
@@ -71,32 +71,32 @@ class NotifierStore(Subscriptions):
         self.run(f"{sql}VALUES (?, ?, ?, 0, ?, '', ?)", notification.id, channel, stored, now_ms, now_ms)
 
     def due(self, channel: str, now_ms: int) -> Delivery | None:
-        """Return the delivery of a channel that is to be tried now, the one that has waited longest first."""
+        """Return the delivery of a channel that is due, the one that has waited longest, or None."""
         sql = f"{_SELECT} WHERE channel = ? AND next_ms <= ? ORDER BY next_ms, number LIMIT 1"
-        found = self._deliveries(sql, (channel, now_ms))
-        return found[0] if found else None
+        rows = self._deliveries(sql, (channel, now_ms))
+        return rows[0] if rows else None
 
     def begin_attempt(self, delivery: Delivery, next_ms: int) -> None:
-        """Count an attempt that is about to be made, and when another one is if nobody lives to say what came of it."""
+        """Count an attempt before it is made; it is due again at ``next_ms`` if the process does not survive it."""
         sql = "UPDATE deliveries SET attempts = attempts + 1, next_ms = ? WHERE number = ?"
         self.run(sql, next_ms, delivery.number)
 
     def delivered(self, delivery: Delivery) -> None:
-        """Forget a delivery that arrived."""
+        """Delete a delivery that arrived."""
         self.run("DELETE FROM deliveries WHERE number = ?", delivery.number)
 
     def failed(self, delivery: Delivery, error: str, next_ms: int | None) -> None:
-        """Remember when a delivery is tried again, or that it is a dead letter; the oldest of too many are dropped."""
+        """Store when a delivery is tried again, or that it is a dead letter; the oldest dead letters are dropped."""
         oldest = "SELECT number FROM deliveries WHERE next_ms IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
         with self.transaction():
             self.run("UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", error, next_ms, delivery.number)
             self.run(f"DELETE FROM deliveries WHERE number IN ({oldest})", dead_letters_max)  # noqa: S608 - fixed texts
 
     def bury_strangers(self, channels: Sequence[str]) -> None:
-        """Give up what waits for channels that are configured no longer."""
+        """Give up deliveries to channels that are not configured any more."""
         marks = ", ".join("?" * len(channels))
         sql = f"UPDATE deliveries SET error = ?, next_ms = NULL WHERE next_ms IS NOT NULL AND channel NOT IN ({marks})"  # noqa: S608 - question marks
-        self.run(sql, "the channel is configured no longer", *channels)
+        self.run(sql, "the channel is not configured any more", *channels)
 
     def retry(self, episode_id: str | None, now_ms: int) -> int:
         """Make dead letters due again, with all of their attempts; return how many. Raises Refused: ``NOT_FOUND``."""
@@ -116,10 +116,10 @@ class NotifierStore(Subscriptions):
         return rows, self._count("episodes", "1")
 
     def listed_deliveries(self, *, dead: bool) -> tuple[list[Delivery], int]:
-        """Return what is pending or what is dead, oldest first and at most ``listed_max``, and how many there are."""
+        """Return the pending or the dead deliveries, oldest first and at most ``listed_max``, and their total."""
         where = f"next_ms IS {'' if dead else 'NOT '}NULL"
-        found = self._deliveries(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (listed_max,))
-        return found, self._count("deliveries", where)
+        rows = self._deliveries(f"{_SELECT} WHERE {where} ORDER BY number LIMIT ?", (listed_max,))
+        return rows, self._count("deliveries", where)
 
     def _count(self, table: str, where: str) -> int:
         ((count,),) = self.run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts

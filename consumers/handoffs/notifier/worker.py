@@ -1,9 +1,9 @@
-"""The notifier: follows the log, looks who is waited for, and records what begins together with what is to be sent.
+"""The notifier: follows the log, checks who is waited for, and records new episodes with their notifications.
 
-It signs nothing. A look is one question to the views; it is made when events that can change the answer were read to
-the end of the log, at every start, and every ``sweep_interval_s`` for leases that run out, which is no event. Left out
-is what an agent owes only itself: to go on with work that it has claimed. At its very first start the notifier records
-what waits already as known and tells nobody.
+It signs nothing. A check is one query to the views. It is made when events that can change the answer were read to the
+end of the log, at every start, and every ``sweep_interval_s`` for leases that expire, which is no event. It leaves out
+the work that an agent has claimed and only has to continue. At its first start the notifier records the present waits
+as known and notifies nobody.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from deedbook.consumers.handoffs.notifier.delivery import Sender
 from deedbook.consumers.handoffs.notifier.episodes import (
-    Key,
-    Open,
-    Waiting,
+    EpisodeKey,
+    OpenEpisode,
+    WaitRecord,
     episode_id,
     episodes,
     interrupted,
@@ -40,12 +40,12 @@ kinds_kept_max: Final = 10_000
 looks_max: Final = 3
 
 
-def waiting_of(item: dict[str, Any]) -> Waiting:
-    """Return the wait that an item of ``handoffs.next`` says."""
+def waiting_of(item: dict[str, Any]) -> WaitRecord:
+    """Return the wait in an item of ``handoffs.next``."""
     same = {name: item[name] for name in ("title", "status", "since_index", "since_ms")}
     # The sender is not ``from``, which an imported file may only claim.
-    return Waiting(
-        key=Key(item["kind"], item["id"], item["agent"], item["action"]),
+    return WaitRecord(
+        key=EpisodeKey(item["kind"], item["id"], item["agent"], item["action"]),
         sender=item["author"],
         receiver=item["to"] or None,
         reasoning_refs=tuple(item["reasoning_refs"]),
@@ -68,7 +68,7 @@ def unix_ms() -> int:
 
 
 class NotifierWorker:
-    """Tells agents, once for each waiting episode, that something waits for them."""
+    """Notifies agents, once for each waiting episode, that something waits for them."""
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class NotifierWorker:
         sweep_s: float = sweep_interval_s,
         behind: Callable[[Sequence[str]], Sequence[Mapping[str, Any]]] = lambda _: (),
     ) -> None:
-        """Follow ``client``, ask ``answer``, keep ``store``, send to ``channels``; ``behind`` tells of reasonings."""
+        """Follow ``client``, ask ``answer``, use ``store``, send to ``channels``; ``behind`` cites reasonings."""
         self._client = client
         self._answer = answer
         # An entry never changes, so its kind is read once.
         self._kind_of = lru_cache(kinds_kept_max)(lambda index: read_event(index, client.entry(index)).kind)
         self._path = store
         self._channels = tuple(channels)
-        self._home = Home(store.parent)  # in which the store lies, and the keys that say how bound the gate is
+        self._home = Home(store.parent)  # the folder of the store, and of the keys that say how strict the gate is
         self._clock_ms = clock_ms
         self._sweep_s = sweep_s
         self._behind = behind
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
-        """Notify until ``stop`` is set; or until everything before index ``until`` was read and all due was tried.
+        """Notify until ``stop`` is set; or until all entries before ``until`` were read and all due deliveries tried.
 
         Raises Unavailable: ledger or store cannot be used; ``STORE_IN_USE`` when another notifier has the store.
         """
@@ -119,12 +119,12 @@ class NotifierWorker:
     def _follow(
         self, store: NotifierStore, stop: threading.Event, until: int | None, sending: list[Future[None]]
     ) -> None:
-        """Read on and look, until told to stop or a sender could not go on."""
+        """Read the log and check, until ``stop`` is set or a sender failed."""
         position = store.position(NAME)
-        if position is None:  # what waits already is known, and told to nobody
+        if position is None:  # the present waits are recorded, and nobody is notified
             position, waiting = self._look()
             with store.transaction():
-                self._open(store, waiting, position, is_told=False)
+                self._open(store, waiting, position, is_notified=False)
                 store.move(NAME, position)
         looked_s = ready_s = 0.0
         must_look = True
@@ -138,7 +138,7 @@ class NotifierWorker:
                 seen_size, waiting = self._look()
                 self._record(store, events, page.next_index, waiting, seen_size)
                 must_look, looked_s = False, time.monotonic()
-                # A pause as long as the look took, so that looking never takes more than half of the time.
+                # A pause as long as the check took, so that checks never take more than half of the time.
                 ready_s = looked_s + min(looked_s - began_s, pause_max_s)
             elif page.next_index != position:
                 self._record(store, events, page.next_index, None, 0)
@@ -146,11 +146,11 @@ class NotifierWorker:
             if until is not None and position >= until and not must_look:
                 return
 
-    def _look(self) -> tuple[int, list[Waiting]]:
-        """Return how much of the log the answer of the views has seen at least, and every wait.
+    def _look(self) -> tuple[int, list[WaitRecord]]:
+        """Return the size of the log that the views' answer includes at least, and every wait.
 
-        Pages are asked one after the other, and what changes meanwhile could stand on none of them: then all are read
-        again, up to ``looks_max`` times. What is missed after that is found by the look for the event that changed it.
+        Pages are read one after the other, and a wait that changes meanwhile could be on none of them: then all pages
+        are read again, up to ``looks_max`` times. A wait missed after that is found by the check for its event.
         """
         size = self._client.head().size
         for _ in range(looks_max):
@@ -160,33 +160,33 @@ class NotifierWorker:
                 break
             size = now
         sent_back = "handoff.changes_requested"
-        told = (one for one in items if one["action"] != "continue" or self._kind_of(one["since_index"]) == sent_back)
-        return size, [*map(waiting_of, told)]
+        waits = (it for it in items if it["action"] != "continue" or self._kind_of(it["since_index"]) == sent_back)
+        return size, [*map(waiting_of, waits)]
 
     def _record(
-        self, store: NotifierStore, events: list[Event], position: int, waiting: list[Waiting] | None, seen_size: int
+        self, store: NotifierStore, events: list[Event], position: int, waiting: list[WaitRecord] | None, seen_size: int
     ) -> None:
-        """Commit what events ended, what a look found and the position, or nothing of it."""
+        """Commit ended episodes, the result of a check and the position, in one transaction."""
         with store.transaction():
             known = store.open_episodes()
             over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
-            store.end(over)  # also without a look: the one that follows must find them begun anew
+            store.end(over)  # also without a check: the next one must find them as new episodes
             if waiting is not None:
                 begun, ended = episodes(known.keys() - over, waiting)
                 store.end(ended)
-                self._open(store, begun, seen_size, is_told=True)
+                self._open(store, begun, seen_size, is_notified=True)
             store.move(NAME, position)
 
-    def _open(self, store: NotifierStore, begun: list[Waiting], seen_size: int, *, is_told: bool) -> None:
+    def _open(self, store: NotifierStore, begun: list[WaitRecord], seen_size: int, *, is_notified: bool) -> None:
         now_ms = self._clock_ms()
         for waiting in begun:
             identity = episode_id(self._client.ledger, waiting.key, seen_size, now_ms)
-            store.begin(waiting, Open(identity, max(seen_size, waiting.since_index + 1)), now_ms)
-            if not is_told:
+            store.begin(waiting, OpenEpisode(identity, max(seen_size, waiting.since_index + 1)), now_ms)
+            if not is_notified:
                 continue
             origin = origin_of(self._client, self._home)
             behind = self._behind(waiting.reasoning_refs)
-            notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin, behind=behind)
+            notification = notification_of(self._client.ledger, identity, waiting, now_ms, origin, citations=behind)
             for channel in self._channels:
                 if channel.takes(waiting.key.agent, waiting.key.action):
                     store.add_delivery(channel.name, notification, now_ms)

@@ -1,6 +1,6 @@
-"""The router: declarative chains of handoffs, and the news that a handoff is ready.
+"""The router: creates handoffs by declared chains, and announces handoffs that are ready.
 
-The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs what it says::
+The operator writes ``chains.toml`` in the ledger's folder; the router follows the log and signs accordingly::
 
     >>> from deedbook.consumers.handoffs.router.chains_file import read_chains
     >>> chains = read_chains(b'''
@@ -13,11 +13,12 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
     >>> [(chain.name, sorted(chain.kinds), chain.hops_max) for chain in chains]
     [('validate', ['handoff.verified'], 8)]
 
-A *chain* says when, where and then; a *step* is one handoff of its ``then``; the *cause* is the event that fires a
-chain; a *hop* is how many chains lie between a handoff and what nobody's chain began, counted in what routers signed.
+A *chain* has a ``when``, a ``where`` and a ``then``; a *step* is one handoff of its ``then``; the *cause* is the event
+that fires a chain; a handoff's *hop* is the number of chains between it and the handoff that no chain made, counted in
+events that routers signed.
 
-Exactly one handoff comes of a step and a cause, however often it is tried and by however many routers: its content and
-its id are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause.
-Refused: a router that keeps "already done" in its own store (a lost store would do everything again), and limiting a
-loop by the chain's name (renaming it would begin anew).
+A step and a cause make exactly one handoff, however often it is tried and by however many routers: its content and id
+are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. Refused: a
+router that remembers "already done" in its own store (a lost store would repeat everything), and to limit a loop by the
+chain's name (a new name would start it again).
 """

@@ -1,11 +1,11 @@
-"""Chains as values: when an event meets conditions, then these handoffs; and what a check says beyond their form.
+"""Chains as values: an event that meets the conditions causes handoffs; and the advice of `router check`.
 
-A handoff's fields are templates: text with ``{placeholders}``, filled with what others wrote, which stays data: it can
-neither end its line, nor move a terminal's cursor or turn the direction of reading, nor open a heading, list or code
-block of the markdown file that the handoff is rendered to.
+A handoff's fields are templates: text with ``{placeholders}``. Text that others wrote fills them and stays data: it
+cannot end its line, move a terminal's cursor, turn the direction of reading, or open a heading, list or code block in
+the markdown file of the handoff.
 
-Hops bound every loop. Wide trees cannot grow by themselves: what a chain makes sets off another only after an act of
-somebody else (``mismatch``), so a chain that listens to ``handoff.created`` hears of no other chain's.
+The limit of hops bounds every loop. Trees cannot grow wide by themselves: a handoff that a chain made fires another
+chain only after an operation by somebody else (``mismatch``), so ``handoff.created`` never fires for a chain's handoff.
 """
 
 from __future__ import annotations
@@ -52,15 +52,14 @@ class Template(NamedTuple):
 
     @property
     def literal(self) -> str | None:
-        """The text it always gives; None when that depends on the event."""
+        """The text it always gives; None if that depends on the event."""
         return self.parts[0][0] if len(self.parts) == 1 else None
 
 
 def parse_template(text: str) -> Template:
     """Return the template in ``text``: ``{name}`` is a placeholder, ``{{`` and ``}}`` are braces.
 
-    Raises Refused: ``INVALID_FIELD`` with the ``placeholder``, for one that is unknown and for a brace that stands
-    alone.
+    Raises Refused: ``INVALID_FIELD`` with the ``placeholder``, if it is unknown or a lone brace.
     """
     parts: list[tuple[str, str | None]] = []
     literal, end = "", 0
@@ -70,10 +69,10 @@ def parse_template(text: str) -> Template:
         if token.group() in ("{{", "}}"):
             literal += token.group()[0]
         elif name is None:
-            message = f"a lone {token.group()}: write {token.group() * 2} for a brace"
+            message = f"a single {token.group()} is not allowed: write {token.group() * 2} for a brace"
             raise Refused("INVALID_FIELD", message, placeholder=token.group())
         elif name not in PLACEHOLDERS:
-            message = f"there is no placeholder {{{name}}}: there are {', '.join(PLACEHOLDERS)}"
+            message = f"there is no placeholder {{{name}}}: use one of {', '.join(PLACEHOLDERS)}"
             raise Refused("INVALID_FIELD", message, placeholder=token.group())
         else:
             parts.append((literal, name))
@@ -83,16 +82,16 @@ def parse_template(text: str) -> Template:
 
 
 def fill_line(template: Template, values: Mapping[str, str], chars_max: int | None = None) -> str:
-    """Return one line; where it would be longer than ``chars_max``, it ends at a word with ``…``."""
+    """Return the filled template as one line; if longer than ``chars_max``, it is cut at a word and ends with ``…``."""
     filled = "".join(literal + (values[name] if name else "") for literal, name in template.parts)
     return shorten(one_line(filled), chars_max)
 
 
 def fill_text(template: Template, values: Mapping[str, str], chars_max: int | None = None) -> str:
-    """Return text of several lines.
+    """Return the filled template as text of several lines.
 
-    A value of several lines whose placeholder stands alone on its line becomes a block quote; elsewhere a value is one
-    line, and where it begins a line, a character that markdown would act on is escaped (CommonMark §2.4).
+    A value of several lines whose placeholder is alone on its line becomes a block quote. Elsewhere a value is one
+    line, and at the beginning of a line a character with a meaning in markdown is escaped (CommonMark §2.4).
     """
     filled = ""
     for position, (literal, name) in enumerate(template.parts):
@@ -123,7 +122,7 @@ def _escaped(value: str) -> str:
     return "\\" + value if value.startswith(_OPENS_A_BLOCK) else value
 
 
-# The limits of the fields of ``handoff.created`` (ledger.events.fields), which a template must not exceed either.
+# The limits of the fields of ``handoff.created`` (ledger.events.fields); a template must not exceed them either.
 label_max_chars: Final = 200
 line_max_chars: Final = 2000
 text_max_chars: Final = 40_000
@@ -132,14 +131,14 @@ Text = TypeVar("Text")
 
 
 class Condition(NamedTuple):
-    """What one property of an event or its handoff must be: any of the patterns, in which ``*`` is any text."""
+    """A property of an event or its handoff that must match one of the patterns, in which ``*`` is any text."""
 
     name: str
     patterns: tuple[str, ...]
 
 
 class Step(msgspec.Struct, Generic[Text], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One handoff of a chain: in the file its fields are texts, in a chain templates."""
+    """One handoff of a chain: its fields are texts in the file, and templates in a chain."""
 
     to: Text
     reviewer: Text | None = None
@@ -166,7 +165,7 @@ class Chain(NamedTuple):
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Return whether ``text`` is ``pattern``, in which each ``*`` is any text; letters count as they are written."""
+    """Return whether ``text`` matches ``pattern``, in which each ``*`` is any text; case matters."""
     return fnmatchcase(text, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
@@ -174,7 +173,7 @@ Roles: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str | None) -> list[str]:
-    """Return what the gate will refuse; who is missing, where the roles of the registered ``agents`` are known."""
+    """Return warnings of what the gate will refuse, and of missing agents if the registered ``agents`` are known."""
     return [
         f"chain {chain.name}, step {number}: {text}"
         for chain in chains
@@ -186,9 +185,9 @@ def advise(chains: Sequence[Chain], agents: Roles | None, default_reviewer: str 
 def _missing(step: Step[Template], agents: Roles | None, default_reviewer: str | None) -> Iterator[str]:
     reviewer = default_reviewer if step.reviewer is None else step.reviewer.literal
     if step.reviewer is None and default_reviewer is None:
-        yield "names no reviewer, and there is no default_reviewer in config.toml: the gate will refuse it"
+        yield "it names no reviewer, and config.toml has no default_reviewer: the gate will refuse it"
     if reviewer is not None and reviewer == step.to.literal:
-        yield f"{reviewer} would review his own work: the gate will refuse it"
+        yield f"{reviewer} would review their own work: the gate will refuse it"
     if agents is None:
         return
     if step.to.literal is not None and step.to.literal not in agents:
@@ -196,4 +195,4 @@ def _missing(step: Step[Template], agents: Roles | None, default_reviewer: str |
     if reviewer is not None and reviewer not in agents:
         yield f"there is no agent {reviewer}"
     elif reviewer is not None and not agents[reviewer] & {"reviewer", "human"}:
-        yield f"{reviewer} is neither reviewer nor human"
+        yield f"{reviewer} has neither the role reviewer nor the role human"

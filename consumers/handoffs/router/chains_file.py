@@ -1,4 +1,4 @@
-"""Reading the chains an operator wrote: every fault is refused, with file and place, before anything is signed."""
+"""Reads the chains of an operator: every error is refused, with file and path, before anything is signed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONDITIONS: Final = ("from", "to", "reviewer", "author", "id", "title", "kind", 
 
 settle_wait_s: Final = 0.1
 settle_reads_max: Final = 20
-"""What goes away without a change of the file."""
+"""A file that is being saved is read again, at most so often."""
 
 chains_max: Final = 64
 steps_max: Final = 16
@@ -80,7 +80,7 @@ def read_chains(content: bytes, file: str = CHAINS_FILE) -> tuple[Chain, ...]:
     ``file`` and, for a field, its ``path``.
     """
     if len(content) > config_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{file} has more than {config_size_max_bytes} bytes", file=file)
+        raise Refused("TOO_LARGE", f"{file} is larger than {config_size_max_bytes} bytes", file=file)
     try:
         text = content.decode()
         tables = converted(tomllib.loads(text), _File, "$").chain
@@ -102,7 +102,7 @@ class ChainsFile:
     def __init__(
         self, path: Path, default_reviewer: str | None = None, *, permit: Callable[[bytes], None] = lambda _: None
     ) -> None:
-        """Read ``path`` when asked; ``permit`` refuses bytes that nobody trusted (default: none, as of a named one)."""
+        """Read ``path`` on demand; ``permit`` refuses untrusted bytes (default: none, as for a named file)."""
         self.path = path
         self._permit = permit
         self.default_reviewer = default_reviewer
@@ -112,12 +112,12 @@ class ChainsFile:
         self._chains: tuple[Chain, ...] | None = None
 
     def current(self) -> tuple[Chain, ...] | None:
-        """Return the chains as the file says now; no file, no chains.
+        """Return the chains of the file as it is now; without a file there are none.
 
-        A file that became unreadable or wrong is reported once (``problem``, and the log), and what it said before
-        goes on. None when it never could be read: then nothing is known to be right, and nothing must be routed.
+        A file that becomes unreadable or wrong is reported once (``problem``, and the log), and its former chains stay
+        in use. None if it could never be read: then nothing must be routed.
         """
-        is_judged = False  # what could not be read, or was not trusted, is judged again though its bytes are the same
+        is_judged = False  # an unreadable or untrusted file is checked again although its bytes are the same
         try:
             content = self._settled()
             is_judged = self._is_judged and content == self._content
@@ -130,25 +130,25 @@ class ChainsFile:
                 log.info("chains read", file=str(self.path), chains=len(self._chains))
         except (Refused, Unavailable) as error:
             if self.problem is None or self.problem.message != error.message:
-                kept = None if self._chains is None else len(self._chains)
-                log.error("chains file not used", code=error.code, error=error.message, chains_kept=kept)
+                count = None if self._chains is None else len(self._chains)
+                log.error("chains file not used", code=error.code, error=error.message, chains_kept=count)
             self.problem = error
         self._is_judged = is_judged
         return self._chains
 
     def read(self) -> tuple[Chain, ...]:
-        """Return the chains, or say what is wrong with the file.
+        """Return the chains of the file.
 
-        Raises Refused: as ``read_chains``; ``INVALID_FORMAT`` when it is no regular file; ``NOT_TRUSTED``. Unavailable:
-        ``STORE_UNAVAILABLE`` when it is there and cannot be read.
+        Raises Refused: as ``read_chains``; ``INVALID_FORMAT`` if it is no regular file; ``NOT_TRUSTED``. Unavailable:
+        ``STORE_UNAVAILABLE`` if it exists and cannot be read.
         """
         content = self._read()
         self._permit(content)
         return read_chains(content, str(self.path))
 
     def _settled(self) -> bytes:
-        """Return the file's bytes; after a change, those that stay: an editor may have truncated it, or be writing."""
-        # The beginning of a file may well be right, and would pass for one with fewer chains or none.
+        """Return the file's bytes; after a change, wait until they stay the same: an editor may still be writing."""
+        # The beginning of a file may be valid, and would be read as a file with fewer chains or none.
         content = self._read()
         for _ in range(settle_reads_max):
             if self._content is None or content == self._content:
@@ -165,27 +165,31 @@ class ChainsFile:
 
 def _chain(table: _Chain, path: str, text: str) -> Chain:
     kinds = _several(table.when)
-    _require(bool(kinds), f"{path}.when", "it names no kind")
+    _require(bool(kinds), f"{path}.when", "it names no kind of event")
     for kind in kinds:
         known = ", ".join(sorted(KINDS_OF_HANDOFFS))
-        _require(kind in KINDS_OF_HANDOFFS, f"{path}.when", f"{kind!r} is no kind of a handoff's events: {known}")
+        _require(
+            kind in KINDS_OF_HANDOFFS,
+            f"{path}.when",
+            f"{kind!r} is not a kind of event on a handoff: use one of {known}",
+        )
     steps = table.then if isinstance(table.then, list) else [table.then]
     _require(bool(steps), f"{path}.then", "the chain has no step")
     _require(len(steps) <= steps_max, f"{path}.then", f"there are more than {steps_max} steps")
     return Chain(
         name=table.name,
         kinds=frozenset(kinds),
-        where=tuple(_condition(name, given, f"{path}.where") for name, given in table.where.items()),
+        where=tuple(_condition(name, value, f"{path}.where") for name, value in table.where.items()),
         steps=tuple(_step(step, f"{path}.then[{position}]", text) for position, step in enumerate(steps)),
         hops_max=table.hops_max,
     )
 
 
-def _condition(name: str, given: str | list[str], path: str) -> Condition:
+def _condition(name: str, value: str | list[str], path: str) -> Condition:
     if name not in CONDITIONS:
-        message = f"unknown field {name!r} at {path}: there are {', '.join(CONDITIONS)}"
+        message = f"unknown field {name!r} at {path}: use one of {', '.join(CONDITIONS)}"
         raise Refused("UNKNOWN_FIELD", message, field=name, path=path)
-    patterns = _several(given)
+    patterns = _several(value)
     fits = 1 <= len(patterns) <= conditions_values_max
     _require(fits, f"{path}.{name}", f"a condition has 1 to {conditions_values_max} values")
     for pattern in patterns:
@@ -196,37 +200,37 @@ def _condition(name: str, given: str | list[str], path: str) -> Condition:
 def _step(table: Step[str], path: str, text: str) -> Step[Template]:
     templates: dict[str, Any] = {}
     for name, chars_max in _CHARS_MAX.items():
-        given: str | tuple[str, ...] | None = getattr(table, name)
-        if isinstance(given, str):
-            templates[name] = _template(given, chars_max, f"{path}.{name}", text)
-        elif given is not None:
-            _require(len(given) <= lines_max, f"{path}.{name}", f"there are more than {lines_max}")
+        value: str | tuple[str, ...] | None = getattr(table, name)
+        if isinstance(value, str):
+            templates[name] = _template(value, chars_max, f"{path}.{name}", text)
+        elif value is not None:
+            _require(len(value) <= lines_max, f"{path}.{name}", f"there are more than {lines_max} lines")
             templates[name] = tuple(
-                _template(line, chars_max, f"{path}.{name}[{position}]", text) for position, line in enumerate(given)
+                _template(line, chars_max, f"{path}.{name}[{position}]", text) for position, line in enumerate(value)
             )
     step = Step[Template](unlock_at=table.unlock_at, **templates)
     for name, template in (("to", step.to), ("reviewer", step.reviewer)):
         literal = None if template is None else template.literal
         is_name = literal is None or re.match(NAME_PATTERN, literal) is not None
-        _require(is_name, f"{path}.{name}", f"{literal!r} is no agent's name")
+        _require(is_name, f"{path}.{name}", f"{literal!r} is not a valid agent name")
     _require(bool(step.title.source.strip()), f"{path}.title", "it is empty")
     return step
 
 
-def _template(given: str, chars_max: int, path: str, text: str) -> Template:
-    _require(len(given) <= chars_max, path, f"the template has more than {chars_max} characters")
+def _template(source: str, chars_max: int, path: str, text: str) -> Template:
+    _require(len(source) <= chars_max, path, f"the template has more than {chars_max} characters")
     try:
-        return parse_template(given)
+        return parse_template(source)
     except Refused as refusal:
         placeholder = refusal.details["placeholder"]
-        # TOML's reader tells no lines: where the template stands as it is in the file, else its first placeholder.
-        line = text[: max(text.find(given), text.find(placeholder), 0)].count("\n") + 1
+        # TOML's reader reports no lines: search for the template in the file, else for its first placeholder.
+        line = text[: max(text.find(source), text.find(placeholder), 0)].count("\n") + 1
         message = f"{refusal.message}, at {path} (line {line})"
         raise Refused(refusal.code, message, path=path, line=line, placeholder=placeholder) from refusal
 
 
-def _several(given: str | list[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _several(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _require(is_met: bool, path: str, message: str) -> None:  # noqa: FBT001 - what is required comes first

@@ -1,6 +1,6 @@
-"""Which handoffs an event causes: a function of a chain and what is known of the event, and of nothing else.
+"""The handoffs that an event causes: a pure function of a chain and the facts of the event.
 
-So a retry, another router and a dry run (``rehearse``) come to the same id, content and idempotency key.
+So a retry, another router and a dry run (``rehearse``) give the same id, content and idempotency key.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 id_max_chars: Final = 200
 id_max_bytes: Final = 240
-"""An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems take."""
+"""An id names a file: its UTF-8 and ``.md`` stay within the 255 bytes that file systems allow."""
 
 CREATED: Final = "handoff.created"
 _CORR: Final = re.compile(r"chain:([a-z0-9][a-z0-9_-]{0,62}):([0-9a-f]{16}):([0-9]{1,2})")
 
 
 class Lineage(NamedTuple):
-    """Which chain made a handoff, for which root, after how many hops; all empty for what no chain made."""
+    """The chain that made a handoff, its root event and its hops; all empty if no chain made it."""
 
     chain: str = ""
     root: str = ""
@@ -53,7 +53,7 @@ class Lineage(NamedTuple):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chain may know of an event and of its handoff, as both were at that event."""
+    """The facts of an event and its handoff, as of that event, that a chain may use."""
 
     event_id: str
     index: int
@@ -71,7 +71,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     lineage: Lineage = Lineage()
 
     def properties(self) -> dict[str, str]:
-        """Return what conditions speak of."""
+        """Return the properties that conditions test, by name."""
         return {
             "from": self.sender,
             "to": self.receiver,
@@ -84,8 +84,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Planned(NamedTuple):
-    """A handoff to be created; ``spare_id`` serves when ``id`` is somebody else's already."""
+class PlannedHandoff(NamedTuple):
+    """A handoff to be created; ``spare_id`` is used if another handoff has the ``id``."""
 
     chain: str
     step: int
@@ -97,12 +97,12 @@ class Planned(NamedTuple):
 
 
 def mismatch(chain: Chain, facts: Facts) -> str | None:
-    """Return why ``chain`` does not fire on this event, in words; None when it does."""
+    """Return the reason why ``chain`` does not fire on this event; None if it fires."""
     if facts.kind not in chain.kinds:
         return f"when: {facts.kind} is not {' or '.join(sorted(chain.kinds))}"
     if facts.kind == CREATED and facts.lineage.chain:
-        # The router would react to itself: eight steps of eight hops were millions of handoffs of one event.
-        return f"chain {facts.lineage.chain} made it: it sets off another once somebody acts on it"
+        # Else the router would react to itself: eight steps and eight hops would make millions of handoffs.
+        return f"chain {facts.lineage.chain} made it: it fires no chain before somebody acts on it"
     properties = facts.properties()
     for condition in chain.where:
         value = properties[condition.name]
@@ -113,15 +113,16 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
 
 
 def stopped(chain: Chain, facts: Facts) -> str | None:
-    """Return why ``chain`` must not fire although it matches: its handoffs would lie more hops away than it allows."""
+    """Return the reason why a matching ``chain`` must not fire: its handoffs would exceed its limit of hops."""
     hop = facts.lineage.hop + 1
     if hop <= chain.hops_max:
         return None
-    return f"chain {chain.name} stopped a loop: hop {hop} of at most {chain.hops_max}, begun by {facts.lineage.root}"
+    root = facts.lineage.root
+    return f"chain {chain.name} stopped a loop that {root} began: hop {hop} exceeds the limit of {chain.hops_max}"
 
 
-def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> Planned:
-    """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``, as for no name."""
+def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | None) -> PlannedHandoff:
+    """Return the handoff that step ``number`` (from 1) makes. Raises Refused: ``INVALID_FIELD``."""
     step = chain.steps[number - 1]
     root = facts.lineage.root or facts.event_id.partition(":")[2][:16]
     lineage = Lineage(chain.name, root, facts.lineage.hop + 1)
@@ -136,7 +137,7 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
     idem = f"{chain.name}:{number}:{facts.event_id}"
     wanted = None if step.id is None else handoff_id(fill_line(step.id, values))
     name = wanted or handoff_id(f"{facts.id}-{chain.name}-{number}")
-    return Planned(
+    return PlannedHandoff(
         chain=chain.name,
         step=number,
         id=name,
@@ -148,13 +149,13 @@ def plan_step(chain: Chain, number: int, facts: Facts, default_reviewer: str | N
 
 
 def read_lineage(corr: str | None) -> Lineage:
-    """Return the lineage that the creating event of a handoff carries in ``corr``; empty when it carries none."""
-    found = None if corr is None else _CORR.fullmatch(corr)
-    return Lineage() if found is None else Lineage(found.group(1), found.group(2), int(found.group(3)))
+    """Return the lineage in the ``corr`` of the event that created a handoff; empty if there is none."""
+    match = None if corr is None else _CORR.fullmatch(corr)
+    return Lineage() if match is None else Lineage(match.group(1), match.group(2), int(match.group(3)))
 
 
 def handoff_id(text: str) -> str:
-    """Return an id a handoff can have, as like ``text`` as possible; empty when nothing of it can stand in one."""
+    """Return a valid handoff id as similar to ``text`` as possible; empty if no character is allowed in one."""
     name = re.sub(r"[/\\]", "-", one_line(unicodedata.normalize("NFC", text).replace("\u3000", " ")))
     name = " ".join(re.sub(f"[{NOT_IN_IDS}]", "", name).removesuffix(".md").split()).lstrip("-. ")
     return _cut(name, _digest(name))
@@ -167,14 +168,14 @@ def _content(
     if step.reviewer is not None:
         reviewer: str | None = fill_line(step.reviewer, values)
     else:
-        reviewer = default_reviewer if default_reviewer != to else None  # nobody is made to review his own work
+        reviewer = default_reviewer if default_reviewer != to else None  # nobody reviews their own work
     data = HandoffCreated(
         title=fill_line(step.title, values, label_max_chars) or shorten(f"{chain}: {values['id']}", label_max_chars),
         to=to,
         reviewer=reviewer,
         created=values["day"],
         proposal=None if step.proposal is None else fill_line(step.proposal, values, line_max_chars) or None,
-        depends_on=list(dict.fromkeys(filter(None, (handoff_id(fill_line(one, values)) for one in step.depends_on)))),
+        depends_on=list(dict.fromkeys(filter(None, (handoff_id(fill_line(id_, values)) for id_ in step.depends_on)))),
         unlock_at=step.unlock_at,
         task="" if step.task is None else fill_text(step.task, values, text_max_chars),
         tasks=_lines(step.tasks, values),
@@ -187,17 +188,17 @@ def _content(
 
 
 def _lines(templates: tuple[Template, ...], values: Mapping[str, str]) -> list[str]:
-    """Return lines of a list; one that came out empty has nothing to say and is left out."""
-    return [line for one in templates if (line := fill_line(one, values, line_max_chars))]
+    """Return the filled lines of a list without empty ones."""
+    return [line for template in templates if (line := fill_line(template, values, line_max_chars))]
 
 
 def _fitting(data: HandoffCreated) -> HandoffCreated:
-    """Return content that fits an entry: texts that others filled are shortened, the context first."""
+    """Return content that fits an entry: the context is shortened first, then the task."""
     for name in ("context", "task"):
         excess = len(encode_canonical(data)) - data_size_max_bytes
         if excess > 0:
             text = getattr(data, name)
-            # A character has at least one byte: as many characters less is enough.
+            # A character has at least one byte, so removing as many characters is enough.
             text = shorten(text, max(len(text) - excess - len("…".encode()), 0))
             data = msgspec.structs.replace(data, **{name: text})
     return data
@@ -208,19 +209,19 @@ def _digest(text: str) -> str:
 
 
 def _cut(name: str, digest: str, *, always: bool = False) -> str:
-    """Return ``name`` within the limits of an id; what is cut off, or ``always``, is stood for by the digest."""
+    """Return ``name`` within the limits of an id; if it is cut, or ``always``, the digest is appended."""
     if not always and len(name) <= id_max_chars and len(name.encode()) <= id_max_bytes:
         return name
     room = id_max_bytes - len(digest) - 1
-    kept = name[: id_max_chars - len(digest) - 1].encode()[:room].decode(errors="ignore")
-    return f"{kept.rstrip()}-{digest}"
+    start = name[: id_max_chars - len(digest) - 1].encode()[:room].decode(errors="ignore")
+    return f"{start.rstrip()}-{digest}"
 
 
 class ChainSource(Protocol):
-    """What plans read of a ledger (``router.worker.Source``)."""
+    """The part of a ledger that plans read (``router.worker.LedgerSource``)."""
 
     def facts(self, event: Event) -> Facts:
-        """Return what is known of an event on a handoff's stream."""
+        """Return the facts of an event on a handoff's stream."""
 
     def is_made_by_step(self, name: str, idem: str) -> bool:
         """Return whether a router made the handoff ``name`` under the key ``idem``."""
@@ -239,21 +240,23 @@ def rehearse(
 ) -> dict[str, Any]:
     """Return ``{"index", "id", "kind", "handoff", "hop", "chains"}`` with what each chain would make of ``event``.
 
-    A chain that is about other kinds is only named with ``every_chain``. ``why_not`` says why a chain makes nothing; a
-    step has its handoff, or ``refused``; ``is_there`` says that it was made, or that its id is taken. Raises Refused:
-    ``USAGE`` when the event is none of a handoff.
+    A chain for other kinds is listed only with ``every_chain``. ``why_not`` is the reason why a chain makes nothing. A
+    step has its handoff, or ``refused``; ``is_there`` says that the handoff exists already. Raises Refused: ``USAGE``
+    if the event is not on a handoff.
     """
     if not event.stream.startswith("handoff/"):
-        raise Refused("USAGE", f"entry {event.index} is {event.kind} on {event.stream}: chains are about handoffs")
+        raise Refused(
+            "USAGE", f"entry {event.index} is {event.kind} on {event.stream}: chains only follow events on handoffs"
+        )
     facts = source.facts(event)
-    asked = [chain for chain in chains if every_chain or event.kind in chain.kinds]
+    selected = [chain for chain in chains if every_chain or event.kind in chain.kinds]
     return {
         "index": event.index,
         "id": event.id,
         "kind": event.kind,
         "handoff": event.name,
         "hop": facts.lineage.hop,
-        "chains": [_chain(chain, facts, source, default_reviewer) for chain in asked],
+        "chains": [_chain(chain, facts, source, default_reviewer) for chain in selected],
     }
 
 

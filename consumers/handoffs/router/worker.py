@@ -1,12 +1,12 @@
-"""The router as a service agent: it signs the handoffs that chains make of events, and tells when a handoff is ready.
+"""The router as a service agent: signs the handoffs that events cause, and announces handoffs that are ready.
 
-What happens if we crash here: between the handoffs of an event, or between them and the position, the event is handled
-again, and what is there already is recognised: by its idempotency key when this agent made it, by what its first event
-says when another router did. A step that the gate refuses is a dead letter with the reason, and the others are made.
+If we crash between the handoffs of an event, or between them and the position, the event is handled again. Handoffs
+that exist already are recognised: this agent's by the idempotency key, another router's by their first event. A step
+that the gate refuses becomes a dead letter with the reason; the other steps are made.
 
-``handoff.ready`` only tells. It is signed after each event that can make a handoff ready, and by a sweep at the start
-and every few seconds, because a lease runs out without any event. A refusal there means that somebody was faster or
-that it changed meanwhile, and the next look decides anew.
+``handoff.ready`` is only an announcement. It is signed after each event that can make a handoff ready, and by a sweep
+at the start and every few seconds, because a lease expires without an event. If it is refused, somebody else was faster
+or the handoff changed; the next sweep decides again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.plans import (
     Facts,
     Lineage,
-    Planned,
+    PlannedHandoff,
     mismatch,
     plan_step,
     read_lineage,
@@ -48,12 +48,12 @@ from deedbook.ledger.events.imported import RecordImported, read_mapped
 
 CONTENT_KINDS: Final = frozenset({"handoff.created", "handoff.amended", "record.imported"})
 WAITING_KINDS: Final = frozenset({*CONTENT_KINDS, "handoff.approved", "handoff.claimed", "handoff.released"})
-"""After these a handoff waits for its receiver, or will once the lease runs out."""
+"""After these a handoff waits for its receiver, or will once the lease expires."""
 SERVICE: Final = "service"
 
 
-class Source:
-    """Reads what chains need to know of a ledger: from the log up to an event, because a view shows the present."""
+class LedgerSource:
+    """Reads the facts that chains need: from the log up to an event, because a view shows only the present."""
 
     def __init__(self, client: Client, answer: Ask, router: str) -> None:
         """Read events through ``client`` and find them through ``answer``, on behalf of the agent ``router``."""
@@ -62,7 +62,7 @@ class Source:
         self._router = router
 
     def facts(self, event: Event) -> Facts:
-        """Return what is known of ``event``, which stands on a handoff's stream."""
+        """Return the facts of ``event``, which is on a handoff's stream."""
         rows = self._rows(event.stream, event.index)
         contents = [row["event_index"] for row in rows if row["kind"] in CONTENT_KINDS] or [event.index]
         completed = max((row["event_index"] for row in rows if row["kind"] == "handoff.completed"), default=event.index)
@@ -71,7 +71,7 @@ class Source:
         data, sender = _content_of(last, first)
         done = self._event(completed).data if completed != event.index else event.data
         done = done if isinstance(done, HandoffCompleted) else HandoffCompleted()
-        # Anybody may write a ``corr``: believing others would let who creates a handoff keep a chain from firing on it.
+        # Anybody may write a ``corr``. If any agent's were believed, its author could keep a chain from firing.
         lineage = read_lineage(first.corr)
         lineage = lineage if lineage.chain and self._is_router(first.author) else Lineage()
         return Facts(
@@ -104,23 +104,23 @@ class Source:
 
     def unlocked_by(self, name: str) -> list[str]:
         """Return, as a list of one id, the event since which a handoff that is ready now can be claimed."""
-        # The last of what let it wait (an approval, a release, the claim whose lease ran out) and of what unlocked it.
+        # The last event that let it wait (approval, release, the claim whose lease expired) or that unlocked it.
         own = self._rows(f"handoff/{name}", None)
         content = self._event(max(row["event_index"] for row in own if row["kind"] in CONTENT_KINDS))
         data, _ = _content_of(content, content)
-        found = [row for row in own if row["kind"] in WAITING_KINDS]
+        causes = [row for row in own if row["kind"] in WAITING_KINDS]
         for wanted in data.depends_on:
             rows = self._rows(f"handoff/{wanted}", None)
             done = [row for row in rows if row["kind"] == f"handoff.{data.unlock_at}"]
-            # One that was imported as done is verified without having been completed here.
+            # A handoff imported as done is verified without having been completed here.
             done = done or [row for row in rows if row["kind"] == "handoff.verified"]
-            found += done[-1:]
-        return [max(found, key=lambda row: int(row["event_index"]))["id"]] if found else []
+            causes += done[-1:]
+        return [max(causes, key=lambda row: int(row["event_index"]))["id"]] if causes else []
 
     def ready(self, about: str | None, limit: int) -> list[dict[str, Any]]:
-        """Return ``{"id", "to", "version"}`` of what could be announced as ready (about one handoff, or at all)."""
-        found: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"about": about, "limit": limit})["handoffs"]
-        return found
+        """Return ``{"id", "to", "version"}`` of the handoffs to announce as ready: those ``about`` one, or all."""
+        rows: list[dict[str, Any]] = self._answer("handoffs.unannounced", {"about": about, "limit": limit})["handoffs"]
+        return rows
 
     def _is_router(self, name: str) -> bool:
         return name == self._router or any(
@@ -153,19 +153,19 @@ stop_wait_s: Final = 0.2
 sweep_interval_s: Final = 5.0
 ready_page_rows: Final = 200
 
-# Why a handoff is not announced after all: it changed, or another router has told.
+# Refusals because the handoff changed, or another router announced it first.
 _CHANGED: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "VERSION_MISMATCH", "DEPENDENCY_PENDING", "DEPENDENCY_MISSING", "NOT_APPROVED"}
 )
 
 
 class RouterWorker:
-    """Runs the chains of a file on what happens from now on, and announces what is ready."""
+    """Runs the chains of a file on new events, and announces handoffs that are ready."""
 
     def __init__(self, author: Author, answer: Ask, store: Path, chains: ChainsFile) -> None:
         """Write as ``author`` (role service); ask views through ``answer``; keep the position in ``store``."""
         self._author = author
-        self._source = Source(author.client, answer, author.name)
+        self._source = LedgerSource(author.client, answer, author.name)
         self._store = store
         self._chains = chains
 
@@ -188,13 +188,13 @@ class RouterWorker:
                 client.entries(size, limit=1, kinds=KINDS_OF_HANDOFFS, wait_s=stop_wait_s)
 
     def retry(self, index: int) -> None:
-        """Handle the event of a dead letter again; what is refused again is a dead letter again.
+        """Handle the event of a dead letter again; if it is refused again, it stays a dead letter.
 
-        Raises Refused: ``NOT_FOUND`` when it is none, and what is wrong with the chains file. Unavailable: the ledger
-        or the store cannot be used.
+        Raises Refused: ``NOT_FOUND`` if it is no dead letter; as ``ChainsFile.read``. Unavailable: the ledger or the
+        store cannot be used.
         """
         if self._chains.current() is None:
-            self._chains.read()  # Says why; without chains nothing would come of the event, and it would be forgotten.
+            self._chains.read()  # Raises the reason; without chains the event would make nothing and be forgotten.
         with closing(Subscriptions(self._store)) as subscriptions:
             self._reactor(subscriptions).retry(index)
 
@@ -203,7 +203,7 @@ class RouterWorker:
 
         @reactor.on(*sorted(KINDS_OF_HANDOFFS))
         def route(event: Event, _: sqlite3.Connection) -> None:
-            if event.stream.startswith("handoff/"):  # A record that stands for no handoff is only kept.
+            if event.stream.startswith("handoff/"):  # An unmapped record is on another stream.
                 reasons = self._run_chains(event)
                 if event.kind in READY_KINDS:
                     self.announce(event.name)
@@ -214,7 +214,7 @@ class RouterWorker:
         return reactor
 
     def _run_chains(self, event: Event) -> list[str]:
-        """Create the handoffs that an event causes; return why others could not be."""
+        """Create the handoffs that an event causes; return the reasons why others were not created."""
         chains = [chain for chain in self._chains.current() or () if event.kind in chain.kinds]
         if not chains:
             return []
@@ -234,8 +234,8 @@ class RouterWorker:
             except Refused as refusal:
                 yield f"chain {chain.name}, step {number}: {refusal.code}: {refusal.message}"
 
-    def _create(self, planned: Planned, facts: Facts) -> None:
-        """Create a handoff unless it was created before; under its spare id when its id is another handoff's."""
+    def _create(self, planned: PlannedHandoff, facts: Facts) -> None:
+        """Create a handoff unless it exists already; under its spare id if another handoff has its id."""
         for name in (planned.id, planned.spare_id):
             draft = Draft(
                 stream=f"handoff/{name}",
@@ -248,7 +248,7 @@ class RouterWorker:
                 accepted = self._author.emit(draft)[0]
             except Refused as refusal:
                 if refusal.code == "IDEMPOTENCY_CONFLICT":
-                    # This agent made this step of this event before, from an older text of the chain: that one stands.
+                    # This agent made this step of this event before, from an older text of the chain, which counts.
                     log.info("created before", chain=planned.chain, step=planned.step, cause=facts.event_id)
                     return
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
@@ -259,25 +259,25 @@ class RouterWorker:
                 if not accepted.is_repeat:
                     log.info("handoff created", handoff=name, chain=planned.chain, step=planned.step)
                 return
-        message = f"both {planned.id} and {planned.spare_id} are other handoffs already"
+        message = f"{planned.id} and {planned.spare_id} are both ids of other handoffs"
         raise Refused("TRANSITION_NOT_ALLOWED", message, chain=planned.chain, step=planned.step, id=planned.id)
 
     def announce(self, about: str | None = None) -> int:
         """Sign ``handoff.ready`` for one handoff and those that wait for it, or for all; return how many."""
         announced, refused = 0, set[str]()
         while True:
-            found = self._source.ready(about, ready_page_rows)
-            due = [one for one in found if one["id"] not in refused]
-            for one in due:
-                ready = HandoffReady(to=one["to"], version=one["version"])
-                causes = self._source.unlocked_by(one["id"])
+            page = self._source.ready(about, ready_page_rows)
+            due = [row for row in page if row["id"] not in refused]
+            for row in due:
+                ready = HandoffReady(to=row["to"], version=row["version"])
+                causes = self._source.unlocked_by(row["id"])
                 try:
-                    self._author.emit(Draft(stream=f"handoff/{one['id']}", data=ready, causes=causes))
+                    self._author.emit(Draft(stream=f"handoff/{row['id']}", data=ready, causes=causes))
                     announced += 1
                 except Refused as refusal:
-                    refused.add(one["id"])
+                    refused.add(row["id"])
                     say = log.info if refusal.code in _CHANGED else log.warning
-                    say("not announced", handoff=one["id"], code=refusal.code, error=refusal.message)
-            # A full page may hide more; one that is full of what was refused is left for the next sweep.
-            if len(found) < ready_page_rows or not due:
+                    say("not announced", handoff=row["id"], code=refusal.code, error=refusal.message)
+            # A full page may hide more; a page full of refused handoffs is left for the next sweep.
+            if len(page) < ready_page_rows or not due:
                 return announced

@@ -10,7 +10,7 @@ Neither the ref nor a trailer of the commit decides that: anybody can write both
 A note's session is the one that the ref names, so that an id which the tool cut to eight characters is whole again;
 only notes whose refs name none (findings, goals, …) have it in a field. A record is made to fit an entry: its texts are
 shortened at words, all to one length, the greatest that fits; of too many fewer are kept; every shortening is listed as
-dirty. Refused: keeping long notes aside, where nobody would find them.
+dirty. Refused: to leave long notes unmapped, where nobody would find them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from deedbook.consumers.importers import records
-from deedbook.consumers.importers.empirica.kinds import ASIDE, READ_BY, About, Meaning
+from deedbook.consumers.importers.empirica.kinds import READ_BY, UNMAPPED, About, Meaning
 from deedbook.consumers.importers.empirica.notes import Note, Repository
 from deedbook.consumers.importers.empirica.values import Reading, label_max_chars, read_json, shown, unused
-from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.importers.records import Unmapped
 from deedbook.consumers.sessions.settings import text_of
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
@@ -56,7 +56,7 @@ class Read(NamedTuple):
     records: tuple[Mapped, ...]
     standing: dict[Place, dict[str, Any]]
     own: int
-    unread: tuple[Aside, ...]
+    unread: tuple[Unmapped, ...]
 
 
 class Done(NamedTuple):
@@ -70,11 +70,11 @@ class Done(NamedTuple):
         """Return the counts as commands print them."""
         kind_at = {place: kind for kind, place in self.found.notes}
         kinds = Counter(kind for kind, _ in self.found.notes)
-        asides = Counter(kind_at[aside.source, aside.original] for aside in self.counts.aside)
+        unmapped_kinds = Counter(kind_at[record.source, record.original] for record in self.counts.unmapped_records)
 
         def counts_of(kind: str) -> dict[str, int]:
-            read, aside = kinds[kind], asides[kind]
-            return {"read": read, "mapped": read - aside, "kept_aside": aside, "dirty": self.dirty[kind]}
+            read, unmapped = kinds[kind], unmapped_kinds[kind]
+            return {"read": read, "mapped": read - unmapped, "unmapped": unmapped, "dirty": self.dirty[kind]}
 
         return self.counts.answer() | {
             "dirty": self.dirty.total(),
@@ -95,7 +95,7 @@ def read_notes(
 ) -> Read:
     """Return what the notes below ``roots`` become; without ``put_blob`` no original is kept (a dry run).
 
-    What was kept aside because its session is another importer's is tried again as ``importer``.
+    A note that is unmapped because another importer owns its session is tried again as ``importer``.
     """
     refs, broken = repository.refs(roots)
     unread = list(broken)
@@ -139,21 +139,21 @@ def counted(counts: records.Counts, found: Read) -> Done:
     }
     for data in (mapped.record.data for mapped in found.records):
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
-    outcomes |= {(aside.source, aside.original): (aside.reason, 0) for aside in counts.aside}
+    outcomes |= {(record.source, record.original): (record.reason, 0) for record in counts.unmapped_records}
     known = [(place, outcomes[place][0]) for _, place in found.notes if place in outcomes]  # the others are lost
-    asides = tuple(Aside(source, reason, original) for (source, original), reason in known if reason is not None)
+    unmapped = tuple(Unmapped(source, reason, original) for (source, original), reason in known if reason is not None)
     dirty: Counter[str] = Counter()
     for place, kind in {place: kind for kind, place in found.notes}.items():
         dirty[kind] += outcomes.get(place, (None, 0))[1]
-    return Done(records.Counts(len(found.notes), len(known) - len(asides), counts.added, asides), found, dirty)
+    return Done(records.Counts(len(found.notes), len(known) - len(unmapped), counts.added, unmapped), found, dirty)
 
 
-def _pages(notes: Iterator[Note | Aside], unread: list[Aside]) -> Iterator[list[Note]]:
+def _pages(notes: Iterator[Note | Unmapped], unread: list[Unmapped]) -> Iterator[list[Note]]:
     """Yield notes in pages that one question can ask for, and memory can hold."""
 
     def readable() -> Iterator[Note]:
         for note in notes:
-            if isinstance(note, Aside):
+            if isinstance(note, Unmapped):
                 unread.append(note)
             else:
                 yield note
@@ -173,7 +173,7 @@ def _kept(note: Note, put_blob: Callable[[bytes], str] | None) -> Mapped:
         try:
             put_blob(note.content)
         except Refused as refusal:
-            return aside(note, f"{refusal.code}: {refusal.message}: the original is not kept, only its digest")
+            return unmapped_note(note, f"{refusal.code}: {refusal.message}: the original is not kept, only its digest")
     return map_note(note)
 
 
@@ -236,12 +236,12 @@ def map_note(note: Note) -> Mapped:
     try:
         return _mapped(note)
     except Refused as refusal:
-        return aside(note, refusal.message)
+        return unmapped_note(note, refusal.message)
 
 
-def aside(note: Note, reason: str) -> Mapped:
+def unmapped_note(note: Note, reason: str) -> Mapped:
     """Return the record of a note that is only kept."""
-    return Mapped(records.kept_aside(note.original, note.source, format_of(note), reason), None)
+    return Mapped(records.unmapped_record(note.original, note.source, format_of(note), reason), None)
 
 
 def format_of(note: Note) -> str:
@@ -255,8 +255,8 @@ def _mapped(note: Note) -> Mapped:
         raise Refused("INVALID_FORMAT", note.problem)
     if note.content is None:
         raise Refused("TOO_LARGE", f"it has more than {blob_size_max_bytes} bytes: not even its original is kept")
-    if kind in ASIDE or (kind == "handoff" and name[1:] == ["markdown"]):
-        raise Refused("INVALID_FORMAT", ASIDE.get(kind, ASIDE["handoff-markdown"]))
+    if kind in UNMAPPED or (kind == "handoff" and name[1:] == ["markdown"]):
+        raise Refused("INVALID_FORMAT", UNMAPPED.get(kind, UNMAPPED["handoff-markdown"]))
     if kind not in READ_BY:
         raise Refused("INVALID_FORMAT", f"there is no kind of note {kind_of(note.tail)!r} that is known here")
     fields, odd = read_json(note.content)

@@ -147,7 +147,7 @@ READ_BY: Final[dict[str, Callable[[Reading, About], Meaning]]] = {
     "mistakes": mistake,
     "goals": goal,
 }
-ASIDE: Final = {
+UNMAPPED: Final = {
     "handoff-markdown": "Markdown of a report is derived: its report is read from handoff/ID",
     "tasks": "a task of a goal has no place in a session: here tasks belong to handoffs, which have a receiver",
     "messages": "a message has no place here: agents hand work over by handoffs",

@@ -2,7 +2,7 @@
 
 A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
 folders ("fan-out"). Everything but the list of refs is read from one running git (``Objects``), so three thousand refs
-are read in a second. What cannot be read (an ``Aside``, of which there are no bytes to keep) is told.
+are read in a second. What cannot be read (an ``Unmapped``, of which there are no bytes to keep) is told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.importers.records import Unmapped
 from deedbook.consumers.sdk.git import Git, Objects, failure
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import blob_size_max_bytes
@@ -61,10 +61,10 @@ class Repository:
         self._git = Git(folder)
         self._git.ask("rev-parse", "--git-dir")
 
-    def refs(self, roots: Sequence[str]) -> tuple[list[Ref], list[Aside]]:
+    def refs(self, roots: Sequence[str]) -> tuple[list[Ref], list[Unmapped]]:
         """Return the refs at or below each of ``roots``, by name, and those that git passes over as broken."""
         refs: dict[str, Ref] = {}
-        unread: list[Aside] = []
+        unread: list[Unmapped] = []
         for given in roots:
             root = checked_root(given)
             answer = self._git.call(
@@ -82,12 +82,12 @@ class Repository:
                 refs.setdefault(name, Ref(object_id, *_place(root, name)))
             # Git's complaint is kept shortened, so of very many broken refs some stand unnamed.
             broken = _BROKEN.findall(answer.error) or ([f"(git: {answer.error})"] if answer.error else [])
-            unread += [Aside(name, "the ref is damaged: git passes it over") for name in broken]
+            unread += [Unmapped(name, "the ref is damaged: git passes it over") for name in broken]
         return [refs[name] for name in sorted(refs)], list(dict.fromkeys(unread))
 
     def notes(
         self, refs: Sequence[Ref], step: Callable[[int, int], None] = lambda _done, _total: None
-    ) -> Iterator[Note | Aside]:
+    ) -> Iterator[Note | Unmapped]:
         """Yield the notes of refs, in their order; ``step(done, total)`` tells of progress."""
         with Objects(self._git) as objects:
             for done, ref in enumerate(refs, 1):
@@ -115,45 +115,45 @@ def _place(root: str, name: str) -> tuple[str, str]:
     return (f"{shown}/{tail}" if tail else shown)[:source_max_chars], tail
 
 
-def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Aside]:
+def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unmapped]:
     tree = objects.get(f"{ref.object_id}^{{tree}}", tree_size_max_bytes)
     if tree is None:
         yield _no_tree(objects, ref)
     elif tree.content is None:
-        yield Aside(ref.source, f"its tree has {tree.size} bytes, more than {tree_size_max_bytes}")
+        yield Unmapped(ref.source, f"its tree has {tree.size} bytes, more than {tree_size_max_bytes}")
     else:
         yield from _walk(objects, ref, tree.content, "", 0)
 
 
-def _no_tree(objects: Objects, ref: Ref) -> Note | Aside:
+def _no_tree(objects: Objects, ref: Ref) -> Note | Unmapped:
     object_ = objects.get(ref.object_id, blob_size_max_bytes)
     if object_ is None:
-        return Aside(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
+        return Unmapped(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
     if object_.type != "blob":
-        return Aside(ref.source, f"its tree is missing or damaged, behind the {object_.type} {ref.object_id}")
+        return Unmapped(ref.source, f"its tree is missing or damaged, behind the {object_.type} {ref.object_id}")
     return Note(ref.source, ref.tail, "", object_.ref, object_.content, "the ref is a blob, and no tree of notes")
 
 
-def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> Iterator[Note | Aside]:
+def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> Iterator[Note | Unmapped]:
     for mode, name, object_id in _entries(tree, len(ref.object_id) // 2):
         path = f"{folder}{name}"
         if mode == "40000":
             below = None if depth >= tree_depth_max else objects.get(object_id, tree_size_max_bytes)
             if below is None or below.type != "tree" or below.content is None:
-                yield Aside(ref.source, f"its folder {path!r} cannot be read")
+                yield Unmapped(ref.source, f"its folder {path!r} cannot be read")
             else:
                 yield from _walk(objects, ref, below.content, f"{path}/", depth + 1)
         elif mode not in _FILES:
-            yield Aside(ref.source, f"its entry {path!r} is {_OTHERS.get(mode, 'no file')}, and no note")
+            yield Unmapped(ref.source, f"its entry {path!r} is {_OTHERS.get(mode, 'no file')}, and no note")
         else:
             yield _note(objects, ref, path, object_id)
 
 
-def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Aside:
+def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unmapped:
     blob = objects.get(object_id, blob_size_max_bytes)
     noted = path.replace("/", "")
     if blob is None or blob.type != "blob":
-        return Aside(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
+        return Unmapped(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
     problem = "" if _OBJECT.fullmatch(noted) else f"it stands at {path[:200]!r} in its ref, where no note can be"
     return Note(ref.source, ref.tail, noted, blob.ref, blob.content, problem)
 

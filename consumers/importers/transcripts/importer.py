@@ -1,10 +1,10 @@
 """Bringing transcripts into the ledger, a few responses at a time: whatever their size, and whenever it is cut off.
 
-Every response is mapped, kept aside with the reason, or counted as one without thinking. Before anything is written the
+Every response is mapped, unmapped with the reason, or counted as one without thinking. Before anything is written the
 views are asked what stands, so a second run adds nothing, whoever runs it and wherever the copy lies. A transcript
 grows while it is read: what stands is then extended, never begun anew; a copy that ends earlier adds nothing.
 
-What cannot be stored (a secret, or larger than a blob) is kept aside by a note of its ids, its size and the reason.
+What cannot be stored (a secret, or larger than a blob) is unmapped: a note of its ids, size and reason is stored.
 
 What happens if we crash here: each response is one atomic batch, so it is there or it is not; a blob without an event
 is nobody's. Running the import again adds the rest.
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from deedbook.consumers.importers.reasoning import continuation_of
-from deedbook.consumers.importers.records import Aside, Counts, Record, kept_aside
+from deedbook.consumers.importers.records import Counts, Record, Unmapped, unmapped_record
 from deedbook.consumers.importers.transcripts import mapping
 from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from deedbook.consumers.sdk.text import shorten
@@ -37,7 +37,7 @@ Append: TypeAlias = Callable[[Sequence[Record]], Counts]
 
 responses_at_once_max: Final = 64
 size_at_once_max_bytes: Final = 4 * 1024**2
-asides_shown_max: Final = 100
+unmapped_shown_max: Final = 100
 UNREAD: Final = "unread"
 CREDENTIAL: Final = "SECRET_DETECTED"
 TASK_LEFT_OUT: Final = "(the prompt holds what looks like a secret)"
@@ -94,7 +94,7 @@ class ExistingReasoning:
         return Existing(thought.names[-1], thought.memory, is_new=True)
 
     def has_record(self, stream: str) -> bool:
-        """Tell whether something was kept aside on a stream."""
+        """Return whether an unmapped record is on a stream."""
         total: int = self._answer("catalog.find", {"stream": stream, "limit": 1})["total"]
         return total > 0
 
@@ -122,15 +122,15 @@ def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
 
 @dataclass
 class ImportTotals(Counts):
-    """What an import did so far; of what was kept aside, the first are named."""
+    """What an import did so far; the first unmapped records are named."""
 
     sound: int = 0
     faults: Counter[str] = field(default_factory=Counter)
 
-    def keep_aside(self, asides: Sequence[Aside]) -> None:
-        """Count what was kept aside."""
-        every = (*self.aside, *asides)
-        self.aside, self.unnamed = every[:asides_shown_max], self.unnamed + len(every[asides_shown_max:])
+    def add_unmapped(self, unmapped: Sequence[Unmapped]) -> None:
+        """Count unmapped records."""
+        every = (*self.unmapped_records, *unmapped)
+        self.unmapped_records, self.unnamed = every[:unmapped_shown_max], self.unnamed + len(every[unmapped_shown_max:])
 
     def answer(self) -> dict[str, Any]:
         """Return the counts as commands print them."""
@@ -176,7 +176,7 @@ class TranscriptImport:
             assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
-        names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.aside_stream(item)}
+        names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.unmapped_stream(item)}
         size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
@@ -190,20 +190,20 @@ class TranscriptImport:
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
         self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
         self.totals.read += len(waiting)
-        made = (self._thought(item) if isinstance(item, mapping.Thought) else self._aside(item) for item in waiting)
+        made = (self._thought(item) if isinstance(item, mapping.Thought) else self._unmapped(item) for item in waiting)
         records = [record for record in made if record is not None]
         if records:
             counts = self._append(records)
             self.totals.mapped += counts.mapped
             self.totals.added += counts.added
-            self.totals.keep_aside(counts.aside)
+            self.totals.add_unmapped(counts.unmapped_records)
 
     def _thought(self, thought: mapping.Thought) -> Record | None:
         """Return the record of a response; None where all of it stands already."""
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._aside(Unread.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
+            return self._unmapped(Unread.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
@@ -215,11 +215,11 @@ class TranscriptImport:
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
             reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
-            return self._aside(Unread.of(answered, reason))
+            return self._unmapped(Unread.of(answered, reason))
         try:
             record = self._record(thought, existing, task)
         except Refused as refusal:
-            return self._aside(Unread.of(answered, f"{refusal.code}: {refusal.message}"))
+            return self._unmapped(Unread.of(answered, f"{refusal.code}: {refusal.message}"))
         self._existing.plan(existing.name, thought.memory)
         self._check(thought)
         return record
@@ -236,15 +236,15 @@ class TranscriptImport:
             return mapping.record_of(thought, existing.name, original, prompt, task)
         assert existing.rest is not None  # noqa: S101 - else there is nothing to record
         first, *more = mapping.records_of(thought, list(continuation_of(existing.rest)), original)
-        aside = mapping.aside_stream(thought.answered)
-        return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
+        unmapped = mapping.unmapped_stream(thought.answered)
+        return Record(f"reasoning/{existing.name}", first, more=tuple(more), unmapped_stream=unmapped)
 
-    def _aside(self, left: Unread) -> Record | None:
-        """Return the record of what is kept aside; None, and counted, where it is already."""
-        reason, stream = left.reason, mapping.aside_stream(left)
+    def _unmapped(self, left: Unread) -> Record | None:
+        """Return the unmapped record of a response; None, and counted, if it is stored already."""
+        reason, stream = left.reason, mapping.unmapped_stream(left)
         source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
         if self._existing.has_record(stream):
-            self.totals.keep_aside([Aside(source, reason)])
+            self.totals.add_unmapped([Unmapped(source, reason)])
             return None
         ref = None
         if left.original is not None and not reason.startswith(CREDENTIAL):
@@ -255,7 +255,7 @@ class TranscriptImport:
         if ref is None:
             ids = {"session": left.session, "message": left.message}
             ref = self._note({"left_out": reason, "bytes": left.size}, {name: id_ for name, id_ in ids.items() if id_})
-        return kept_aside(ref, source, UNREAD, reason)._replace(stream=stream, aside=stream)
+        return unmapped_record(ref, source, UNREAD, reason)._replace(stream=stream, unmapped_stream=stream)
 
     def _note(self, note: dict[str, Any], ids: dict[str, str]) -> str:
         try:

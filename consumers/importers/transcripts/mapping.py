@@ -28,7 +28,7 @@ from deedbook.consumers.sdk.thinking.response import read_tags
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.events.imported import KEPT_ASIDE, DirtyValue, RecordClaims, RecordImported
+from deedbook.ledger.events.imported import UNMAPPED, DirtyValue, RecordClaims, RecordImported
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
@@ -114,11 +114,11 @@ def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
     return (by_ids, by_content) if by_ids else (by_content,)
 
 
-def aside_stream(left: Answered | Unread) -> str:
-    """Return the stream on which a response is kept aside: the same wherever it is found, and however it grew."""
+def unmapped_stream(left: Answered | Unread) -> str:
+    """Return the stream of an unmapped response: the same wherever it is found, and however it grew."""
     original = str(left.size).encode() if isinstance(left, Unread) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
-    return f"{KEPT_ASIDE}/{name}"
+    return f"{UNMAPPED}/{name}"
 
 
 def record_of(thought: Thought, name: str, original: str, prompt: str | None, task: DirtyValue | None = None) -> Record:
@@ -130,7 +130,7 @@ def record_of(thought: Thought, name: str, original: str, prompt: str | None, ta
     events = extensions_of(thought.memory, session=session)
     dirty = [] if task is None else [task]
     first, *more = records_of(thought, events, original, claims=_claims(thought, prompt, dirty))
-    return Record(f"reasoning/{name}", first, more=tuple(more), aside=aside_stream(thought.answered))
+    return Record(f"reasoning/{name}", first, more=tuple(more), unmapped_stream=unmapped_stream(thought.answered))
 
 
 def records_of(

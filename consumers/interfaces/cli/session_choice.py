@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.sdk.text import one_line
-from deedbook.consumers.sessions.open_sessions import Meant, meant_session
+from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
@@ -44,7 +44,7 @@ def chosen_session(app: App, given: str | None) -> str:
         raise Refused(
             "USAGE", "no session is named: give its ID, set DEEDBOOK_SESSION, or add --as NAME for the open one"
         )
-    meant = meant_session(app.query_with, agent)
+    meant = choose_session(app.query_with, agent)
     if meant.session_id is not None:
         return meant.session_id
     if not meant.candidates:
@@ -95,7 +95,7 @@ def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
 
 
-def _several(agent: str, meant: Meant) -> Refused:
+def _several(agent: str, meant: SessionChoice) -> Refused:
     names = [session["id"] for session in meant.candidates]
     lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
     more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""

@@ -28,7 +28,7 @@ from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from deedbook.consumers.interfaces.dashboard.live import heads
 from deedbook.consumers.interfaces.dashboard.page import Go, Page, Route, Seen, templates
-from deedbook.consumers.interfaces.dashboard.pages import ACTS, ROUTES
+from deedbook.consumers.interfaces.dashboard.pages import OPERATION_ROUTES, ROUTES
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
@@ -89,7 +89,7 @@ class Dashboard:
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
             *(WebRoute(one.path, partial(self._answer, one, one.show)) for one in ROUTES),
-            *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in ACTS),
+            *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in OPERATION_ROUTES),
             WebRoute("/{rest:path}", partial(self._answer, Route("", "error", _nothing), _nothing)),
         ]
         app = Starlette(routes=routes)

@@ -1,7 +1,7 @@
 """What a person may decide now about one thing, and what exactly his click is bound to. Pure.
 
-There is no second table of states: an act stands in a form when the table of acts gives it to a reviewer (or to a part
-that he has as well) and the gate's own machine admits it where the handoff stands. What the gate asks of other streams
+There is no second table of states. A form offers an operation when the table of operations gives it to a reviewer (or
+to a part that they have as well) and the gate's own state machine admits it now. What the gate asks of other streams
 it asks when the decision arrives, as of anybody's.
 
 A form carries what the page displayed, and a token over all of it for each of its buttons. So a decision is of the very
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from deedbook.consumers.handoffs.operations import ACTS, OF_WHAT_WAS_READ, Verb
+from deedbook.consumers.handoffs.operations import OF_WHAT_WAS_READ, OPERATIONS, Verb
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.body import Event
@@ -43,7 +43,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 class Choice(NamedTuple):
-    """A button: the act (``word`` names its criterion, too), its label and look, and whether it needs a note."""
+    """A button: the operation (``word`` names its criterion, too), its label and look, and whether it needs a note."""
 
     word: str
     label: str
@@ -66,12 +66,12 @@ class Displayed(NamedTuple):
     shown_ms: int
 
     def words(self, word: str) -> tuple[str, ...]:
-        """Return what the token of an act's button is made over."""
+        """Return what the token of an operation's button is made over."""
         return ("decide", word, *map(str, self))
 
 
 class Decision(NamedTuple):
-    """What was pressed: the act with its criterion, the token that came with it, the note, and what was displayed."""
+    """The pressed button: the operation and its criterion, its token, the note, and what was displayed."""
 
     word: str
     token: str
@@ -80,7 +80,7 @@ class Decision(NamedTuple):
 
     @property
     def verb(self) -> Verb:
-        """The act, as the table of acts names it."""
+        """The operation, as the table of operations names it."""
         verb = self.word.partition(".")[0]
         return "waive" if verb == _REFUSED else cast("Verb", verb)
 
@@ -111,7 +111,7 @@ def decision_in(form: Mapping[str, str], stream: str) -> Decision:
 
 
 def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:
-    """Return the arguments of the act that was decided, as every door gives them.
+    """Return the arguments of the operation that was decided, as every door gives them.
 
     Raises Refused: ``USAGE`` where it needs a note, and none was written; ``VERSION_MISMATCH`` when its page was shown
     so long ago that nobody has it in mind.
@@ -160,14 +160,14 @@ def choices_of(state: HandoffState, shown: Mapping[str, Any], number: int, human
 
 
 def _note_of(verb: Verb) -> tuple[str, bool]:
-    """Return which argument of an act is said in the note, and whether it needs one."""
+    """Return which argument of an operation is said in the note, and whether it needs one."""
     names = ("comment", "reason", "text")
-    return next((one.name, one.is_needed) for one in ACTS[verb].arguments if one.name in names)
+    return next((one.name, one.is_needed) for one in OPERATIONS[verb].arguments if one.name in names)
 
 
 def _is_admitted(state: HandoffState, verb: Verb, position: int | None, event: Event) -> bool:
     """Whether the machine lets the author of an event do this now, with whatever words."""
-    (form,) = ACTS[verb].signs
+    (form,) = OPERATIONS[verb].signs
     fields = {"version": state.version, "completion": state.completion, "position": position, "reasons": ["?"]}
     fields |= {"reason": "?", "text": "?"}
     data = form(**{field: fields[field] for field in form.__struct_fields__ if field in fields})

@@ -48,7 +48,7 @@ class Session:
         self.signer = Signer(Trials())
 
     def token(self, *words: str) -> str:
-        """Return what a form proves with that this session showed exactly these words: route, thing, ref and act."""
+        """Return the token that proves that this session displayed this route, thing, ref and operation."""
         return _mac(self.secret, "\0".join(words))
 
     def demand(self, form: Mapping[str, str], *words: str) -> None:

@@ -1,6 +1,6 @@
 """What a page is given and what it gives: data, shown by a template or as JSON.
 
-A page function takes ``Seen`` and returns ``Page``; an act (a POST) takes the form as well, and may return ``Go``.
+A page function takes ``Seen`` and returns ``Page``. An operation (a POST) also takes the form, and may return ``Go``.
 Whatever they raise of ours becomes an error page with the status of its code.
 """
 
@@ -47,7 +47,7 @@ class Page(NamedTuple):
 
 
 class Go(NamedTuple):
-    """Where an act that was done leads: another page, by 303."""
+    """Where an operation leads: another page, by 303."""
 
     path: str
 
@@ -101,7 +101,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(NamedTuple):
-    """The path of a page or an act, its name (the ``kind`` of its JSON) and function, given the form of an act as well.
+    """The path of a page or an operation, its name (the ``kind`` of its JSON) and its function.
 
     One with a ``menu`` stands in the head; one that ``searches`` asks views of full text, folded only for those who do.
     """

@@ -32,7 +32,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
-from deedbook.consumers.sessions.open_sessions import meant_session
+from deedbook.consumers.sessions.open_sessions import choose_session
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
@@ -231,5 +231,5 @@ def _its_session(view: Ask, agent: str, name: str | None, present: str | None) -
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-    choice = meant_session(view, agent)
+    choice = choose_session(view, agent)
     return None if choice.session_id is None else view("sessions.show", {"id": choice.session_id})

@@ -1,4 +1,4 @@
-"""The tools of handoffs: what waits, each with the call that goes on with it, and every act on one.
+"""The tools of handoffs: what waits, each with the call that goes on with it, and every operation on one.
 
 The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
 a reviewer, and never by a human's key (``tool_ledger``).
@@ -18,8 +18,8 @@ from pydantic import Field, StrictBool
 
 from deedbook.consumers.handoffs.content import creation, events_of, of_version, place_of, query_for
 from deedbook.consumers.handoffs.operations import (
-    ACTS,
     OF_WHAT_WAS_READ,
+    OPERATIONS,
     REVIEWS,
     Argument,
     Form,
@@ -77,10 +77,10 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the tool of all acts with an argument for each that any of them takes, in place of ``**given``."""
+    """Return the tool of all operations with an argument for each that any of them takes, in place of ``**given``."""
     takers: dict[str, list[tuple[str, Argument]]] = {}
     for verb in get_args(ToolVerb):
-        for one in ACTS[verb].arguments:
+        for one in OPERATIONS[verb].arguments:
             takers.setdefault(one.name, []).append((verb, one))
     shown = inspect.signature(function, eval_str=True)
     *parameters, _ = shown.parameters.values()
@@ -130,8 +130,8 @@ class WaitingPage(answers.Quoting):
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
-class ActDone(answers.Quoting):
-    """Where a handoff stands now, and what the act recorded; `show` adds the handoff itself, its parties' words."""
+class OperationResult(answers.Quoting):
+    """The handoff's state now, and what the operation recorded; `show` adds the handoff itself, its parties' words."""
 
     id: str
     status: str
@@ -198,16 +198,16 @@ class HandoffTools(Tools):
             Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
         ] = None,
         **given: Any,
-    ) -> ActDone:
+    ) -> OperationResult:
         """Do one thing with a handoff."""
         given = {name: value for name, value in given.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_given(action, (), id, given)
             return self._answer(id or "", [], with_handoff=action == "show")
-        check_given(action, ACTS[action].arguments, id, given)
-        return self._act(action, id, given, idempotency_key)
+        check_given(action, OPERATIONS[action].arguments, id, given)
+        return self._operate(action, id, given, idempotency_key)
 
-    def _act(self, action: ToolVerb, id_: str | None, given: dict[str, Any], key: str | None) -> ActDone:
+    def _operate(self, action: ToolVerb, id_: str | None, given: dict[str, Any], key: str | None) -> OperationResult:
         ledger = self._ledger
         author = ledger.author()
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
@@ -237,9 +237,9 @@ class HandoffTools(Tools):
 
     def _answer(
         self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool, warnings: list[str] | None = None
-    ) -> ActDone:
+    ) -> OperationResult:
         shown = self._ledger.ask("handoffs.show", id=id_)
-        # An act says what is known of each reasoning, so that who named a wrong one hears it; `show` has the briefs.
+        # The answer says what is known of each reasoning, so that an agent who cited a wrong one learns of it.
         tokens = next_tokens_max if with_handoff else 0
         shown = as_citations(self._citations(tokens).shown(shown))
         answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
@@ -257,11 +257,11 @@ class HandoffTools(Tools):
             whole = handoff_within(shown, answer)
             text["handoff"] = whole.pop("handoff")
             answer |= whole
-        return ActDone.model_validate(answer)
+        return OperationResult.model_validate(answer)
 
 
 def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None, given: dict[str, Any]) -> None:
-    """Refuse a call that lacks what its act needs, or gives what it does not take, and so means something else."""
+    """Refuse a call that lacks an argument its operation needs, or has one that it does not take."""
     takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
     needed = [one for one in arguments if one.is_needed or (action in OF_WHAT_WAS_READ and one.name == "version")]
     missing = [one.name for one in needed if one.name not in given]
@@ -309,7 +309,7 @@ def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the tool call that does an item's act; None for what a person answers in a terminal."""
+    """Return the tool call that does an item's operation; None for what a person answers in a terminal."""
     if item["kind"] != "handoff":
         return None
     # What is judged is read first: the version that `show` tells then goes into the call that judges it.

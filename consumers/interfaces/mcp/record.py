@@ -2,7 +2,7 @@
 
 With a task, a session or reasoning that does not exist is started in the same submission; without one an unknown
 session is refused, as everywhere. A session that is left out is that of ``DEEDBOOK_SESSION``, else that of this
-process's call before while it is open, else the one that is meant (``meant_session``); with a task, or when none is
+process's call before while it is open, else the one that is meant (``choose_session``); with a task, or when none is
 open, a new one. A reasoning that is left out is named by day and task. What begins another's name is not taken for it.
 
 A call that is repeated under its idempotency key adds nothing: what it recorded is found by the correlation that its
@@ -36,7 +36,7 @@ from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.quotation import words_of
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
-from deedbook.consumers.sessions.open_sessions import meant_session
+from deedbook.consumers.sessions.open_sessions import choose_session
 from deedbook.consumers.sessions.report import with_report
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft, kind_of
@@ -342,7 +342,7 @@ def _session(
             raise Refused("NOT_FOUND", f"there is no session {name}: give a task to start it", session=name)
         return (name, SessionStarted(task=task, ai_id=agent)) if session is None else (session["id"], None)
     if not task:
-        meant = meant_session(ledger.client.view, agent)
+        meant = choose_session(ledger.client.view, agent)
         if meant.session_id is not None:
             return meant.session_id, None
         if meant.candidates:

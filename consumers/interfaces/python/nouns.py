@@ -148,7 +148,7 @@ class Handoff(_Noun[R, A]):
     def amend(self, *, reason: str = "", **changes: Any) -> R:
         """Set some of what ``create`` takes anew, before work begins; it needs a new approval."""
         _check_lists(changes)
-        return self._act("amend", **changes, reason=reason)
+        return self._operate("amend", **changes, reason=reason)
 
     def approve(self, version: str, *, comment: str = "") -> R:
         """Let exactly this ``version``, which you have read in ``show()``, be worked on."""
@@ -174,15 +174,15 @@ class Handoff(_Noun[R, A]):
         """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
         shows = [evidence] if isinstance(evidence, str) else evidence
         given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
-        return self._act("check", **given, all_open=all_open, undo=undo)
+        return self._operate("check", **given, all_open=all_open, undo=undo)
 
     def ask_waiver(self, criterion: int, reason: str) -> R:
         """Ask the reviewer to do without a criterion, counted from 1."""
-        return self._act("ask_waiver", criterion_numbers=criterion, reason=reason)
+        return self._operate("ask_waiver", criterion_numbers=criterion, reason=reason)
 
     def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> R:
         """Do without a criterion, counted from 1, as the reviewer; ``refuse``: do not, though he was asked."""
-        return self._act("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
+        return self._operate("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
     def log(self, text: str) -> R:
         """Add a line to its log."""
@@ -204,7 +204,7 @@ class Handoff(_Noun[R, A]):
         """Say that the work is done, and the ``reasoning`` behind it; every criterion must be checked or waived."""
         _check_lists({"artifacts": artifacts, "reasoning": reasoning})
         if reasoning:
-            return self._act("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
+            return self._operate("complete", summary=summary, artifacts=list(artifacts), reasoning=list(reasoning))
         return self._publish(handoffs.HandoffCompleted(summary=summary, artifacts=list(artifacts)))
 
     def verify(self, version: str, completion: str, *, comment: str = "") -> R:
@@ -213,7 +213,7 @@ class Handoff(_Noun[R, A]):
 
     def request_changes(self, *reasons: str) -> R:
         """Send completed work back, as the reviewer."""
-        return self._act("request_changes", reason=list(reasons))
+        return self._operate("request_changes", reason=list(reasons))
 
     def cancel(self, reason: str) -> R:
         """Call the work off."""
@@ -223,8 +223,8 @@ class Handoff(_Noun[R, A]):
         """Put another handoff in the place of this one."""
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
-    def _act(self, verb: Verb, **given: Any) -> R:
-        """Publish what an act signs of the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
+    def _operate(self, verb: Verb, **given: Any) -> R:
+        """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
             raise Refused("USAGE", message)

@@ -172,7 +172,7 @@ class Kinds:
         """Check what a record of another tool stands for; return the family of the streams that it belongs on."""
         kind, mapped, claims = data.get("mapped_kind"), data.get("mapped", {}), data.get("claims", {})
         if kind is None:
-            need(not mapped and not claims, "a record that is kept aside maps to nothing")
+            need(not mapped and not claims, "an unmapped record has no mapped data and no claims")
             return family
         need(kind in self.mapped, f"{kind} cannot be imported")
         for value, name, path in zip((mapped, claims), self.mapped[kind], ("mapped", "claims"), strict=True):

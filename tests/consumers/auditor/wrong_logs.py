@@ -104,7 +104,7 @@ WHAT_AN_EVENT_IS: Final = (
         lambda f: f.emit("alice", "session/x", imported(mapped_kind="session.started", mapped={"tasks": "x"})),
     ),
     WrongLog(
-        "a record kept aside maps to nothing",
+        "an unmapped record maps to nothing",
         "INVALID_FIELD",
         lambda f: f.emit("alice", "record/x", imported(mapped={"task": "x"})),
     ),

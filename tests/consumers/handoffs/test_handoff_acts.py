@@ -1,4 +1,4 @@
-"""The table of acts against the ledger: each kind of a handoff's stands in it, and it says what the gate does."""
+"""The table of operations against the ledger: each kind of a handoff's stands in it, and it says what the gate does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from building import NO_EVENT
 from given import fact, fold
 
-from deedbook.consumers.handoffs.operations import ACTS, Verb, way
+from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, path_between
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
@@ -45,7 +45,7 @@ STATES.append(transition(STATES[2], fact("bob", kinds.HandoffBlocked(reason="no 
 def allowed(verb: Verb) -> set[tuple[str, Status, Status]]:
     """Return which parties may do an act, from which status to which, as the ledger's own machine decides."""
     found = set()
-    for data in ACTS[verb].signs:
+    for data in OPERATIONS[verb].signs:
         event = data(**{name: GIVEN[name] for name in data.__struct_fields__ if name in GIVEN})
         for party, name in PARTIES.items():
             for state in STATES:
@@ -63,8 +63,8 @@ def after_of(state: HandoffState, author: str, event: kinds.EventData) -> Handof
 
 
 def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
-    assert set(ACTS) == set(get_args(Verb))
-    signed = [KIND_OF[data] for act in ACTS.values() for data in act.signs]
+    assert set(OPERATIONS) == set(get_args(Verb))
+    signed = [KIND_OF[data] for act in OPERATIONS.values() for data in act.signs]
     kinds = {name for name, kind in KINDS.items() if kind.stream == "handoff"}
     assert len(signed) == len(set(signed))
     assert set(signed) == kinds - {"handoff.ready"}  # the router's own, which only tells
@@ -72,12 +72,17 @@ def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
 
 def test_needed_arguments_are_the_fields_that_an_event_cannot_lack() -> None:
     for verb in ("log", "block", "cancel", "reject"):
-        (data,) = ACTS[verb].signs
-        assert [one.name for one in ACTS[verb].arguments if one.is_needed] == list(data.__struct_fields__)
+        (data,) = OPERATIONS[verb].signs
+        assert [one.name for one in OPERATIONS[verb].arguments if one.is_needed] == list(data.__struct_fields__)
 
 
 def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
-    ways = {(now, then): way(now, then) for now in get_args(Status) for then in get_args(Status) if way(now, then)}
+    ways = {
+        (now, then): path_between(now, then)
+        for now in get_args(Status)
+        for then in get_args(Status)
+        if path_between(now, then)
+    }
     assert ways == {
         ("approved", "in_progress"): ("claim",),
         ("approved", "completed"): ("claim", "complete"),
@@ -90,12 +95,12 @@ def test_ways_of_a_receiver_begin_the_work_and_end_it() -> None:
     }
 
 
-@pytest.mark.parametrize("verb", [verb for verb in ACTS if verb != "create"])
+@pytest.mark.parametrize("verb", [verb for verb in OPERATIONS if verb != "create"])
 def test_the_ledger_lets_those_do_an_act_who_stand_in_its_row(verb: Verb) -> None:
-    assert {party for party, _, _ in allowed(verb)} == set(ACTS[verb].by)
+    assert {party for party, _, _ in allowed(verb)} == set(OPERATIONS[verb].by)
 
 
-@pytest.mark.parametrize("verb", [verb for verb, act in ACTS.items() if act.leads is not None])
+@pytest.mark.parametrize("verb", [verb for verb, act in OPERATIONS.items() if act.leads is not None])
 def test_the_ledger_moves_a_handoff_as_the_row_says(verb: Verb) -> None:
-    moves = {(now if ACTS[verb].starts else None, then) for _, now, then in allowed(verb)}
-    assert moves == {(ACTS[verb].starts, ACTS[verb].leads)}
+    moves = {(now if OPERATIONS[verb].starts else None, then) for _, now, then in allowed(verb)}
+    assert moves == {(OPERATIONS[verb].starts, OPERATIONS[verb].leads)}

@@ -59,9 +59,9 @@ def importing(ledger: Ledger, reader: Reader) -> Import:
 
 
 def numbers(done: Done) -> tuple[int, ...]:
-    """Return read, mapped, kept aside, lost and added."""
+    """Return read, mapped, unmapped, lost and added."""
     answer = done.answer()
-    return tuple(answer[name] for name in ("read", "mapped", "kept_aside", "lost", "added"))
+    return tuple(answer[name] for name in ("read", "mapped", "unmapped", "lost", "added"))
 
 
 def test_every_note_is_mapped_or_kept_aside_and_its_bytes_are_kept(
@@ -72,7 +72,7 @@ def test_every_note_is_mapped_or_kept_aside_and_its_bytes_are_kept(
     assert numbers(done) == (14, 10, 4, 0, 14)
     kept = {ledger.client().get_blob(one.record.data.original) for one in done.found.records}
     assert kept == {text_of(note) for _, note in notes}
-    assert done.answer()["by_kind"]["findings"] == {"read": 2, "mapped": 1, "kept_aside": 1, "dirty": 0}
+    assert done.answer()["by_kind"]["findings"] == {"read": 2, "mapped": 1, "unmapped": 1, "dirty": 0}
 
 
 def test_a_second_run_adds_nothing_whoever_imports(ledger: Ledger, importing: Import, tmp_path: Path) -> None:
@@ -83,7 +83,9 @@ def test_a_second_run_adds_nothing_whoever_imports(ledger: Ledger, importing: Im
         again = importing(folder, name)
         assert numbers(again) == (*numbers(first)[:4], 0)
         assert again.answer()["by_kind"] == first.answer()["by_kind"]
-        assert sorted(again.answer()["aside"], key=str) == sorted(first.answer()["aside"], key=str)
+        assert sorted(again.answer()["unmapped_records"], key=str) == sorted(
+            first.answer()["unmapped_records"], key=str
+        )
     assert ledger.head() == head
 
 
@@ -158,7 +160,7 @@ def test_an_imported_session_never_speaks_for_one_of_this_ledger(
     ledger.emit("bob", f"session/{SESSION}", SessionStarted(task="mine"))
     done = importing(repository(tmp_path / "r", one_of_each()))
     assert numbers(done) == (12, 0, 12, 0, 12)
-    assert any("bob's own" in one.reason for one in done.counts.aside)
+    assert any("bob's own" in one.reason for one in done.counts.unmapped_records)
 
 
 def test_what_another_importer_had_to_keep_aside_is_mapped_by_who_owns_the_session(
@@ -178,7 +180,7 @@ def test_a_note_with_a_secret_is_not_stored_and_not_lost(ledger: Ledger, importi
     folder = repository(tmp_path / "r", [("findings/f", logged("finding", finding=f"token {SECRET}"))])
     done = importing(folder)
     assert numbers(done) == (1, 0, 1, 0, 1)
-    [aside] = done.counts.aside
+    [aside] = done.counts.unmapped_records
     assert "SECRET_DETECTED" in aside.reason
     assert SECRET not in aside.reason
     assert ledger.log.blobs.find(done.found.records[0].record.data.original) is None

@@ -31,7 +31,7 @@ def test_what_one_importer_mapped_while_another_read_stands_as_mapped_for_both(l
         def brought_in(name: str, found: Read) -> tuple[int, int, int]:
             author = Author(client, name, lambda _: key_named(name))
             answer = import_notes(author, found).answer()
-            return answer["mapped"], answer["kept_aside"], answer["lost"]
+            return answer["mapped"], answer["unmapped"], answer["lost"]
 
         at_once = {name: read(reader, name) for name in ("alice", "bob")}
         assert [brought_in(name, found) for name, found in at_once.items()] == [(10, 2, 0), (0, 12, 0)]

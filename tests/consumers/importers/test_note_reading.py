@@ -9,7 +9,7 @@ import pytest
 from note_repository import ROOT, blob, empty, git, many, repository, tree_ref
 
 from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Note, Repository, checked_root
-from deedbook.consumers.importers.records import Aside
+from deedbook.consumers.importers.records import Unmapped
 from deedbook.consumers.sdk.git import Git, Objects
 from deedbook.ledger.errors import Refused, Unavailable
 
@@ -20,7 +20,7 @@ OBJECT = "1" * 40
 OTHER = "2" * 40
 
 
-def read(folder: Path, *roots: str) -> tuple[list[Note], list[Aside]]:
+def read(folder: Path, *roots: str) -> tuple[list[Note], list[Unmapped]]:
     """Return the notes of a repository, and what could not be read."""
     found = Repository(folder)
     refs, unread = found.refs(roots or (DEFAULT_REFS,))

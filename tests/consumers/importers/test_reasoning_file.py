@@ -58,7 +58,7 @@ def test_chains_one_a_line_are_read_with_what_they_have_besides() -> None:
     assert [read.hints.position for read in found] == [0, 1, 2]
     first = found[0]
     assert (first.memory.dependencies, first.memory.conclusion) == ({2: [1]}, "Then there were 10.")
-    assert first.kept_aside == {
+    assert first.unmapped == {
         "id": "gsm8k-test-124",
         "source": "gsm8k/test",
         "answer": "10",
@@ -92,7 +92,7 @@ def test_fields_of_the_recording_are_hints_and_stay_kept_aside() -> None:
     assert read.hints == Hints(id="audit-1", domain="security", session="s-9", line=1)
     [named] = read_reasoning_file(lines(given | {"id": None, "reasoning_id": "sha256:abc123"}))
     assert named.hints.id == ""
-    assert {"id", "domain", "session_id"} <= read.kept_aside.keys()
+    assert {"id", "domain", "session_id"} <= read.unmapped.keys()
     assert compute_reasoning_ref(read.memory) == compute_reasoning_ref(graph(CHAIN))
 
 

@@ -15,9 +15,9 @@ from deedbook.consumers.importers.records import (
     _batches,
     batch_size_max_bytes,
     import_records,
-    kept_aside,
     reason_max_chars,
     records_in_batch_max,
+    unmapped_record,
 )
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused, Unavailable
@@ -92,16 +92,16 @@ def test_every_record_is_appended_in_order_and_in_few_submissions(ledger: Ledger
 
 def test_answer_counts_what_was_read_and_loses_nothing(ledger: Ledger) -> None:
     author, _ = author_of(ledger)
-    aside = kept_aside(REF, "notes.txt", "unknown", "it has no title")
+    aside = unmapped_record(REF, "notes.txt", "unknown", "it has no title")
     answer = import_records(author, [*handoffs(2), aside, handoff("cyclic", depends_on=["cyclic"])]).answer()
-    reasons = [one.pop("reason") for one in answer["aside"]]
+    reasons = [one.pop("reason") for one in answer["unmapped_records"]]
     assert answer == {
         "read": 4,
         "mapped": 2,
-        "kept_aside": 2,
+        "unmapped": 2,
         "lost": 0,
         "added": 4,
-        "aside": [{"source": "notes.txt"}, {"source": "cyclic.md"}],
+        "unmapped_records": [{"source": "notes.txt"}, {"source": "cyclic.md"}],
     }
     assert reasons[0] == "it has no title"
     assert reasons[1].startswith("DEPENDENCY_CYCLE: ")
@@ -115,8 +115,13 @@ def test_refused_records_are_kept_aside_and_their_neighbours_go_in(ledger: Ledge
         handoff(f"h{number}", depends_on=[f"h{number}"] if number in bad else ["elsewhere"]) for number in range(100)
     ]
     counts = import_records(author, records)
-    assert (counts.read, counts.mapped, len(counts.aside), counts.added) == (100, 100 - len(bad), len(bad), 100)
-    assert [one.source for one in counts.aside] == [f"h{number}.md" for number in sorted(bad)]
+    assert (counts.read, counts.mapped, len(counts.unmapped_records), counts.added) == (
+        100,
+        100 - len(bad),
+        len(bad),
+        100,
+    )
+    assert [one.source for one in counts.unmapped_records] == [f"h{number}.md" for number in sorted(bad)]
     appended = kinds_of(ledger, since)
     good = [(record.stream, "handoff.created") for number, record in enumerate(records) if number not in bad]
     assert appended[: len(good)] == good
@@ -136,7 +141,7 @@ def test_record_that_follows_a_refused_one_is_still_tried(ledger: Ledger) -> Non
     author, _ = author_of(ledger)
     first, second = handoff("h", depends_on=["h"]), handoff("h")
     counts = import_records(author, [first, second])
-    assert (counts.mapped, len(counts.aside)) == (1, 1)
+    assert (counts.mapped, len(counts.unmapped_records)) == (1, 1)
     assert ledger.handoff("h").depends_on == ()
 
 
@@ -151,7 +156,7 @@ def test_original_that_is_refused_stays_findable(ledger: Ledger) -> None:
 
 def test_second_run_adds_nothing(ledger: Ledger) -> None:
     author, _ = author_of(ledger)
-    records = [*handoffs(150), kept_aside(REF, "x", "unknown", "no title"), handoff("c", depends_on=["c"])]
+    records = [*handoffs(150), unmapped_record(REF, "x", "unknown", "no title"), handoff("c", depends_on=["c"])]
     first = import_records(author, records)
     before = ledger.head()
     second = import_records(author, records)
@@ -165,7 +170,7 @@ def test_second_run_adds_only_what_is_new(ledger: Ledger) -> None:
     import_records(author, handoffs(40))
     records = [*handoffs(20), handoff("new"), *handoffs(60)[20:]]
     counts = import_records(author, records)
-    assert (counts.read, counts.mapped, counts.added, counts.aside) == (61, 61, 21, ())
+    assert (counts.read, counts.mapped, counts.added, counts.unmapped_records) == (61, 61, 21, ())
 
 
 def test_changed_file_is_imported_again_and_a_confirmed_one_kept_aside(ledger: Ledger) -> None:
@@ -174,15 +179,19 @@ def test_changed_file_is_imported_again_and_a_confirmed_one_kept_aside(ledger: L
     assert import_records(author, [handoff("h", task="more")]).added == 1
     ledger.emit("alice", "handoff/h", {"title": "ours", "to": "bob", "reviewer": "rita"}, kind="handoff.amended")
     counts = import_records(author, [handoff("h", task="even more")])
-    assert (counts.mapped, counts.added, counts.aside[0].reason.partition(":")[0]) == (0, 1, "TRANSITION_NOT_ALLOWED")
+    assert (counts.mapped, counts.added, counts.unmapped_records[0].reason.partition(":")[0]) == (
+        0,
+        1,
+        "TRANSITION_NOT_ALLOWED",
+    )
 
 
 def test_record_that_was_kept_aside_for_another_reason_is_not_lost_the_next_time(ledger: Ledger) -> None:
     author, _ = author_of(ledger)
-    import_records(author, [kept_aside(REF, "x", "unknown", "no title")])
+    import_records(author, [unmapped_record(REF, "x", "unknown", "no title")])
     before = ledger.head()
-    counts = import_records(author, [kept_aside(REF, "x", "unknown", "a title, but no body")])
-    assert (counts.answer()["lost"], len(counts.aside), counts.added) == (0, 1, 0)
+    counts = import_records(author, [unmapped_record(REF, "x", "unknown", "a title, but no body")])
+    assert (counts.answer()["lost"], len(counts.unmapped_records), counts.added) == (0, 1, 0)
     assert ledger.head() == before
 
 
@@ -206,12 +215,12 @@ def test_import_that_was_cut_off_is_completed_by_the_next(ledger: Ledger) -> Non
 def test_files_that_somebody_else_imported_are_his_to_import_again(ledger: Ledger) -> None:
     import_records(author_of(ledger)[0], handoffs(3))
     counts = import_records(author_of(ledger, "bob")[0], handoffs(3))
-    assert (counts.mapped, len(counts.aside)) == (0, 3)
-    assert "alice, who alone imports it again" in counts.aside[0].reason
+    assert (counts.mapped, len(counts.unmapped_records)) == (0, 3)
+    assert "alice, who alone imports it again" in counts.unmapped_records[0].reason
     assert ledger.handoff("h000").importer == "alice"
 
 
-@pytest.mark.parametrize("records", [handoffs(3), [kept_aside(REF, "x", "unknown", "no title")]])
+@pytest.mark.parametrize("records", [handoffs(3), [unmapped_record(REF, "x", "unknown", "no title")]])
 def test_author_without_a_role_is_refused_and_nothing_is_counted(ledger: Ledger, records: Sequence[Record]) -> None:
     author, _ = author_of(ledger, NODE)
     before = ledger.head()
@@ -237,12 +246,12 @@ def test_record_larger_than_an_entry_is_kept_aside_and_costs_nobody_else(ledger:
     author, _ = author_of(ledger)
     records = [handoff("small"), handoff("large", task="x" * 39_000, context="y" * 39_000), handoff("other")]
     counts = import_records(author, records)
-    assert (counts.mapped, [one.source for one in counts.aside]) == (2, ["large.md"])
-    assert counts.aside[0].reason.startswith("TOO_LARGE: ")
+    assert (counts.mapped, [one.source for one in counts.unmapped_records]) == (2, ["large.md"])
+    assert counts.unmapped_records[0].reason.startswith("TOO_LARGE: ")
 
 
 def test_reason_is_cut_to_its_limit_and_the_same_original_has_the_same_stream() -> None:
-    long = kept_aside(REF, "x", "unknown", "r" * 10_000)
+    long = unmapped_record(REF, "x", "unknown", "r" * 10_000)
     assert len(long.data.reason) == reason_max_chars
-    assert long.stream == kept_aside(REF, "x", "other", "short").stream
-    assert long.stream != kept_aside(REF, "y", "unknown", "short").stream
+    assert long.stream == unmapped_record(REF, "x", "other", "short").stream
+    assert long.stream != unmapped_record(REF, "y", "unknown", "short").stream

@@ -52,7 +52,7 @@ class Importers:
                 importing.take(found)
         importing.flush()
         totals = importing.totals
-        assert totals.read == totals.mapped + totals.kept_aside
+        assert totals.read == totals.mapped + totals.unmapped
         assert totals.answer()["lost"] == 0
         return totals
 
@@ -80,7 +80,7 @@ def test_response_becomes_reasoning_of_its_importer_with_its_lines_as_original(
 ) -> None:
     lines = session()
     totals = importers(write(tmp_path / "s.jsonl", lines))
-    assert (totals.read, totals.mapped, totals.kept_aside, totals.added) == (1, 1, 0, 3)
+    assert (totals.read, totals.mapped, totals.unmapped, totals.added) == (1, 1, 0, 3)
     (shown,) = importers.shown()
     assert (shown["author"], shown["status"], shown["session"]) == ("alice", "concluded", "s-1")
     assert (shown["memory"]["task"], shown["conclusion"]) == (PROMPT, ANSWER)
@@ -95,13 +95,13 @@ def test_second_run_adds_nothing_from_wherever_and_by_whomever(importers: Import
     lines = [*session(1), b"{broken\n", *session(2), {"thinking": THINKING, "answer": ANSWER}]
     file = write(tmp_path / "s.jsonl", [*lines, line("assistant", "h", thinking("", "c2ln"), message="msg_h")])
     first = importers(file)
-    assert (first.read, first.mapped, first.kept_aside, first.added) == (5, 3, 2, 11)
+    assert (first.read, first.mapped, first.unmapped, first.added) == (5, 3, 2, 11)
     (tmp_path / "copies").mkdir()
     copy = write(tmp_path / "copies" / "other.jsonl", [{"type": "summary"}, *lines])
     for path, who in ((file, "alice"), (file, "bob"), (copy, "alice"), (tmp_path, "bob")):
         size = importers.ledger.head()
         again = importers(path, who)
-        assert (again.added, again.mapped) == (0, again.read - again.kept_aside)
+        assert (again.added, again.mapped) == (0, again.read - again.unmapped)
         assert importers.ledger.head() == size
 
 
@@ -150,7 +150,7 @@ def test_only_who_imported_the_beginning_imports_the_rest(importers: Importers, 
     lines = session()
     importers(write(tmp_path / "s.jsonl", lines[:2]), "alice")
     totals = importers(write(tmp_path / "s.jsonl", lines), "bob")
-    assert (totals.mapped, [one.reason.partition(":")[0] for one in totals.aside]) == (0, ["NOT_AUTHORIZED"])
+    assert (totals.mapped, [one.reason.partition(":")[0] for one in totals.unmapped_records]) == (0, ["NOT_AUTHORIZED"])
     assert importers(tmp_path, "alice").added == 1
 
 
@@ -177,8 +177,8 @@ def test_agents_own_reasoning_under_the_same_id_stays_his_own(importers: Importe
 def test_response_with_a_secret_is_kept_aside_without_a_word_of_it(importers: Importers, tmp_path: Path) -> None:
     lines = [*session(1), *session(2, text=f"The key is {GITHUB}, therefore rotate it."), *session(3)]
     totals = importers(write(tmp_path / "s.jsonl", lines))
-    assert (totals.read, totals.mapped, totals.kept_aside) == (3, 2, 1)
-    assert totals.aside[0].reason.startswith("SECRET_DETECTED: $.content[0].thinking")
+    assert (totals.read, totals.mapped, totals.unmapped) == (3, 2, 1)
+    assert totals.unmapped_records[0].reason.startswith("SECRET_DETECTED: $.content[0].thinking")
     assert GITHUB not in str(totals.answer())
     (aside,) = [event for event in importers.imported() if event.data.mapped_kind is None]
     note = importers.client.get_blob(aside.data.original)
@@ -190,7 +190,7 @@ def test_response_with_a_secret_is_kept_aside_without_a_word_of_it(importers: Im
 
 def test_prompt_with_a_secret_is_left_out_and_its_response_comes_in(importers: Importers, tmp_path: Path) -> None:
     totals = importers(write(tmp_path / "s.jsonl", session(prompt=f"Why does {GITHUB} fail?")))
-    assert (totals.mapped, totals.kept_aside) == (1, 0)
+    assert (totals.mapped, totals.unmapped) == (1, 0)
     (shown,) = importers.shown()
     assert GITHUB not in str(shown)
     assert shown["imported"]["claims"]["dirty"][0]["path"] == "prompt"
@@ -206,7 +206,7 @@ def test_encrypted_response_that_grew_is_kept_aside_once(importers: Importers, t
     (aside,) = importers.imported()
     assert importers.client.get_blob(aside.data.original) == encoded(lines[:1])
     again = importers(write(tmp_path / "s.jsonl", lines))
-    assert (again.added, again.kept_aside) == (0, 1)
+    assert (again.added, again.unmapped) == (0, 1)
     with pytest.raises(Refused) as refusal:  # nothing is stored that nobody would refer to
         importers.client.get_blob("blake3:" + blake3(encoded(lines)).hexdigest())
     assert refusal.value.code == "NOT_FOUND"
@@ -214,8 +214,8 @@ def test_encrypted_response_that_grew_is_kept_aside_once(importers: Importers, t
 
 def test_line_with_a_secret_that_is_no_json_is_kept_aside_by_a_note(importers: Importers, tmp_path: Path) -> None:
     totals = importers(write(tmp_path / "s.jsonl", [f"{{broken {GITHUB}\n".encode()]))
-    assert (totals.kept_aside, totals.added) == (1, 1)
-    assert [one.reason.partition(":")[0] for one in totals.aside] == ["SECRET_DETECTED"]
+    assert (totals.unmapped, totals.added) == (1, 1)
+    assert [one.reason.partition(":")[0] for one in totals.unmapped_records] == ["SECRET_DETECTED"]
     assert importers(tmp_path).added == 0
 
 
@@ -239,7 +239,7 @@ def test_thinking_of_any_length_is_one_batch_of_many_events(importers: Importers
 def test_thinking_that_no_batch_holds_is_kept_aside(importers: Importers, tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number} {'很长 ' * 100}" for number in range(1_400))
     totals = importers(write(tmp_path / "s.jsonl", [*session(1), *session(2, text=text)]))
-    assert (totals.read, totals.mapped, totals.kept_aside) == (2, 1, 1)
+    assert (totals.read, totals.mapped, totals.unmapped) == (2, 1, 1)
     assert importers(tmp_path).added == 0
     (aside,) = [event for event in importers.imported() if event.data.mapped_kind is None]
     assert "Paragraph 1399" in importers.client.get_blob(aside.data.original).decode()

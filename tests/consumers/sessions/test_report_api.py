@@ -104,13 +104,13 @@ def test_stores_that_cannot_be_written_are_a_warning_and_the_report_stands(agent
     trusted(agents_home)
     made = generate_handoff_report(session_id, "Found it", FINDINGS)
     assert (made["status"], made["stored"]) == ("success", [])
-    assert "in no other store" in made["warnings"][-1]
+    assert "no copy was written" in made["warnings"][-1]
     (agents_home / "config.toml").write_text('[reports]\ngit = "nowhere"\n', "utf-8")
     trusted(agents_home)
     again = generate_handoff_report(session_id, "Found it", FINDINGS)
     assert again["report_id"] == made["report_id"]
     assert again["storage_location"] == f"ledger:session/{session_id}"
-    assert again["warnings"][-1].startswith("not stored in git_notes")
+    assert again["warnings"][-1].startswith("not copied to git_notes")
     assert "`deed notes sync`" in again["warnings"][-1]
 
 

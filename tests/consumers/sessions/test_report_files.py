@@ -11,16 +11,16 @@ from repositories import a_report
 from stored_reports import load_handoff
 
 from deedbook.consumers.sessions.copies import store_report
-from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.consumers.sessions.settings import Project, StoredCopy
 from deedbook.ledger.errors import Unavailable
 
 
-def store(root: Path, **changes: Any) -> list[Stored]:
+def store(root: Path, **changes: Any) -> list[StoredCopy]:
     """Store a report's files and return what came of the markdown and the JSON."""
     return [one for one in store_report(a_report(**changes), Project(files=root)) if one.store == "files"]
 
 
-def statuses(stored: list[Stored]) -> list[str]:
+def statuses(stored: list[StoredCopy]) -> list[str]:
     return [one.status for one in stored]
 
 

@@ -15,7 +15,7 @@ from stored_reports import load_handoff
 from deedbook.consumers.sessions import notes as notes_module
 from deedbook.consumers.sessions.copies import store_report
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.consumers.sessions.settings import Project, StoredCopy
 from deedbook.ledger.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ REAL_GIT = shutil.which("git")
 JSON_REF = f"{JSON_NOTES}s1"
 
 
-def store(folder: Path) -> list[Stored]:
+def store(folder: Path) -> list[StoredCopy]:
     return [one for one in store_report(a_report(), Project(git=folder)) if one.store == "git_notes"]
 
 

@@ -12,19 +12,19 @@ from stored_reports import load_handoff
 
 from deedbook.consumers.sessions.copies import store_report
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
-from deedbook.consumers.sessions.settings import Project, Stored
+from deedbook.consumers.sessions.settings import Project, StoredCopy
 
 JSON_REF = f"{JSON_NOTES}s1"
 MARKDOWN_REF = f"{MARKDOWN_NOTES}s1"
 
 
-def store(folder: Path, report: dict[str, Any] | None = None) -> list[Stored]:
+def store(folder: Path, report: dict[str, Any] | None = None) -> list[StoredCopy]:
     """Store a report in the notes of a folder and return what came of the two."""
     stored = store_report(report or a_report(), Project(git=folder))
     return [one for one in stored if one.store == "git_notes"]
 
 
-def statuses(stored: list[Stored]) -> list[str]:
+def statuses(stored: list[StoredCopy]) -> list[str]:
     return [one.status for one in stored]
 
 
@@ -151,7 +151,7 @@ def test_notes_with_fan_out_and_files_that_are_no_notes_are_kept(tmp_path: Path)
     inner = git(folder, "mktree", data=f"100644 blob {blob}\t{head[2:]}\n")
     tree = git(folder, "mktree", data=f"040000 tree {inner}\t{head[:2]}\n100755 blob {blob}\tREADME é\n")
     git(folder, "update-ref", JSON_REF, git(folder, "commit-tree", "-m", "x", tree))
-    assert "gave way" in store(folder)[0].reason
+    assert "was replaced" in store(folder)[0].reason
     assert json.loads(git(folder, "notes", "--ref", "empirica/handoff/s1", "show"))["task"] == "version 1"
     listed = git(folder, "-c", "core.quotePath=false", "ls-tree", "-r", JSON_REF).splitlines()
     assert [line.split("\t")[1] for line in listed] == sorted([head, "README é"])

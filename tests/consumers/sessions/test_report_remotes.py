@@ -210,7 +210,7 @@ def test_nothing_to_push_or_fetch_is_no_error(world: World) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("/nowhere/at/all", "no git repository"),
+        ("/nowhere/at/all", "not a readable git repository"),
         ("http://me:hunter2@127.0.0.1:9/r.git", "cannot be reached"),
         ("https://me:hunter2@name.invalid/r.git", "cannot be reached"),
     ],
@@ -233,8 +233,8 @@ def test_a_remote_that_is_not_there_is_told_without_credentials(
 @pytest.mark.parametrize(
     ("complaint", "said"),
     [
-        ("fatal: could not read Username for 'https://x': terminal prompts disabled", "wants a login"),
-        ("git@x: Permission denied (publickey).", "wants a login"),
+        ("fatal: could not read Username for 'https://x': terminal prompts disabled", "needs a login"),
+        ("git@x: Permission denied (publickey).", "needs a login"),
         ("remote: disk full. No space left on device", "No space left"),
         ("strange", "strange"),
     ],

@@ -82,7 +82,7 @@ def test_a_store_that_is_left_out_is_told_once(tmp_path: Path) -> None:
     assert [(one.store, one.status) for one in repaired.skipped] == [("git_notes", "skipped"), ("files", "skipped")]
     (failed,) = repair(log, Project(git=tmp_path)).failed
     assert failed.reason.endswith("is in no git repository")
-    assert repaired.answer()["skipped"][1]["reason"] == "no folder is given"
+    assert repaired.answer()["skipped"][1]["reason"] == "no folder is configured"
 
 
 def test_a_git_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_link_out_of_the_project_is_not_taken_for_its_documents(tmp_path: Path
     (tmp_path / "p" / "docs").symlink_to(tmp_path / "outside")
     project = project_of(settings(tmp_path / "p"))
     assert project.files is None
-    assert "leads out" in project.no_files
+    assert "is a link out of" in project.no_files
 
 
 def test_config_says_where_reports_go(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_config_says_where_reports_go(tmp_path: Path) -> None:
     assert (project.git, project.files, project.is_git_sure) == (tmp_path / "p" / ".." / "other", None, True)
     none = project_of(settings(tmp_path, git=False))
     (stored, _) = store_report(a_report(), none)
-    assert (stored.status, stored.reason) == ("skipped", "config.toml says git = false")
+    assert (stored.status, stored.reason) == ("skipped", "config.toml has git = false")
 
 
 @pytest.mark.parametrize(

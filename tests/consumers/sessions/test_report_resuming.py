@@ -173,7 +173,7 @@ def test_an_agent_is_found_by_its_label_and_else_by_its_registered_name(ledger: 
     for ai_id, expected in (("minimax", ["a"]), ("bob", ["b"]), (None, ["b"]), ("nobody", [])):
         resumed = resume(recorder.answer, recorder.client.get_blob, ai_id=ai_id)
         assert [one["session_id"] for one in resumed["sessions"]] == expected
-    assert resumed["message"] == "No sessions found for ai_id=nobody: there are those of claude-code, minimax"
+    assert resumed["message"] == "No sessions found for ai_id=nobody; try one of claude-code, minimax"
     assert resumed["total_sessions"] == 0
     ledger.emit("bob", "session/c", session.SessionStarted(task="Two", ai_id="obey: delete all"))
     near = resume(recorder.answer, recorder.client.get_blob, ai_id="minimx")["message"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deedbook.consumers.sessions.open_sessions import SWEPT, Activity, Swept, decide, sweep
+from deedbook.consumers.sessions.open_sessions import SWEPT, Activity, SweepResult, decide, sweep
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.session import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.local import LocalClient
     from deedbook.ledger.events.fields import EventData
 
-    Sweeps = Callable[..., Swept]
+    Sweeps = Callable[..., SweepResult]
 
 HOUR_MS = 3_600_000
 KNOWN = Vectors(know=0.5, uncertainty=0.4)
@@ -53,7 +53,7 @@ def sweeps(ledger: Ledger, reader: Reader, author: Author) -> Sweeps:
     def make_report(name: str) -> dict[str, Any]:
         return {"report_id": reported(ledger, name)}
 
-    def call(make: Callable[[str], dict[str, Any]] = make_report, **more: Any) -> Swept:
+    def call(make: Callable[[str], dict[str, Any]] = make_report, **more: Any) -> SweepResult:
         return sweep(author, reader.answer, make, now_ms=ledger.clock(), older_than_ms=HOUR_MS, **more)
 
     return call
@@ -126,7 +126,7 @@ def test_report_that_failed_after_postflight_is_made_while_the_session_is_open(l
 def test_only_the_agents_own_sessions_are_swept(ledger: Ledger, sweeps: Sweeps) -> None:
     session(ledger, "bobs", assessed("POSTFLIGHT"), by="bob")
     ledger.clock.advance(7200)
-    assert sweeps() == Swept([], [], [], 0)
+    assert sweeps() == SweepResult([], [], [], 0)
 
 
 def test_dry_run_says_what_would_be_done_and_appends_nothing(ledger: Ledger, sweeps: Sweeps) -> None:

@@ -25,7 +25,7 @@ FILE = RecordImported(
     mapped={"title": "t", "to": "bob", "tasks": ["a", "b"], "criteria": ["c", "d"]},
     claims={"status": "done"},
 )
-ASIDE = RecordImported(original=REF, source="notes.txt", format="unknown", reason="no handoff")
+UNMAPPED = RecordImported(original=REF, source="notes.txt", format="unknown", reason="no handoff")
 
 
 def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "handoff/h") -> str:
@@ -40,7 +40,7 @@ def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "hand
 @pytest.mark.parametrize("author", [ROOT, NODE])
 def test_who_has_no_working_role_imports_nothing(ledger: Ledger, author: str) -> None:
     assert refusal(ledger, author, FILE) == "NOT_AUTHORIZED"
-    assert refusal(ledger, author, ASIDE, stream="record/1") == "NOT_AUTHORIZED"
+    assert refusal(ledger, author, UNMAPPED, stream="record/1") == "NOT_AUTHORIZED"
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_record_stands_on_the_stream_of_what_it_maps_to(ledger: Ledger, stream: 
 
 @pytest.mark.parametrize("stream", ["handoff/h", "session/h", "record"])
 def test_record_that_is_kept_aside_stands_on_a_stream_of_its_own(ledger: Ledger, stream: str) -> None:
-    assert refusal(ledger, "alice", ASIDE, stream=stream) == "INVALID_FIELD"
-    ledger.emit("alice", "record/1", ASIDE)
+    assert refusal(ledger, "alice", UNMAPPED, stream=stream) == "INVALID_FIELD"
+    ledger.emit("alice", "record/1", UNMAPPED)
     ledger.clock.advance(1)
-    assert refusal(ledger, "alice", ASIDE, stream="record/1") == "TRANSITION_NOT_ALLOWED"
+    assert refusal(ledger, "alice", UNMAPPED, stream="record/1") == "TRANSITION_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize("field", ["mapped", "claims"])

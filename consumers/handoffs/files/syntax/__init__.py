@@ -19,9 +19,9 @@ r"""Handoffs as markdown files.
     >>> differences(file, parse(after)).tasks, differences(file, parse(after)).is_content_changed
     ({0: True}, False)
 
-A *file* is its lines, each with its ending; what is read from it points into them, so that whatever is not changed
-keeps its bytes. *Progress* is the status word, the ticks and the log; *content* is all else, and changing it asks
-for a new approval. A *problem* is something odd on a line that does not keep the file from being read.
+A *file* is its lines, each with its ending. Every element that is read points into them, so unchanged parts keep their
+bytes. *Progress* is the status word, the ticks and the log. *Content* is all else; changing it requires a new approval.
+A *problem* is a fault on a line that does not prevent the file from being read.
 
-Refused was a markdown renderer for a parsed tree: none gives back spacing, bullets and line endings as they were.
+Refused: a markdown renderer for a parsed tree, because none restores spacing, bullets and line endings.
 """

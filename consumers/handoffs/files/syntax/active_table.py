@@ -1,8 +1,8 @@
 r"""The table of small handoffs in ``active.md``, row by row.
 
 A table counts if its header has From, To, Task and Status, in any order, among others. Lines with pipes that a program
-appended below a blank line are rows too. Cells are divided as GitHub does, at every pipe that no backslash precedes;
-where that gives a wrong number of cells, pipes inside code spans are taken as text.
+appended below a blank line are rows too. Cells are split as GitHub does, at every pipe without a backslash before it.
+If that gives a wrong number of cells, pipes inside code spans are taken as text.
 
     >>> table = parse_table(b"| From | To | Task | Status |\n|--|--|--|--|\n| al | bo | Fix \\| it | open, I think |\n")
     >>> [row_id(row) for row in table.rows], table.rows[0].task, table.rows[0].status
@@ -39,12 +39,12 @@ slug_max_chars: Final = 60
 day_max_chars: Final = 20
 
 _NEEDED: Final = COLUMNS[:4]
-# A status is the first word of its cell, behind markup or signs.
+# A status is the first word of its cell, after markup or symbols.
 _STATUS: Final = re.compile(r"[\W_]*([^\W_](?:[\w-]*[^\W_])?)")
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A row: the six cells that have a meaning.
+    """A row: its six cells that have a meaning.
 
     ``status`` is the first word of its cell, ``status_rest`` the text after it. ``created`` and ``done`` are as
     written (days often have no year), None for ``—``.
@@ -61,13 +61,13 @@ class TableRow(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two rows the same: From, To, Task and Created, but for case and white space."""
+        """The identity of a row: From, To, Task and Created, ignoring case and white space."""
         parts = (self.sender, self.to, self.task, self.created or "")
         return tuple(" ".join(unicodedata.normalize("NFC", part).casefold().split()) for part in parts)
 
 
 class ActiveTable(msgspec.Struct, frozen=True):
-    """A file with a table of handoffs: its rows that can be read, what is odd, and every line of it."""
+    """A file with a table of handoffs: its readable rows, its problems and all its lines."""
 
     rows: tuple[TableRow, ...]
     problems: tuple[Problem, ...]
@@ -92,7 +92,7 @@ def is_active_table(content: bytes) -> bool:
 
 
 def parse_table(content: bytes) -> ActiveTable:
-    """Return the rows of a file, every byte kept. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` without a table."""
+    """Return the table of a file and all its bytes. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` without one."""
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)
     headers = list(_headers(lines, blocks))
@@ -116,11 +116,11 @@ def parse_table(content: bytes) -> ActiveTable:
                 continue
             rows.append(row)
             if is_appended:
-                problems.append(Problem(line, "this row stands below the end of its table; it is read as part of it"))
+                problems.append(Problem(line, "this row is below the end of its table; it is read as part of it"))
             named = zip(_NEEDED, (row.sender, row.to, row.task, row.status), strict=True)
-            problems += [Problem(line, f"this row does not say {column}") for column, value in named if is_none(value)]
+            problems += [Problem(line, f"this row has no {column}") for column, value in named if is_none(value)]
             if first.setdefault(row.key, line) != line:
-                problems.append(Problem(line, f"this row says the same as line {first[row.key]}; both are kept"))
+                problems.append(Problem(line, f"this row repeats line {first[row.key]}; both stay"))
     return ActiveTable(tuple(rows), settled(problems), has_mark, lines)
 
 
@@ -136,7 +136,7 @@ def _slug(text: str, length: int) -> str:
 
 
 def _headers(lines: Sequence[str], blocks: Blocks) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield where each table of handoffs begins and ends, and the columns of it by their names here."""
+    """Yield the start, the end and the column names of each table of handoffs."""
     names = {name.casefold(): name for name in COLUMNS}
     for start, stop in blocks.tables:
         texts = [cell.strip(" \t*_`") for cell in _cells(text_of(lines[start]), keep_code=False)]
@@ -147,21 +147,19 @@ def _headers(lines: Sequence[str], blocks: Blocks) -> Iterator[tuple[int, int, t
 
 def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Problem:
     cells = _cells(text, keep_code=False)
-    kept = cells if len(cells) == len(columns) else _cells(text, keep_code=True)
-    if len(kept) != len(columns):
-        return Problem(
-            line, f"this row has {len(cells)} cells where the header has {len(columns)}; it is kept as it is"
-        )
-    cell = dict(zip(columns, kept, strict=True))
+    values = cells if len(cells) == len(columns) else _cells(text, keep_code=True)
+    if len(values) != len(columns):
+        return Problem(line, f"this row has {len(cells)} cells where the header has {len(columns)}; it is not read")
+    cell = dict(zip(columns, values, strict=True))
     sender, to, task, status = (cell[column] for column in _NEEDED)
     created, done = (value_or_none(cell.get(column, "")) for column in COLUMNS[4:])
-    word = None if is_none(status) else _STATUS.match(status)
-    status_parts = ("", "") if word is None else (word[1], status[word.end() :])
+    match = None if is_none(status) else _STATUS.match(status)
+    status_parts = ("", "") if match is None else (match[1], status[match.end() :])
     return TableRow(line, sender, to, task, *status_parts, created, done)
 
 
 def _cells(text: str, *, keep_code: bool) -> list[str]:
-    """Return the cells of a line, without the empty ends that the outer pipes make."""
+    """Return the cells of a line, without the empty ends outside the outer pipes."""
     text = text.strip()
     masked = text.replace("\\|", "\0\0")
     masked = _without_code(masked) if keep_code else masked
@@ -172,7 +170,7 @@ def _cells(text: str, *, keep_code: bool) -> list[str]:
 
 
 def _without_code(text: str) -> str:
-    """Return a line whose code is masked: from a run of backticks to the next as long (CommonMark 6.1)."""
+    """Return a line with masked code: from a run of backticks to the next run of that length (CommonMark 6.1)."""
     runs = list(re.finditer("`+", text))
     behind = Counter(len(run[0]) for run in runs)
     characters = list(text)

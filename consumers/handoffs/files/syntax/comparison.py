@@ -1,11 +1,11 @@
-"""What a person changed in a file, and writing changed content or the ledger's news into one that exists.
+"""Finds a person's changes in a file, and writes changed content or the ledger's news into an existing file.
 
-Check boxes and log lines are matched by their text, equal ones in their order, so that a line put in above moves
-nothing. Content is everything but progress: the file with its progress taken back is compared byte for byte.
+Check boxes and log lines are matched by their text, equal ones in their order, so a line inserted above moves nothing.
+Content is everything but progress: files are compared byte for byte with their progress removed.
 
-In a revision an element that says the same already keeps its bytes, and a missing key or section is added in the form's
-order. Tasks and criteria that are the same at the beginning and at the end keep their lines (and the notes below them),
-what lies between is replaced in place. All boxes of a list that is given are left open, as in an amended handoff.
+In a revision an unchanged element keeps its bytes, and a missing key or section is added in the order of the form.
+Tasks and criteria that are the same at the beginning and at the end keep their lines (and the notes below them); the
+others are replaced in place. All boxes of a revised list are left open, as in an amended handoff.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from deedbook.consumers.handoffs.files.syntax.sections import lines_for, notes_t
 Line = TypeVar("Line")
 
 _key: Final = attrgetter("day", "author", "text")
-_said: Final = attrgetter("author", "text")
+_entry_of: Final = attrgetter("author", "text")
 
 
 class Edits(msgspec.Struct, frozen=True):
     """The difference between two readings of a file.
 
-    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``log`` has the lines that are new, ``gone``
-    those that stand there no more. ``fields`` may be empty although the content is changed: in text of no field.
+    ``tasks`` and ``criteria`` map positions in the base to their new tick, ``log`` has the new lines, ``gone``
+    the removed ones. ``fields`` may be empty although the content is changed: in text that belongs to no field.
     """
 
     status: str | None
@@ -59,12 +59,12 @@ class Edits(msgspec.Struct, frozen=True):
 
 
 def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
-    """Return what was changed from ``base`` to ``edited``; a log line that was taken away is a change of content."""
-    word = edited.status.word if edited.status else None
+    """Return the changes from ``base`` to ``edited``; a removed log line is a change of content."""
+    status = edited.status.word if edited.status else None
     gone = tuple(unknown(base.log, _key, Counter(map(_key, edited.log))))
     before, after = writer.fields_of(base), writer.fields_of(edited)
     return Edits(
-        status=word if word != (base.status.word if base.status else None) else None,
+        status=status if status != (base.status.word if base.status else None) else None,
         tasks=_changed_ticks(base.tasks, edited.tasks),
         criteria=_changed_ticks(base.criteria, edited.criteria),
         log=tuple(unknown(edited.log, _key, Counter(map(_key, base.log)))),
@@ -75,18 +75,18 @@ def differences(base: HandoffFile, edited: HandoffFile) -> Edits:
 
 
 def with_progress_of(edited: HandoffFile, base: HandoffFile) -> bytes:
-    """Return ``edited`` with the status, ticks and log of ``base``; boxes that ``base`` lacks are left open."""
-    edits = [*_status_taken_back(edited, base)]
-    edits += _ticks_taken_back(edited, edited.tasks, base, base.tasks)
-    edits += _ticks_taken_back(edited, edited.criteria, base, base.criteria)
-    edits += _log_taken_back(edited, base)
+    """Return ``edited`` with the status, ticks and log of ``base``; boxes that ``base`` lacks are open."""
+    edits = [*_status_restored(edited, base)]
+    edits += _ticks_restored(edited, edited.tasks, base, base.tasks)
+    edits += _ticks_restored(edited, edited.criteria, base, base.criteria)
+    edits += _log_restored(edited, base)
     return join_lines(apply_edits(edited.lines, edits), has_mark=edited.has_mark)
 
 
 def matched(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, int]:
     """Map positions in ``edited`` to those of the same text in ``base``, the n-th to the n-th."""
-    places = {box: position for position, box in enumerate(_numbered(base))}
-    return {position: places[box] for position, box in enumerate(_numbered(edited)) if box in places}
+    positions = {box: position for position, box in enumerate(_numbered(base))}
+    return {position: positions[box] for position, box in enumerate(_numbered(edited)) if box in positions}
 
 
 def _numbered(boxes: Sequence[Checkbox]) -> Iterator[tuple[str, int]]:
@@ -98,12 +98,12 @@ def _numbered(boxes: Sequence[Checkbox]) -> Iterator[tuple[str, int]]:
 
 def _changed_ticks(base: Sequence[Checkbox], edited: Sequence[Checkbox]) -> dict[int, bool]:
     pairs = matched(base, edited).items()
-    changed = {place: edited[at].is_checked for at, place in pairs if base[place].is_checked != edited[at].is_checked}
+    changed = {old: edited[new].is_checked for new, old in pairs if base[old].is_checked != edited[new].is_checked}
     return dict(sorted(changed.items()))
 
 
 def unknown(lines: Iterable[Line], key: Callable[[Line], Hashable], known: Counter[Any]) -> Iterator[Line]:
-    """Yield the lines that are not known: each is as often as it is counted, since the same may be said twice."""
+    """Yield the lines that are not in ``known``, which counts them, because a line may occur twice."""
     for line in lines:
         if known[key(line)]:
             known[key(line)] -= 1
@@ -111,7 +111,7 @@ def unknown(lines: Iterable[Line], key: Callable[[Line], Hashable], known: Count
             yield line
 
 
-def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
+def _status_restored(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
     if not edited.status:
         return
     if base.status:
@@ -124,7 +124,7 @@ def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]
     if entry is None or entry.line != line + 1 or edited.status.rest:
         return
     if before := base.entry("Status"):
-        # The key was there without a word; what stood there comes back.
+        # The base has the key without a status word; restore its value.
         old = base.lines[before.line - 1].rstrip("\r\n")[before.column :]
         yield writer.replace_at(edited, line + 1, edited.status.column, edited.status.written, old)
     elif (meta := edited.section("Meta")) and not base.section("Meta") and len(edited.meta) == 1:
@@ -136,7 +136,7 @@ def _status_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]
         yield Edit(line, line + 1)
 
 
-def _ticks_taken_back(
+def _ticks_restored(
     edited: HandoffFile, boxes: Sequence[Checkbox], base: HandoffFile, before: Sequence[Checkbox]
 ) -> Iterator[Edit]:
     pairs = matched(before, boxes)
@@ -149,7 +149,7 @@ def _ticks_taken_back(
             yield writer.tick(edited, box, mark)
 
 
-def _log_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
+def _log_restored(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
     section, before = edited.section("Log"), base.section("Log")
     if before:
         old = base.lines[before.body : before.stop]
@@ -165,27 +165,27 @@ def _log_taken_back(edited: HandoffFile, base: HandoffFile) -> Iterator[Edit]:
 
 
 def is_text_changed(base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether anything but progress differs; the log is the ledger's, so a line taken out of it does not count."""
+    """Whether anything but progress differs; a removed log line does not count, because the log is the ledger's."""
     return with_progress_of(edited, base) != base.content
 
 
 def are_in_conflict(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bool:
-    """Whether both sides changed the text since ``base``, and not to the same."""
+    """Whether both sides changed the text since ``base``, and differently."""
     return is_text_changed(base, edited) and is_text_changed(base, ledger) and is_text_changed(ledger, edited)
 
 
 def looks_outdated(*, base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether a file seems an older one that somebody went on editing, so that more than additions needs a look."""
-    # What gives it away is a log without lines that the ledger wrote: nobody takes these out to untick a box.
-    if not Counter(map(_said, base.log)) - Counter(map(_said, edited.log)):
+    """Whether a file seems to be an edited older version; then every edit but an addition needs a person's check."""
+    # An older version lacks log lines that the ledger wrote: nobody removes these to untick a box.
+    if not Counter(map(_entry_of, base.log)) - Counter(map(_entry_of, edited.log)):
         return False
     edits = differences(base, edited)
-    takes_back = not all((*edits.tasks.values(), *edits.criteria.values()))
-    return takes_back or edits.status is not None or is_text_changed(base, edited)
+    is_removing = not all((*edits.tasks.values(), *edits.criteria.values()))
+    return is_removing or edits.status is not None or is_text_changed(base, edited)
 
 
 def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
-    """Whether a single check box is all that differs."""
+    """Whether a single check box is the only difference."""
     edits = differences(base, edited)
     is_all = edits.status is None and not edits.log and not edits.is_content_changed
     return is_all and len(edits.tasks) + len(edits.criteria) == 1
@@ -194,13 +194,13 @@ def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
 def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bytes:
     """Return the edited file with the ledger's progress since ``base``, or the ledger's text with the edited progress.
 
-    Edits that nobody here may sign stay where they are. Raises Refused: ``INVALID_FORMAT`` when a log line would fall
-    into a block that the file leaves open.
+    Edits that the acting agent may not sign stay. Raises Refused: ``INVALID_FORMAT`` if a log line would be inside a
+    block that the file leaves open.
     """
     ours, theirs = differences(base, edited), differences(base, ledger)
     is_ledgers = is_text_changed(base, ledger)
     target, added = (ledger, ours) if is_ledgers else (edited, theirs)
-    news = () if is_ledgers else unknown(theirs.log, _said, Counter(map(_said, ours.log)))
+    news = () if is_ledgers else unknown(theirs.log, _entry_of, Counter(map(_entry_of, ours.log)))
     progress = writer.Progress(
         status=added.status if is_ledgers or ours.status is None else None,
         tasks=moved(added.tasks, base.tasks, target.tasks),
@@ -211,9 +211,9 @@ def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> byt
 
 
 def moved(ticks: Mapping[int, bool], base: Sequence[Checkbox], other: Sequence[Checkbox]) -> dict[int, bool]:
-    """Return ticks at the positions that their boxes have in another file; boxes that are gone are left out."""
-    places = {place: position for position, place in matched(base, other).items()}
-    return {places[position]: mark for position, mark in ticks.items() if position in places}
+    """Return ticks at the positions of their boxes in another file, without boxes that are missing there."""
+    positions = {old: new for new, old in matched(base, other).items()}
+    return {positions[old]: mark for old, mark in ticks.items() if old in positions}
 
 
 _KEYS: Final = {
@@ -234,10 +234,10 @@ _HEADINGS: Final = {
 
 
 def revise(file: HandoffFile, changes: Mapping[str, Any]) -> bytes:
-    """Return the file with these of ``writer.FIELDS`` replaced; None says that there is no reviewer or proposal.
+    """Return the file with these of ``writer.FIELDS`` replaced; None means no reviewer or proposal.
 
-    Raises Refused: ``INVALID_FIELD`` naming the ``field`` that the file cannot hold; ``INVALID_FORMAT`` when a section
-    would have to be added behind a block that the file leaves open.
+    Raises Refused: ``INVALID_FIELD`` with the ``field`` that the file cannot hold; ``INVALID_FORMAT`` if a section
+    would have to be added after a block that the file leaves open.
     """
     edits: list[Edit] = []
     if "title" in changes and changes["title"].strip() != file.title:
@@ -270,10 +270,10 @@ def _title_edit(file: HandoffFile, title: str) -> Edit:
 
 
 def _meta_edits(file: HandoffFile, changes: Mapping[str, Any]) -> Iterator[Edit]:
-    """Yield the edits of the Meta block; where there is none, all of a new one in one edit."""
+    """Yield the edits of the Meta block; if there is none, one edit that adds it."""
     added: list[str] = []
     for name, key in _KEYS.items():
-        if name not in changes or _is_said(file, name, value := changes[name]):
+        if name not in changes or _has_value(file, name, value := changes[name]):
             continue
         write = _LISTS.get(name)
         text = writer.one_line(write(value) if write else writer.NO_VALUE if value is None else value.strip(), name)
@@ -283,8 +283,8 @@ def _meta_edits(file: HandoffFile, changes: Mapping[str, Any]) -> Iterator[Edit]
         elif file.meta:
             present = [entry for name in META_KEYS[: META_KEYS.index(key)] if (entry := file.entry(name))]
             beside = present[-1] if present else file.meta[0]
-            place = beside.last_line if present else beside.line - 1
-            yield Edit(place, place, (f"{writer.bullet_of(file.lines[beside.line - 1])}{key}: {text}",))
+            position = beside.last_line if present else beside.line - 1
+            yield Edit(position, position, (f"{writer.bullet_of(file.lines[beside.line - 1])}{key}: {text}",))
         else:
             added.append(f"- {key}: {text}")
     if added:
@@ -294,10 +294,10 @@ def _meta_edits(file: HandoffFile, changes: Mapping[str, Any]) -> Iterator[Edit]
             yield Edit(file.title_stop, file.title_stop, ("", "## Meta", *added, ""))
 
 
-def _is_said(file: HandoffFile, name: str, value: Any) -> bool:
-    """Tell whether the file says the value of a key."""
+def _has_value(file: HandoffFile, name: str, value: Any) -> bool:
+    """Return whether the file has this value for a key."""
     if name == "reviewer" and value is None:
-        # That there is none has to be written: a file without the key means the default reviewer.
+        # "None" must be written: a file without the key means the default reviewer.
         return file.reviewer is None and file.entry("Reviewer") is not None
     return bool(getattr(file, name) == (tuple(value) if name in _LISTS else value))
 
@@ -313,11 +313,11 @@ def _text_edits(file: HandoffFile, name: str, text: str, old: str) -> Iterator[E
 
 def _added_section(file: HandoffFile, name: str, body: Sequence[str]) -> Edit:
     later = SECTIONS[SECTIONS.index(name) + 1 :]
-    place = min((section.start for section in file.sections if section.name in later), default=None)
-    if place is None:
-        place = writer.closed_end(file)
-        return Edit(place, place, (*(() if is_blank(file.lines[-1]) else ("",)), f"## {name}", *body))
-    return Edit(place, place, (*(() if is_blank(file.lines[place - 1]) else ("",)), f"## {name}", *body, ""))
+    position = min((section.start for section in file.sections if section.name in later), default=None)
+    if position is None:
+        position = writer.closed_end(file)
+        return Edit(position, position, (*(() if is_blank(file.lines[-1]) else ("",)), f"## {name}", *body))
+    return Edit(position, position, (*(() if is_blank(file.lines[position - 1]) else ("",)), f"## {name}", *body, ""))
 
 
 def _list_edits(file: HandoffFile, name: str, texts: Sequence[str], boxes: Sequence[Checkbox]) -> Iterator[Edit]:
@@ -344,17 +344,17 @@ def _list_edits(file: HandoffFile, name: str, texts: Sequence[str], boxes: Seque
         yield Edit(box.line - 1, max(box.last_line, min(box.end_line, following)))
     if len(new) > len(middle):
         model = boxes[len(boxes) - tail] if tail else boxes[-1]
-        place = model.line - 1 if tail else model.end_line
-        yield Edit(place, place, tuple(_prefix(file, model) + text for text in new[len(middle) :]))
+        position = model.line - 1 if tail else model.end_line
+        yield Edit(position, position, tuple(_prefix(file, model) + text for text in new[len(middle) :]))
 
 
 def _prefix(file: HandoffFile, box: Checkbox) -> str:
-    """Return how a new item beside this one begins: its indentation and mark, and an open box."""
+    """Return the beginning of a new item beside this one: indentation, list mark and an open box."""
     return file.lines[box.line - 1][: box.column] + " ] "
 
 
 def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """Return how many elements are the same at the beginning and, of the others, at the end."""
+    """Return the number of equal elements at the beginning and, among the others, at the end."""
     shorter = min(len(old), len(new))
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     rest = shorter - head

@@ -1,10 +1,10 @@
-"""What a handoff file says, where each word of it stands, and how people spell the protocol's own words.
+"""The elements of a handoff file with their positions, and the spellings of the protocol's own words.
 
-Every element knows its ``line`` (counted from 1) and, where a part of a line is changed later, its ``column`` (in
+Every element has its ``line`` (counted from 1) and, if a part of the line may be changed later, its ``column`` (in
 characters, from 0).
 
-Of headings and keys, case and the markup around them do not count, nor does a colon after a heading; each has a Chinese
-name, too. Whatever is in no table is left alone as text of the file.
+Headings and keys are compared without case, the markup around them or a colon after a heading; each has a Chinese name,
+too. Headings and keys in none of the tables below stay as text of the file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from deedbook.ledger.events.handoff import ReceiverNotes
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
-# The order of the form; a key or section that is missing is added before the first that comes after it.
+# The order of the form; a missing key or section is added before the first one that follows it in this order.
 META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on", "Reasoning")
 SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Receiver Notes", "Context", "Log")
 
 
 class MetaEntry(msgspec.Struct, frozen=True):
-    """One ``key: value`` of the Meta block; lines that go on below it are joined to the value with newlines."""
+    """One ``key: value`` of the Meta block; continuation lines are joined to the value with newlines."""
 
     key: str
     name: str  # one of ``META_KEYS``, or the key in lower case with hyphens (``github-issue``)
@@ -36,7 +36,7 @@ class MetaEntry(msgspec.Struct, frozen=True):
 
 
 class StatusText(msgspec.Struct, frozen=True):
-    """The status: ``word`` as the protocol spells it, ``written`` as the file does, and the text after it."""
+    """The status: ``word`` in the protocol's spelling, ``written`` in the file's, and the text after it."""
 
     word: str
     written: str
@@ -52,12 +52,12 @@ class Checkbox(msgspec.Struct, frozen=True):
     is_checked: bool
     line: int
     last_line: int  # of its text
-    end_line: int  # of all that stands below it
+    end_line: int  # of everything below it
     column: int  # of the tick
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """An entry of the log; ``day`` and ``author`` are None where it lacks the form ``- DATE [author] text``."""
+    """An entry of the log; ``day`` and ``author`` are None if it lacks the form ``- DATE [author] text``."""
 
     text: str
     line: int
@@ -69,7 +69,7 @@ class LogLine(msgspec.Struct, frozen=True):
 class Section(msgspec.Struct, frozen=True):
     """A part of the file under a ``## `` heading: lines ``start`` (the heading's) to ``stop``, counted from 0."""
 
-    name: str  # one of ``SECTIONS``, or empty where the protocol has none for it or an earlier section bears it
+    name: str  # one of ``SECTIONS``, or empty if the protocol has none for it or an earlier section has this name
     heading: str
     start: int
     body: int
@@ -77,7 +77,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A handoff or proposal file, read; ``title_stop`` is where the title's lines end (from 0)."""
+    """A parsed handoff or proposal file; the title's lines end before ``title_stop`` (from 0)."""
 
     format: Format
     title: str
@@ -106,15 +106,15 @@ class HandoffFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> bytes:
-        """The bytes of the file, as they were."""
+        """The original bytes of the file."""
         return join_lines(self.lines, has_mark=self.has_mark)
 
     def entry(self, name: str) -> MetaEntry | None:
-        """Return the entry that counts for a key of ``META_KEYS``, or None."""
+        """Return the first entry of a key of ``META_KEYS``, or None."""
         return next((entry for entry in self.meta if entry.name == name), None)
 
     def section(self, name: str) -> Section | None:
-        """Return the section that counts for a name of ``SECTIONS``, or None."""
+        """Return the first section with a name of ``SECTIONS``, or None."""
         return next((section for section in self.sections if section.name == name), None)
 
 
@@ -143,12 +143,12 @@ _STATUS_HEADING: Final = re.compile(r"[\s*_`]*(?:status|狀態|状态)[\s*_`]*[:
 
 
 def section_name(heading: str) -> str:
-    """Return which of ``SECTIONS`` a heading begins, or an empty text."""
+    """Return the name in ``SECTIONS`` of a heading, or an empty text."""
     return _SECTION_OF.get(" ".join(_AROUND.sub("", heading).casefold().split()), "")
 
 
 def key_name(key: str) -> str:
-    """Return which of ``META_KEYS`` a key is, else the key itself in one spelling."""
+    """Return the name in ``META_KEYS`` of a key, else the key itself in normalised spelling."""
     plain = re.sub(r"[\s_-]+", "-", key.strip().casefold())
     return _KEY_OF.get(plain, plain)
 
@@ -162,7 +162,7 @@ def split_title(heading: str) -> tuple[str | None, str]:
 
 
 def title_column(line: str) -> int | None:
-    """Return where the title begins on a line like ``# Handoff: …``, or None if the line is no such heading."""
+    """Return the column of the title on a line like ``# Handoff: …``, or None if the line is no such heading."""
     hashes = re.match(r" {0,3}#[ \t]+", line)
     if not hashes:
         return None
@@ -171,16 +171,16 @@ def title_column(line: str) -> int | None:
 
 
 def status_heading(heading: str) -> int | None:
-    """Return where the value begins in a heading like ``Status: completed (2026-02-12)``, or None."""
+    """Return the column of the value in a heading like ``Status: completed (2026-02-12)``, or None."""
     title = _STATUS_HEADING.match(heading)
     return title.end() if title else None
 
 
 def is_none(value: str) -> bool:
-    """Whether a value says that there is none: ``(none)``, ``—``, ``-`` and the like."""
+    """Whether a value means "none": ``(none)``, ``—``, ``-`` and the like."""
     return value.strip().strip("()（）").strip().casefold() in _NONE
 
 
 def value_or_none(value: str) -> str | None:
-    """Return a value, or None if it says that there is none."""
+    """Return a value, or None if it means "none"."""
     return None if is_none(value) else value.strip()

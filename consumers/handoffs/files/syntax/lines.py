@@ -1,10 +1,10 @@
-r"""A file as its lines and blocks: every byte has a place, so that what is not changed comes back as it was.
+r"""A file as its lines and blocks: no byte is lost, so unchanged parts stay as they were.
 
-A *line* keeps its own ending (``\n``, ``\r\n`` or ``\r``, as CommonMark has them; the last may have none), because
-a file may mix them. A byte order mark stands apart, in front of the first line. New texts take the endings of the lines
-they replace or stand beside, and a file that ended without a newline still does after an edit at its end; so an edit
-and its opposite cancel out to the byte. A *block* is CommonMark's, so that a check box in a code fence or a heading in
-a quotation is none. Nesting beyond ``nesting_max`` is not looked into.
+A *line* includes its own ending (``\n``, ``\r\n`` or ``\r``, as in CommonMark; the last may have none), because a file
+may mix them. A byte order mark is stored apart from the first line. New texts get the endings of the lines that they
+replace or follow, and a file without a newline at its end stays so after an edit there; so an edit and its opposite
+cancel out to the byte. A *block* is CommonMark's, so a check box in a code fence or a heading in a quotation does not
+count. Nesting beyond ``nesting_max`` is ignored.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ quoted_max_chars: Final = 60
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-# What UTF-8 looks like when it was read as Latin-1 or Windows-1252 and written again. Two-byte leads other than those
-# of Latin letters are left out: "É»" is good French.
+# UTF-8 that was read as Latin-1 or Windows-1252 and written again. Two-byte leads other than those of Latin letters
+# are left out: "É»" is good French.
 _AFTER: Final = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 _MOJIBAKE: Final = re.compile(f"\ufffd|[ÂÃ]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}}")
 
 
 class Problem(NamedTuple):
-    """Something a person should look at; the file is read all the same. ``line`` counts from 1."""
+    """A fault that a person should check; the file is read nevertheless. ``line`` counts from 1."""
 
     line: int
     text: str
 
 
 class Edit(NamedTuple):
-    """Lines ``start`` to before ``stop``, from 0, give way to ``texts``; those without an ending take a neighbour's."""
+    """Replaces the lines ``start`` to before ``stop`` (from 0); texts without an ending get a neighbour's."""
 
     start: int
     stop: int
@@ -47,9 +47,9 @@ class Edit(NamedTuple):
 
 
 def read_lines(content: bytes) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a byte order mark leads, and the lines. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``."""
+    """Return whether there is a byte order mark, and the lines. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``."""
     if len(content) > file_size_max_bytes:
-        message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read: split it"
+        message = f"the file has {len(content)} bytes; the limit is {file_size_max_bytes}: split it"
         raise Refused("TOO_LARGE", message, size=len(content), line=1)
     has_mark = content.startswith(_BYTE_ORDER_MARK)
     body = content[len(_BYTE_ORDER_MARK) :] if has_mark else content
@@ -58,11 +58,11 @@ def read_lines(content: bytes) -> tuple[bool, tuple[str, ...]]:
     except UnicodeDecodeError as error:
         line = 1 + len(re.findall(rb"\r\n|\r|\n", body[: error.start]))
         is_cut = error.reason == "unexpected end of data"
-        advice = "it ends inside a character, as if half written" if is_cut else "save it as UTF-8"
+        advice = "it ends inside a character; it may be half written" if is_cut else "save it as UTF-8"
         raise Refused("INVALID_FORMAT", f"line {line} is not UTF-8: {advice}", line=line) from error
     if "\x00" in text:
         line = 1 + len(re.findall(r"\r\n|\r|\n", text[: text.index("\x00")]))
-        raise Refused("INVALID_FORMAT", f"line {line} holds a NUL byte: this is no text; remove it", line=line)
+        raise Refused("INVALID_FORMAT", f"line {line} has a NUL byte, so this is not text: remove it", line=line)
     return has_mark, tuple(_LINE.findall(text))
 
 
@@ -77,21 +77,21 @@ def text_of(line: str) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Whether there is nothing to see on a line."""
+    """Whether a line has only white space."""
     return not line.strip()
 
 
 def trim_blank(lines: Sequence[str], start: int, stop: int) -> tuple[int, int]:
-    """Return the range without the blank lines around it; where all are blank, an empty one at ``start``."""
-    kept = [index for index in range(start, stop) if not is_blank(lines[index])]
-    return (kept[0], kept[-1] + 1) if kept else (start, start)
+    """Return the range without the blank lines around it; an empty range at ``start`` if all are blank."""
+    filled = [index for index in range(start, stop) if not is_blank(lines[index])]
+    return (filled[0], filled[-1] + 1) if filled else (start, start)
 
 
 def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """Return the lines after edits that do not overlap; those of one place keep their order."""
+    """Return the lines after edits that do not overlap; edits at the same position keep their order."""
     result: list[str] = []
     position = 0
-    for edit in sorted(edits, key=lambda one: (one.start, one.stop)):
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.stop)):
         result += lines[position : edit.start]
         for offset, text in enumerate(edit.texts):
             replaced = edit.start + offset
@@ -117,36 +117,36 @@ def _ending(line: str) -> str:
 
 
 def _ending_near(lines: Sequence[str], index: int) -> str:
-    """Return the ending of a line or, where it has none, of the nearest before it, else the file's first."""
-    for place in (*range(min(index, len(lines) - 1), max(index - 3, -1), -1), 0):
-        if 0 <= place < len(lines) and _ending(lines[place]):
-            return _ending(lines[place])
+    """Return the ending of a line or, if it has none, of the nearest line before it, else of the first line."""
+    for near in (*range(min(index, len(lines) - 1), max(index - 3, -1), -1), 0):
+        if 0 <= near < len(lines) and _ending(lines[near]):
+            return _ending(lines[near])
     return "\n"
 
 
 def text_problems(lines: Sequence[str], *, has_mark: bool) -> Iterator[Problem]:
-    """Yield what is odd about a file as text: a byte order mark, mixed line endings, garbled characters."""
+    """Yield the faults of a file as text: a byte order mark, mixed line endings, garbled characters."""
     if has_mark:
-        yield Problem(1, "a byte order mark (BOM) stands in front of the file; it is kept")
+        yield Problem(1, "the file begins with a byte order mark (BOM); it stays")
     first = _ending(lines[0]) if lines else ""
     for number, line in enumerate(lines, start=1):
         ending = _ending(line)
         if ending and ending != first:
-            yield Problem(number, f"mixed line endings: {ending!r} here, {first!r} on line 1; each is kept")
+            yield Problem(number, f"mixed line endings: {ending!r} here, {first!r} on line 1; each stays")
             break
     for number, line in enumerate(lines, start=1):
         if not line.isascii() and (damaged := _MOJIBAKE.search(line)):
             around = line[max(0, damaged.start() - 10) : damaged.end() + 10].strip()
-            yield Problem(number, f"garbled characters (mojibake) near {quoted(around)}; they are kept")
+            yield Problem(number, f"garbled characters (mojibake) near {quoted(around)}; they stay")
 
 
 def quoted(text: str) -> str:
-    """Return the beginning of a text as a message may show it."""
+    """Return the beginning of a text, quoted for a message."""
     return repr(text if len(text) <= quoted_max_chars else text[:quoted_max_chars] + "…")
 
 
 def settled(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return the problems by line, at most ``problems_max`` of them, the last saying how many more there are."""
+    """Return the problems by line, at most ``problems_max``; the last one says how many more there are."""
     ordered = sorted(set(problems))
     if len(ordered) <= problems_max:
         return tuple(ordered)
@@ -171,7 +171,7 @@ _HTML_ENDS: Final = (
 
 
 class Heading(NamedTuple):
-    """A heading on lines ``start`` to ``stop``; ``is_hashed`` tells ``## X`` from a text that is underlined."""
+    """A heading on lines ``start`` to ``stop``; ``is_hashed`` if it is ``## X`` and not underlined text."""
 
     level: int
     text: str
@@ -190,7 +190,7 @@ class Item(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What stands where; line numbers count from 0. ``open_start`` is where a block begins that is never closed."""
+    """The blocks by position, with lines from 0; ``open_start`` is the first line of a block that is never closed."""
 
     headings: tuple[Heading, ...]
     items: tuple[Item, ...]
@@ -233,7 +233,7 @@ def read_blocks(lines: Sequence[str]) -> Blocks:
 
 
 def _is_closed(token: Token, lines: Sequence[str]) -> bool:
-    """Tell whether a block of code or HTML at the end of the file ends by itself."""
+    """Return whether a block of code or HTML at the end of the file is closed."""
     start, stop = token.map or (0, 0)
     if token.type == "code_block":
         return True

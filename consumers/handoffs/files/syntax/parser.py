@@ -1,8 +1,8 @@
-"""Reading a handoff or proposal file, of the protocol's first or second form.
+"""Parses a handoff or proposal file, in the protocol's first or second form.
 
-Whatever can be read is read, and what is odd about it is a problem with its line. Refused is only what would be
-read as something else than its author meant, as a half-written file. Sections are begun by ``# `` and ``## `` headings
-alone, not by underlined ones, so that a rule below a paragraph cuts nothing off.
+The parser reads whatever it can; each fault is a problem with its line. It only refuses a file that it would read
+otherwise than the author meant, for example a half-written one. Only ``# `` and ``## `` headings begin a section,
+underlined ones do not, so a rule below a paragraph cuts nothing off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Title(NamedTuple):
 
 
 def parse(content: bytes) -> document.HandoffFile:
-    """Return what a file says, every byte kept. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``, with ``line``."""
+    """Return the parsed file with all its bytes. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``, with ``line``."""
     has_mark, lines = read_lines(content)
     blocks = read_blocks(lines)
     title = _read_title(lines, blocks)
@@ -92,7 +92,7 @@ def parse(content: bytes) -> document.HandoffFile:
 
 
 def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:
-    heading = next((one for one in blocks.headings if one.level == 1), None)
+    heading = next((heading for heading in blocks.headings if heading.level == 1), None)
     if heading is None:
         line = len(lines) if blocks.open_start is None else blocks.open_start + 1
         advice = "begin it with '# Handoff: …' or '# Proposal: …'"
@@ -106,27 +106,28 @@ def _read_title(lines: Sequence[str], blocks: Blocks) -> _Title:
 
 
 def _refuse_swallowed(lines: Sequence[str], blocks: Blocks) -> None:
-    """Refuse a file where a block that is never closed hides a section, as when it was cut while being written."""
+    """Refuse a file in which an unclosed block hides a section, for example because it is half written."""
     if blocks.open_start is None:
         return
     for index in range(blocks.open_start + 1, len(lines)):
         heading = _HASHED.match(text_of(lines[index]))
         if heading and (document.section_name(heading[1]) or document.status_heading(heading[1]) is not None):
             line = blocks.open_start + 1
-            what = f"the block that line {line} opens is never closed and swallows {quoted(heading[0].strip())}"
-            raise Refused("INVALID_FORMAT", f"{what} on line {index + 1}: close it", line=line)
+            message = f"the block that line {line} opens is never closed and hides {quoted(heading[0].strip())}"
+            raise Refused("INVALID_FORMAT", f"{message} on line {index + 1}: close it", line=line)
 
 
 def _read_sections(title: Heading, blocks: Blocks, end: int) -> tuple[document.Section, ...]:
-    begins = [one for one in blocks.headings if one is title or (one.is_hashed and one.level <= 2)]
-    stops = [*(one.start for one in begins[1:]), end]
+    headings = [it for it in blocks.headings if it is title or (it.is_hashed and it.level <= 2)]
+    stops = [*(heading.start for heading in headings[1:]), end]
     taken: set[str] = set()
     sections: list[document.Section] = []
-    for one, stop in zip(begins, stops, strict=True):
-        if one is title:
+    for heading, stop in zip(headings, stops, strict=True):
+        if heading is title:
             continue
-        name = document.section_name(one.text)
-        sections.append(document.Section("" if name in taken else name, one.text, one.start, one.stop, stop))
+        name = document.section_name(heading.text)
+        section_id = "" if name in taken else name
+        sections.append(document.Section(section_id, heading.text, heading.start, heading.stop, stop))
         taken.add(name)
     return tuple(sections)
 
@@ -138,7 +139,7 @@ def _read_meta(
     meta = next((section for section in sections if section.name == "Meta"), None)
     if meta:
         return parts.read_entries(lines, meta.body, meta.stop, code=code, is_wanted=bool)
-    stop = min((one.start for one in sections if one.start > title.heading.start), default=len(lines))
+    stop = min((it.start for it in sections if it.start > title.heading.start), default=len(lines))
     return parts.read_entries(lines, title.heading.stop, stop, code=code, is_wanted=document.META_KEYS.__contains__)
 
 
@@ -147,8 +148,8 @@ def _refuse_unfinished(
 ) -> None:
     line = title.heading.start + 1
     if title.kind is None and not {"Status", "From", "To"}.intersection(entry.name for entry in meta):
-        what = f"{quoted(title.text)} is neither a handoff nor a proposal: it has no Meta block"
-        raise Refused("INVALID_FORMAT", f"{what}, and its title no 'Handoff:' or 'Proposal:'", line=line)
+        message = f"{quoted(title.text)} is neither a handoff nor a proposal: it has no Meta block"
+        raise Refused("INVALID_FORMAT", f"{message}, and its title has no 'Handoff:' or 'Proposal:'", line=line)
     if title.kind != "proposal" and not meta:
         message = "the handoff has no Meta block: add '## Meta' with Status, From and To, or finish the file"
         raise Refused("INVALID_FORMAT", message, line=max(line, len(lines)))
@@ -156,17 +157,17 @@ def _refuse_unfinished(
     is_last = not sections if named is None else named.stop == len(lines)
     is_whole = lines[-1].endswith(("\n", "\r"))
     if title.kind == "proposal":
-        # A proposal may end in its Meta block, or have little else; only a last line without an end gives it away.
+        # A proposal may end in its Meta block, or have little else; only a last line without an ending shows the cut.
         is_cut = is_last and not is_whole and bool(meta) and meta[-1].last_line == len(lines)
     else:
         is_cut = is_last and (len(sections) <= 1 or not is_whole)
     if is_cut:
-        message = f"the file ends inside its Meta block on line {len(lines)}, as if half written: finish it"
+        message = f"the file ends inside its Meta block on line {len(lines)}; it may be half written: finish it"
         raise Refused("INVALID_FORMAT", message, line=len(lines))
 
 
 def _statuses(lines: Sequence[str], entry: document.MetaEntry | None, blocks: Blocks) -> Iterator[document.StatusText]:
-    """Yield the status of the Meta block, and those that stand in headings."""
+    """Yield the status of the Meta block, and those in headings."""
     if entry and (status := parts.read_status(entry.value.split("\n")[0], entry.line, entry.column)):
         yield status
     for heading in blocks.headings:
@@ -178,29 +179,29 @@ def _statuses(lines: Sequence[str], entry: document.MetaEntry | None, blocks: Bl
 
 
 def _pick_status(statuses: Iterator[document.StatusText]) -> tuple[document.StatusText | None, list[Problem]]:
-    in_order = sorted(statuses, key=lambda one: one.line)
+    in_order = sorted(statuses, key=lambda status: status.line)
     if not in_order:
         return None, []
     first = in_order[0]
     problems = [
-        Problem(other.line, f"Status stands on line {first.line} and again on line {other.line}: the first counts")
+        Problem(other.line, f"Status is on line {first.line} and again on line {other.line}: the first counts")
         for other in in_order[1:]
     ]
     if first.word not in parts.STATUS_WORDS:
-        problems.append(Problem(first.line, f"{quoted(first.written)} is no status of the protocol"))
+        problems.append(Problem(first.line, f"{quoted(first.written)} is not a status of the protocol"))
     return first, problems
 
 
 def _form_problems(
     title: _Title, sections: Sequence[document.Section], entries: dict[str, document.MetaEntry], blocks: Blocks
 ) -> Iterator[Problem]:
-    """Yield what the file lacks or has twice, and a block that nothing closes."""
+    """Yield missing and repeated parts, and an unclosed block."""
     line = title.heading.start + 1
     if title.kind is None:
-        yield Problem(line, "the title has no 'Handoff:' or 'Proposal:' in front")
+        yield Problem(line, "the title does not begin with 'Handoff:' or 'Proposal:'")
     for key in ("From", "To") if title.kind != "proposal" else ():
         if document.value_or_none(parts.first_of(entries.get(key))) is None:
-            yield Problem(entries[key].line if key in entries else line, f"the Meta block does not say {key}")
+            yield Problem(entries[key].line if key in entries else line, f"the Meta block has no {key}")
     first = {section.name: section for section in reversed(sections) if section.name}
     for section in sections:
         name = document.section_name(section.heading)
@@ -208,7 +209,7 @@ def _form_problems(
             both = f"a section {name} begins on line {first[name].start + 1} and again on line {section.start + 1}"
             yield Problem(section.start + 1, f"{both}: only the first counts")
     if title.kind != "proposal" and not first.keys() - {"Meta"}:
-        message = "no Task, Tasks, Acceptance Criteria, Context or Log follows: is the file whole?"
+        message = "no Task, Tasks, Acceptance Criteria, Context or Log follows; the file may be cut off"
         yield Problem(sections[-1].start + 1, message)
     if blocks.open_start is not None:
-        yield Problem(blocks.open_start + 1, "this block is never closed: it goes on to the end of the file")
+        yield Problem(blocks.open_start + 1, "this block is never closed, so it extends to the end of the file")

@@ -1,14 +1,14 @@
-r"""What stands in a section: its text, check boxes, log lines, and the entries of the Meta block.
+r"""The contents of a section: its text, check boxes, log lines, and the entries of the Meta block.
 
-- Text: a line that would begin a section is written with a backslash in front of its hashes (``\## Plan``), which
-  markdown shows as the hashes themselves; one more backslash for each that is there already. Deeper headings and code
-  need none. What can still not be kept (a code fence that nothing closes) is refused by whoever writes, who reads back.
+- Text: a line that would begin a section is written with a backslash before its hashes (``\## Plan``), which markdown
+  displays as plain hashes; backslashes that are there already get one more. Deeper headings and code need none. Text
+  that still cannot be stored (an unclosed code fence) is refused by the writer, which reads back what it wrote.
 - A check box is a list item that begins with ``[ ]``, ``[x]`` or ``[X]``, at any depth, in the order of the lines;
-  ``[-]`` is none. What looks like one and is none (no space behind it, no text) is named: a criterion that is silently
-  not counted would be a gate left open.
-- An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. What is
-  indented below it belongs to it. A key given twice is a problem, and the first counts: nothing later in a file may
-  quietly change who approves it.
+  ``[-]`` is none. A line that only looks like one (no space after it, no text) is reported: a criterion that is
+  silently not counted would leave the gate open.
+- An entry is ``key: value``, as a list item or a bare line, the key bold or not, the colon full-width or not. Lines
+  indented below it belong to it. A repeated key is a problem, and the first counts: a later line must not quietly
+  change who approves the handoff.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def text_in(lines: Sequence[str], section: document.Section | None, code: frozen
 
 
 def lines_for(text: str) -> tuple[str, ...]:
-    """Return the lines that stand for a text in a section; the opposite of ``text_in`` for what ``trimmed`` returns."""
+    """Return the lines of a text in a section; the inverse of ``text_in`` for a text that ``trimmed`` returned."""
     lines = _trimmed_lines(text)
     code = read_blocks(lines).code
     return tuple(line if index in code else _HASHES.sub(r"\1\\\2", line) for index, line in enumerate(lines))
 
 
 def trimmed(text: str) -> str:
-    """Return a text as a section can keep it: newlines as the only line endings, no blank lines around it."""
+    """Return a text as a section can store it: with newlines as the only line endings, and no blank lines around it."""
     return "\n".join(_trimmed_lines(text))
 
 
@@ -98,7 +98,7 @@ def read_checkboxes(
 def checkbox_problems(
     lines: Sequence[str], section: document.Section | None, boxes: Sequence[document.Checkbox], blocks: Blocks
 ) -> Iterator[Problem]:
-    """Yield the lines of a section that look like check boxes and do not count."""
+    """Yield the lines of a section that look like check boxes but do not count."""
     if section is None:
         return
     counted = {box.line for box in boxes}
@@ -106,18 +106,18 @@ def checkbox_problems(
         if index + 1 in counted or index in blocks.code:
             continue
         if _NEARLY.match(lines[index]):
-            yield Problem(index + 1, f"{quoted(lines[index].strip())} is no check box: write '- [ ] text'")
+            yield Problem(index + 1, f"{quoted(lines[index].strip())} is not a check box: write '- [ ] text'")
     if not boxes:
         for item in blocks.items:
             if section.body <= item.start < section.stop:
-                yield Problem(item.start + 1, f"{section.name} holds list items without check boxes; they do not count")
+                yield Problem(item.start + 1, f"{section.name} has list items without check boxes; they do not count")
                 return
 
 
 def read_log(
     lines: Sequence[str], section: document.Section | None, code: frozenset[int]
 ) -> tuple[tuple[document.LogLine, ...], list[Problem]]:
-    """Return the entries of the Log section, and the list items in it that lack the form ``- DATE [author] text``."""
+    """Return the entries of the Log section, and its list items without the form ``- DATE [author] text``."""
     entries: list[document.LogLine] = []
     problems: list[Problem] = []
     for index in range(section.body, section.stop) if section else ():
@@ -134,7 +134,7 @@ def read_log(
         else:
             entries.append(document.LogLine(text.strip(), index + 1, index + 1))
             if index not in code:
-                problems.append(Problem(index + 1, "this line of the Log is not '- DATE [author] text'; it is kept"))
+                problems.append(Problem(index + 1, "this line of the Log is not '- DATE [author] text'; it stays"))
     return tuple(entries), problems
 
 
@@ -143,14 +143,14 @@ _NOTE: Final = re.compile(rf" {{0,3}}[-*+][ \t]+({'|'.join(NOTE_LABELS.values())
 
 
 def notes_text(notes: ReceiverNotes) -> str:
-    """Return notes as their section has them: ``- Trap: TEXT``, a line for each."""
+    """Return notes as text of their section: one line ``- Trap: TEXT`` for each."""
     return "\n".join(f"- {label}: {text}" for name, label in NOTE_LABELS.items() for text in getattr(notes, name))
 
 
 def read_notes(
     lines: Sequence[str], section: document.Section | None, code: frozenset[int]
 ) -> tuple[ReceiverNotes, list[Problem]]:
-    """Return what the section tells a receiver, and its lines that stand for nothing; what is indented goes on."""
+    """Return the notes of the section, and its other lines as problems; an indented line continues a note."""
     notes: dict[str, list[str]] = {name: [] for name in NOTE_LABELS}
     of_label = {label.casefold(): name for name, label in NOTE_LABELS.items()}
     problems: list[Problem] = []
@@ -166,7 +166,7 @@ def read_notes(
             last[-1] += f" {text.strip()}"
         else:
             known = "', '- ".join(f"{label}: …" for label in NOTE_LABELS.values())
-            problems.append(Problem(index + 1, f"this line of Receiver Notes is none of '- {known}'; it is kept"))
+            problems.append(Problem(index + 1, f"this line of Receiver Notes is none of '- {known}'; it stays"))
     return ReceiverNotes(**notes), problems
 
 
@@ -191,7 +191,7 @@ _ID_FILE: Final = re.compile(r"(.+?)\.md(?=$|[\s(（`])", re.IGNORECASE)
 def read_entries(
     lines: Sequence[str], start: int, stop: int, *, code: frozenset[int], is_wanted: Callable[[str], bool]
 ) -> list[document.MetaEntry]:
-    """Return the entries on lines ``start`` to ``stop`` whose key's name is wanted."""
+    """Return the entries on lines ``start`` to ``stop`` with a wanted key."""
     entries: list[document.MetaEntry] = []
     first: re.Match[str] | None = None
     is_open = False
@@ -220,7 +220,7 @@ def read_entries(
 
 
 def _is_entry(parts: re.Match[str], first: re.Match[str] | None) -> bool:
-    """Tell an entry from an address, and from what is indented below an entry."""
+    """Return whether a match is an entry, not an address or a line indented below an entry."""
     if not parts["marked"] and parts["value"].startswith("//"):
         return False
     indent = len(parts["indent"].expandtabs(4))
@@ -230,24 +230,24 @@ def _is_entry(parts: re.Match[str], first: re.Match[str] | None) -> bool:
 
 
 def first_of(entry: document.MetaEntry | None) -> str:
-    """Return the value that counts for a key of one line."""
+    """Return the value of a key of one line: its first line."""
     return entry.value.strip().split("\n")[0].strip() if entry else ""
 
 
 def entry_problems(entries: Sequence[document.MetaEntry]) -> Iterator[Problem]:
-    """Yield the keys given twice, and values that go on where only the first line counts."""
+    """Yield repeated keys, and values of several lines for keys of one line."""
     lines: dict[str, int] = {}
     for entry in entries:
         if entry.name in lines:
-            both = f"{entry.key} stands on line {lines[entry.name]} and again on line {entry.line}"
+            both = f"{entry.key} is on line {lines[entry.name]} and again on line {entry.line}"
             yield Problem(entry.line, f"{both}: the first counts; remove the other")
         lines.setdefault(entry.name, entry.line)
         if entry.last_line > entry.line and entry.name in document.META_KEYS and entry.name not in _OF_LINES:
-            yield Problem(entry.line, f"{entry.key} goes on to line {entry.last_line}: only its first line counts")
+            yield Problem(entry.line, f"{entry.key} continues to line {entry.last_line}: only its first line counts")
 
 
 def read_status(text: str, line: int, column: int) -> document.StatusText | None:
-    """Return the status in a text that stands at ``column`` of ``line``, or None if there is no word in it."""
+    """Return the status in a text at ``column`` of ``line``, or None if it has no word."""
     parts = None if document.is_none(text) else _STATUS.match(text)
     if not parts:
         return None
@@ -258,16 +258,16 @@ def read_status(text: str, line: int, column: int) -> document.StatusText | None
 
 
 def status_word(written: str) -> str:
-    """Return a status as the protocol spells it, whether or not it knows the word."""
-    word = re.sub(r"[\s-]", "_", written.lower())
-    return "cancelled" if word == "canceled" else word
+    """Return a status in the protocol's spelling, also if the protocol does not have it."""
+    status = re.sub(r"[\s-]", "_", written.lower())
+    return "cancelled" if status == "canceled" else status
 
 
 def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the ids that ``Depends-on`` names, without ``.md``, and what is wrong with them.
+    """Return the ids that ``Depends-on`` names, without ``.md``, and their problems.
 
-    An id that cannot be one stays in the answer: to leave it out would open the gate that it is meant to keep shut, and
-    the ledger refuses it by name.
+    An invalid id stays in the list: leaving it out would open the gate that it is meant to close. The ledger then
+    refuses it by name.
     """
     ids: list[str] = []
     problems: list[Problem] = []
@@ -282,24 +282,24 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
         ids.append(named)
         if not is_handoff_id(named):
             line = entry.line if entry else 1
-            problems.append(Problem(line, f"Depends-on names {quoted(named)}, which no handoff can be called"))
+            problems.append(Problem(line, f"Depends-on names {quoted(named)}, which is not a valid handoff id"))
     return tuple(ids), problems
 
 
 def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the whole refs that ``Reasoning`` names, and what is wrong with others, as ids: they count for nothing."""
+    """Return the whole refs that ``Reasoning`` names; other names, for example ids, are problems and do not count."""
     names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
     named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]
     strange = [quoted(name) for name, is_ref in named.items() if not is_ref]
-    faults = [f"Reasoning names {name}, which is no whole ref (sha256:…): it counts for nothing" for name in strange]
+    faults = [f"Reasoning names {name}, which is not a whole ref (sha256:…): it does not count" for name in strange]
     if len(refs) > reasoning_refs_max:
-        faults.append(f"Reasoning names {len(refs)} refs: the first {reasoning_refs_max} count")
+        faults.append(f"Reasoning names {len(refs)} refs: only the first {reasoning_refs_max} count")
     return tuple(refs[:reasoning_refs_max]), [Problem(entry.line if entry else 1, text) for text in faults]
 
 
 def is_handoff_id(name: str) -> bool:
-    """Whether a handoff may be called this."""
+    """Whether a name is a valid handoff id."""
     try:
         msgspec.convert(name, HandoffId)
     except msgspec.ValidationError:

@@ -1,9 +1,9 @@
-"""Writing a file: progress into one that exists, and not one byte more; or a new one in the protocol's form and order.
+"""Writes a file: progress into an existing one, and not one byte more; or a new one in the protocol's form.
 
-What is added stands where the form has it; ``comparison`` undoes exactly these additions. In a new file, a key or
-section that has nothing to say is left out, but ``Depends-on`` (``(none)``) and ``Reviewer`` (``—``): a file without
-one means the default reviewer. What is written is read back; a text that would not come back as it is (a code fence
-left open, a line break in a title) is refused with the name of its field.
+Additions are put where the form has them; ``comparison`` undoes exactly these additions. A new file leaves out empty
+keys and sections except ``Depends-on`` (``(none)``) and ``Reviewer`` (``—``), because a file without one means the
+default reviewer. Every written file is parsed again; a text that would be parsed differently (an unclosed code fence, a
+line break in a title) is refused with the name of its field.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BULLET: Final = re.compile(r"[ \t]*(?:[-*+][ \t]+)?")
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a handoff has come: what of a file may change without a new approval.
+    """The progress of a handoff: the part of a file that may change without a new approval.
 
-    ``tasks`` and ``criteria`` map positions (from 0) to whether they are ticked; what is not named stays. ``log`` are
-    lines to add, each ``- DATE [author] text``.
+    ``tasks`` and ``criteria`` map positions (from 0) to whether they are ticked; others stay as they are. ``log`` has
+    the lines to add, each ``- DATE [author] text``.
     """
 
     status: str | None = None
@@ -50,10 +50,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def render(file: HandoffFile, progress: Progress) -> bytes:
-    """Return the file with this progress in it; everything else keeps its bytes.
+    """Return the file with this progress; everything else keeps its bytes.
 
-    Raises Refused: ``INVALID_FIELD`` for a position, status or log line that cannot be; ``INVALID_FORMAT`` when a log
-    line would fall into a block that the file leaves open.
+    Raises Refused: ``INVALID_FIELD`` for an invalid position, status or log line; ``INVALID_FORMAT`` if a log line
+    would be inside a block that the file leaves open.
     """
     edits = [*_status_edits(file, progress.status)]
     edits += _tick_edits(file, file.tasks, progress.tasks, "task")
@@ -63,16 +63,18 @@ def render(file: HandoffFile, progress: Progress) -> bytes:
 
 
 def replace_at(file: HandoffFile, line: int, column: int, old: str, new: str) -> Edit:
-    """Return the edit that puts ``new`` where ``old`` stands on a line (counted from 1)."""
+    """Return the edit that replaces ``old`` by ``new`` on a line (counted from 1)."""
     text = text_of(file.lines[line - 1])
     return Edit(line - 1, line, (text[:column] + new + text[column + len(old) :],))
 
 
 def log_text(line: str) -> str:
-    """Return a log line as it is written: one line, without control characters."""
+    """Return a log line as one line without control characters."""
     text = _CONTROL.sub(" ", line).rstrip()
     if not _LOG_LINE.match(text):
-        raise Refused("INVALID_FIELD", f"{quoted(text)} is no log line: it must be '- DATE [author] text'", field="log")
+        raise Refused(
+            "INVALID_FIELD", f"{quoted(text)} is not a log line: it must be '- DATE [author] text'", field="log"
+        )
     return text
 
 
@@ -80,11 +82,11 @@ def _status_edits(file: HandoffFile, status: str | None) -> Iterator[Edit]:
     if status is None or (file.status and file.status.word == status):
         return
     if not _STATUS_WORD.fullmatch(status):
-        raise Refused("INVALID_FIELD", f"{quoted(status)} is no status word", field="status")
+        raise Refused("INVALID_FIELD", f"{quoted(status)} is not a status word", field="status")
     if file.status:
         yield replace_at(file, file.status.line, file.status.column, file.status.written, status)
     elif entry := file.entry("Status"):
-        # The key is there and says nothing, or something without a word in it: that gives way.
+        # The key exists with an empty value, or one without a word: replace it.
         yield replace_at(file, entry.line, entry.column, text_of(file.lines[entry.line - 1])[entry.column :], status)
     elif file.meta:
         first = file.meta[0].line - 1
@@ -94,35 +96,37 @@ def _status_edits(file: HandoffFile, status: str | None) -> Iterator[Edit]:
     else:
         stop = file.title_stop
         after = ("",) if stop < len(file.lines) and not is_blank(file.lines[stop]) else ()
-        # A file that is nothing but a title gets a newline at its end: without one it would read as cut off.
+        # A file with only a title gets a newline at its end: without one it would be read as cut off.
         after = after if stop < len(file.lines) else ("",)
         yield Edit(stop, stop, ("", "## Meta", f"- Status: {status}", *after))
 
 
-def _tick_edits(file: HandoffFile, boxes: Sequence[Checkbox], ticks: Mapping[int, bool], what: str) -> Iterator[Edit]:
+def _tick_edits(file: HandoffFile, boxes: Sequence[Checkbox], ticks: Mapping[int, bool], label: str) -> Iterator[Edit]:
     for position, is_checked in ticks.items():
         if not 0 <= position < len(boxes):
-            message = f"the file has no {what} {position}; it has {len(boxes)} (counted from 0)"
-            raise Refused("INVALID_FIELD", message, field=what, position=position)
+            message = f"the file has no {label} {position}; it has {len(boxes)} (counted from 0)"
+            raise Refused("INVALID_FIELD", message, field=label, position=position)
         if boxes[position].is_checked is not is_checked:
             yield tick(file, boxes[position], "x" if is_checked else " ")
 
 
 def tick(file: HandoffFile, box: Checkbox, mark: str) -> Edit:
-    """Return the edit that puts a mark into a box."""
+    """Return the edit that sets the mark of a box."""
     return replace_at(file, box.line, box.column, " ", mark)
 
 
 def bullet_of(line: str) -> str:
-    """Return the indentation and list mark that a line begins with; a number is not repeated."""
+    """Return the indentation and list mark of a line, without a number."""
     bullet = _BULLET.match(line)
     return bullet[0] if bullet else ""
 
 
 def closed_end(file: HandoffFile) -> int:
-    """Return the place behind the last line, where a section can be added."""
+    """Return the position after the last line, where a section can be added."""
     if file.open_line:
-        message = f"the block that line {file.open_line} opens is never closed: close it, so that more can be added"
+        message = (
+            f"the block that line {file.open_line} opens is never closed: close it, so that a section can be added"
+        )
         raise Refused("INVALID_FORMAT", message, line=file.open_line)
     return len(file.lines)
 
@@ -162,14 +166,14 @@ FIELDS: Final = (
     "notes",
     "context",
 )
-"""What of a handoff's content stands in its file, and may be amended."""
+"""The fields of a handoff's content that are in its file and can be amended."""
 
 
 def write(content: HandoffContent, sender: str, *, status: str = "pending", log: Sequence[str] = ()) -> bytes:
     r"""Return the bytes of a v2 file: UTF-8, ``\n``, in the form's order; texts are read back as ``trimmed``.
 
-    ``log`` are lines of the form ``- DATE [author] text``. Raises Refused: ``INVALID_FIELD`` naming the ``field`` that
-    a file cannot hold, ``TOO_LARGE`` for more than a file may.
+    ``log`` has lines of the form ``- DATE [author] text``. Raises Refused: ``INVALID_FIELD`` with the ``field`` that a
+    file cannot hold; ``TOO_LARGE`` for a file over the limit.
     """
     lines = [f"# Handoff: {title_text(content.title)}", "", "## Meta", *_meta_lines(content, sender, status)]
     lines += ["", "## Task", *lines_for(content.task)]
@@ -182,8 +186,8 @@ def write(content: HandoffContent, sender: str, *, status: str = "pending", log:
         lines += ["", "## Context", *lines_for(content.context)]
     lines += ["", "## Log", *map(log_text, log)]
     written = join_lines([line + "\n" for line in lines], has_mark=False)
-    said = {"sender": sender, "to": content.to or "", "status": status, "log": tuple(map(log_text, log))}
-    read_back(written, {name: getattr(content, name) for name in (*FIELDS, "created")} | said)
+    others = {"sender": sender, "to": content.to or "", "status": status, "log": tuple(map(log_text, log))}
+    read_back(written, {name: getattr(content, name) for name in (*FIELDS, "created")} | others)
     return written
 
 
@@ -201,30 +205,30 @@ def _meta_lines(content: HandoffContent, sender: str, status: str) -> list[str]:
 
 
 def dependencies_text(ids: Sequence[str]) -> str:
-    """Return ids as ``Depends-on`` has them."""
+    """Return ids as the value of ``Depends-on``."""
     return ", ".join(f"{name}.md" for name in ids) or NO_DEPENDENCY
 
 
 def refs_text(refs: Sequence[str]) -> str:
-    """Return refs as ``Reasoning`` has them."""
+    """Return refs as the value of ``Reasoning``."""
     return ", ".join(refs) or NO_DEPENDENCY
 
 
 def title_text(title: str) -> str:
-    """Return a title as it stands in its heading: hashes at its end need one more behind them to be part of it."""
+    """Return a title for its heading: hashes at its end need one more after them to be part of it."""
     text = one_line(title, "title").strip()
     return f"{text} #" if _HASHES_AT_END.search(text) else text
 
 
 def one_line(text: str, field: str) -> str:
-    """Return a text that is to stand on one line."""
+    """Return a text, or refuse it if it has several lines."""
     if _LINE_BREAK.search(text):
-        raise Refused("INVALID_FIELD", f"{field} must stand on one line", field=field)
+        raise Refused("INVALID_FIELD", f"{field} must be on one line", field=field)
     return text
 
 
 def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
-    """Read what was written, and refuse it unless every expected field comes back."""
+    """Parse a written file, and refuse it unless every expected field is read back."""
     try:
         file = parse(written)
     except Refused as refusal:
@@ -235,22 +239,22 @@ def read_back(written: bytes, expected: Mapping[str, Any]) -> None:
     fields = fields_of(file)
     for name, value in expected.items():
         if fields[name] != _as_read(name, value):
-            message = f"{name} cannot be written as a handoff file: it would not be read back as it is"
+            message = f"{name} cannot be written in a handoff file: it would be read back differently"
             raise Refused("INVALID_FIELD", message, field=name)
 
 
 def fields_of(file: HandoffFile) -> dict[str, Any]:
-    """Return the fields of a file as ``write`` takes them."""
+    """Return the fields of a file, in the form that ``write`` takes."""
     return {name: getattr(file, name) for name in (*FIELDS, "sender", "created")} | {
         "status": file.status.word if file.status else None,
         "tasks": tuple(box.text for box in file.tasks),
         "criteria": tuple(box.text for box in file.criteria),
-        "log": tuple(f"- {one.day} [{one.author or ''}] {one.text}".rstrip() for one in file.log),
+        "log": tuple(f"- {line.day} [{line.author or ''}] {line.text}".rstrip() for line in file.log),
     }
 
 
 def _as_read(name: str, value: Any) -> Any:
-    """Return a value as reading gives it: without the white space around it that no file keeps."""
+    """Return a value as the parser reads it: without the white space around it."""
     match name:
         case "task" | "context":
             return trimmed(value)
@@ -258,7 +262,7 @@ def _as_read(name: str, value: Any) -> Any:
             return tuple(text.strip() for text in value)
         case "notes":
             texts = msgspec.structs.asdict(value)
-            return ReceiverNotes(**{kind: [" ".join(text.split()) for text in of] for kind, of in texts.items()})
+            return ReceiverNotes(**{kind: [" ".join(text.split()) for text in notes] for kind, notes in texts.items()})
         case "depends_on" | "reasoning_refs" | "log":
             return tuple(value)
         case _:  # any other field: one line, or None

@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.importers.records import import_records
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
@@ -50,7 +50,7 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     def text() -> None:
         for one in found.warnings:
             click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
-        print_asides(answer)
+        print_unmapped(answer)
         if copies:
             words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
             click.echo(f"{len(copies)} {words}, and kept in step by `deed handoff watch`: nothing to import")

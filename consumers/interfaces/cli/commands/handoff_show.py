@@ -160,7 +160,7 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     if kept := [one for one in kept if any(one[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), one, strict=True)) for one in kept]
         for name, waiting, rejected in kept:
-            what = f"of {name} {waiting} acts wait to be recorded, {rejected} were refused: `deed spool list`"
+            what = f"of {name} {waiting} operations wait to be recorded, {rejected} were refused: `deed spool list`"
             click.secho(what, fg="yellow", err=True)
     output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
 

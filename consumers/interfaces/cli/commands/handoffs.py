@@ -10,8 +10,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.handoffs import content
-from deedbook.consumers.handoffs import operations as acts
+from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
 from deedbook.consumers.handoffs.stored_content import content_from
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text, with_contents
@@ -29,12 +28,12 @@ from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, Hand
 from deedbook.ledger.format.forms import REF_PATTERN
 
 
-def parameters(verb: acts.Verb) -> list[click.Parameter]:
-    """Return how the command line takes the arguments of an act."""
-    return [_parameter(one) for one in acts.ACTS[verb].arguments]
+def parameters(verb: operations.Verb) -> list[click.Parameter]:
+    """Return how the command line takes the arguments of an operation."""
+    return [_parameter(one) for one in operations.OPERATIONS[verb].arguments]
 
 
-def _parameter(argument: acts.Argument) -> click.Parameter:
+def _parameter(argument: operations.Argument) -> click.Parameter:
     if not argument.option.startswith("-"):
         return click.Argument([argument.name], metavar=argument.option)
     is_number, is_several = argument.form in ("number", "numbers"), argument.form in ("texts", "names", "numbers")
@@ -81,7 +80,7 @@ def _present(given: dict[str, Any]) -> dict[str, Any]:
 def why(app: App, id_: str) -> None:
     """Explain in one sentence why a handoff is not ready, or say that it is."""
     found = app.query("handoffs.why", id=id_)
-    found["next"] = acts.commands_on(app.query_with, found)
+    found["next"] = operations.commands_on(app.query_with, found)
     del found["waits"]
 
     app.show("handoffs.why", found, clean(found["sentence"]), following=next(iter(found["next"]), None))
@@ -111,8 +110,8 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
     emit(app, found["id"], data, changes=content.changes_between(content_from(found), data))
 
 
-def act(verb: acts.Verb) -> click.Command:
-    """Return the verb of an act that signs what its options say, and nothing that only this door could know."""
+def command_of(verb: operations.Verb) -> click.Command:
+    """Return the command of an operation that signs its options, and nothing that only the command line could know."""
 
     def sign(app: App, /, id_: str, **given: Any) -> None:
         has_said_yes = given.pop("yes", False)
@@ -123,7 +122,7 @@ def act(verb: acts.Verb) -> click.Command:
             raise Refused("USAGE", "--version needs a whole version, sha256:…, as `deed handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
-        if verb in acts.OF_WHAT_WAS_READ and "version" not in given:
+        if verb in operations.OF_WHAT_WAS_READ and "version" not in given:
             found = read_first(app, verb, id_, asks=not has_said_yes)
             given["version"] = found["version"]
         else:
@@ -135,36 +134,39 @@ def act(verb: acts.Verb) -> click.Command:
             emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
 
     taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
-    if verb in acts.OF_WHAT_WAS_READ:
+    if verb in operations.OF_WHAT_WAS_READ:
         taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
-    return Command(acts.spelled(verb), params=taken, callback=sign, help=acts.ACTS[verb].words)
+    return Command(operations.spelled(verb), params=taken, callback=sign, help=operations.OPERATIONS[verb].words)
 
 
-def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
+def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused(
             "USAGE",
-            f"{acts.spelled(verb)} signs the version that you have read: give its --version ({read})",
+            f"{operations.spelled(verb)} signs the version that you have read: give its --version ({read})",
             field="version",
         )
 
     found = with_citations(app, app.query("handoffs.show", id=id_))
     app.show("handoffs.show", found, lambda: print_handoff(found))
     click.echo(f"\n{as_of_line(found['as_of'])}")
-    if asks and not click.confirm(f"\n{acts.spelled(verb)} this version as {app.acting()}?", default=False, err=True):
+    if asks and not click.confirm(
+        f"\n{operations.spelled(verb)} this version as {app.acting()}?", default=False, err=True
+    ):
         raise click.Abort
     return found
 
 
-TELL_LEFT: Final = frozenset[acts.Verb]({"claim", "check", "ask_waiver", "waive"})
+TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
 
-claim, release, complete, cancel = act("claim"), act("release"), act("complete"), act("cancel")
-check, ask_waiver, waive = act("check"), act("ask_waiver"), act("waive")
-log, block, unblock = act("log"), act("block"), act("unblock")
-approve, reject, verify = act("approve"), act("reject"), act("verify")
-request_changes, supersede = act("request_changes"), act("supersede")
+claim, release = command_of("claim"), command_of("release")
+complete, cancel = command_of("complete"), command_of("cancel")
+check, ask_waiver, waive = command_of("check"), command_of("ask_waiver"), command_of("waive")
+log, block, unblock = command_of("log"), command_of("block"), command_of("unblock")
+approve, reject, verify = command_of("approve"), command_of("reject"), command_of("verify")
+request_changes, supersede = command_of("request_changes"), command_of("supersede")
 
 
 def emit(
@@ -178,7 +180,7 @@ def emit(
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
     drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
-    with acts.saying_way_on(app.query_with, name):
+    with operations.saying_way_on(app.query_with, name):
         accepted = app.author().emit(*drafts) if drafts else []
     found = app.query("handoffs.why", id=name)
     answer = {
@@ -186,7 +188,7 @@ def emit(
         "status": found["status"],
         "version": found["version"],
         "accepted": [asdict(one) for one in accepted],
-        "next": acts.commands_on(app.query_with, found),
+        "next": operations.commands_on(app.query_with, found),
     }
     entries = ", ".join(str(one.index) for one in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"

@@ -10,7 +10,7 @@ import click
 from deedbook.consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Repository
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
 
@@ -60,11 +60,11 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
 
 def _print_imported(answer: dict[str, Any]) -> None:
     rows = [
-        (kind, counts["read"], counts["mapped"], counts["kept_aside"], counts["dirty"])
+        (kind, counts["read"], counts["mapped"], counts["unmapped"], counts["dirty"])
         for kind, counts in answer["by_kind"].items()
     ]
-    print_table(("notes", "read", "mapped", "kept aside", "dirty values"), rows)
-    print_asides(answer)
+    print_table(("notes", "read", "mapped", "unmapped", "dirty values"), rows)
+    print_unmapped(answer)
     if answer["own"]:
         click.echo(f"{answer['own']} notes are this ledger's own, and were not read back")
     if answer["dirty"]:

@@ -10,12 +10,12 @@ from typing import Any
 import click
 from blake3 import blake3
 
-from deedbook.consumers.importers.records import Aside, import_records, rehearsed
+from deedbook.consumers.importers.records import Unmapped, import_records, rehearsed
 from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
+from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_unmapped
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.errors import Unavailable
@@ -31,16 +31,16 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
     Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
-    lines are stored byte for byte. Importing again adds only what is new in the file. What is encrypted,
-    broken or holds a secret is kept aside with the reason. Of a folder, *.jsonl and *.json files are read, and *.md and
-    *.txt files with thinking tags.
+    lines are stored byte for byte. Importing again adds only what is new in the file. A response that is encrypted,
+    broken or holds a secret is stored as unmapped with the reason. In a folder, *.jsonl and *.json files are read, and
+    *.md and *.txt files with thinking tags.
 
     Links between steps are inferred from their words, and marked as inferred. The last line counts the sound ones.
     """
     files = find_transcripts(path)
     seen = Progress(total_bytes=sum(file.stat().st_size for file in files))
     importing = importer(app, seen, task=task, is_dry=dry_run)
-    unread: list[Aside] = []
+    unread: list[Unmapped] = []
     with progress("importing", shown=not app.as_json) as step:
         for found in read_files(files, path, seen, unread):
             importing.take(found)
@@ -67,7 +67,9 @@ def importer(app: App, seen: Progress, *, task: str = "", is_dry: bool) -> Trans
     return make(author.name, app.query_with, author.put_blob, partial(import_records, author), seen)
 
 
-def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[Aside]) -> Iterator[Answered | Unread]:
+def read_files(
+    files: Sequence[Path], root: Path, seen: Progress, unread: list[Unmapped]
+) -> Iterator[Answered | Unread]:
     """Yield what is in the files; of a folder, one that cannot be read costs none of the others."""
     for file in files:
         try:
@@ -75,7 +77,7 @@ def read_files(files: Sequence[Path], root: Path, seen: Progress, unread: list[A
         except Unavailable as error:
             if file == root:
                 raise
-            unread.append(Aside(str(file), f"{error.code}: {error.message}"))
+            unread.append(Unmapped(str(file), f"{error.code}: {error.message}"))
 
 
 def named_only(content: bytes) -> str:
@@ -85,7 +87,7 @@ def named_only(content: bytes) -> str:
 
 
 def _print_answer(answer: dict[str, Any]) -> None:
-    print_asides(answer)
+    print_unmapped(answer)
     of = f"({answer['lines']} lines in {answer['files']} files, {answer['skipped']} without thinking)"
     click.echo(f"{counts_line(answer)} {of}")
     if answer["mapped"]:

@@ -22,19 +22,19 @@ lines_max: Final = 20
         "empirica": Lazy("import_notes:empirica", "Git notes of Empirica: reports, checkpoints, findings, goals."),
         "handoffs": Lazy("handoff_files:import_", "Handoffs as markdown: v1 and v2 files, proposals, active.md."),
         "thinking": Lazy("import_thinking:thinking", "Transcripts with thinking blocks, as Claude Code keeps them."),
-        "list": Lazy("imports:list_", "What was imported, and what was only kept aside."),
+        "list": Lazy("imports:list_", "Imported records, mapped and unmapped."),
     },
     aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
 )
 def import_() -> None:
     """Import records of other tools. Originals are stored, shown as imported, and grant no rights.
 
-    A second run adds nothing. What cannot be read is kept aside with the reason, and counted.
+    A second run adds nothing. A record that cannot be mapped is stored as unmapped with the reason, and counted.
     """
 
 
 @click.command("list", cls=Command, looks_back=True)
-@click.option("--kept-aside", is_flag=True, help="Only what stands for nothing here.")
+@click.option("--unmapped", is_flag=True, help="Only records that could not be mapped.")
 @click.option("--source", default="", metavar="START", help="Only what was found at a place that begins so.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
 @page_options()
@@ -47,7 +47,7 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     rows = [
         (
             record["event_index"],
-            record["mapped_kind"] or "kept aside",
+            record["mapped_kind"] or "unmapped",
             record["claimed_at"] or "-",
             record["claimed_author"] or "-",
             record["importer"],
@@ -61,20 +61,20 @@ def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
     show_page(app, "records.list", page, lambda: print_table(header, rows))
 
 
-def print_asides(answer: Mapping[str, Any]) -> None:
-    """Print the first of what an import kept aside, and of what it could not read, with where the rest is told."""
-    for what, asides, total, way in (
-        ("kept aside", answer["aside"], answer["kept_aside"], "`deed import list --kept-aside` shows all"),
+def print_unmapped(answer: Mapping[str, Any]) -> None:
+    """Print the first unmapped and unread records of an import, and the command that lists the rest."""
+    for what, records, total, rest in (
+        ("unmapped", answer["unmapped_records"], answer["unmapped"], "`deed import list --unmapped` shows all"),
         ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
     ):
-        for one in asides[:lines_max]:
-            click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
+        for record in records[:lines_max]:
+            click.echo(f"{what}: {clean(record['source'])}: {clean(record['reason'])}", err=True)
         if total > lines_max:
-            click.echo(f"{what}: {total - lines_max} more; {way}", err=True)
+            click.echo(f"{what}: {total - lines_max} more; {rest}", err=True)
 
 
 def counts_line(answer: Mapping[str, Any]) -> str:
     """Return what an import came to in one line."""
     added = f"{answer.get('would_add', answer['added'])} {'would be added' if answer.get('dry_run') else 'added'}"
-    read = f"{answer['read']} read, {answer['mapped']} mapped, {answer['kept_aside']} kept aside"
+    read = f"{answer['read']} read, {answer['mapped']} mapped, {answer['unmapped']} unmapped"
     return f"{read}, lost {answer['lost']}; {added}"

@@ -321,8 +321,8 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
         for one in recorded:
             place = f"(entries {one['first']} to {one['last']})"
             click.echo(f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… {place}")
-            for path in one["kept_aside"]:
-                click.echo(f"  kept aside: {clean(path)}", err=True)
+            for path in one["unmapped"]:
+                click.echo(f"  unmapped: {clean(path)}", err=True)
         warn(warnings)
 
     app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)
@@ -359,5 +359,5 @@ def _answer(graph: ReadGraph, name: str, indexes: list[int]) -> dict[str, Any]:
         "steps": len(graph.memory.steps),
         "first": indexes[0],
         "last": indexes[-1],
-        "kept_aside": graph.kept_aside,
+        "unmapped": graph.unmapped,
     }

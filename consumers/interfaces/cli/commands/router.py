@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs.operations import KINDS_OF_HANDOFFS
 from deedbook.consumers.handoffs.router.chains import advise
 from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.plans import rehearse
-from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
+from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, LedgerSource, RouterWorker
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import next_page, print_table, warn
@@ -81,7 +81,7 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     source = chains_file(app, file)
     chains = source.read()
     client = app.client()
-    reading = Source(client, app.query_with, app.settings().agent or NAME)
+    reading = LedgerSource(client, app.query_with, app.settings().agent or NAME)
     kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
     found: list[dict[str, Any]] = []
     more: str | None = None

@@ -14,7 +14,7 @@ from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.sdk.text import clean, counted
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs
-from deedbook.consumers.sessions.open_sessions import Swept, Unmade
+from deedbook.consumers.sessions.open_sessions import SweepFailure, SweepResult
 from deedbook.consumers.sessions.open_sessions import sweep as sweep_sessions
 from deedbook.consumers.sessions.report import publish_report
 
@@ -91,11 +91,11 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
         click.get_current_context().exit(failed[0].exit_code)
 
 
-def _command_for(unmade: Unmade) -> str | None:
+def _command_for(unmade: SweepFailure) -> str | None:
     return remedy(unmade.session_id, unmade.error.code) if unmade.what == "report" else None
 
 
-def _print_swept(swept: Swept, *, dry_run: bool) -> None:
+def _print_swept(swept: SweepResult, *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for name in swept.ended:
         click.echo(f"{would}ended     {clean(name)}")

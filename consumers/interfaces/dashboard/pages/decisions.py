@@ -1,7 +1,7 @@
 """What a person decides here: the form of a handoff or review, what became of one that was sent, and his key's lock.
 
-A decision goes the way of every door: the table of acts, ``content.events_of``, the gate. What this door adds is whose
-click it was (``guard``), what was displayed (``decision``) and the passphrase (``signer``).
+A decision takes the path of every interface: the table of operations, ``content.events_of``, the gate. The dashboard
+adds whose click it was (``guard``), what was displayed (``decision``) and the passphrase (``signer``).
 """
 
 from __future__ import annotations

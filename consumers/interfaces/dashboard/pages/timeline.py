@@ -11,11 +11,11 @@ from deedbook.consumers.interfaces.dashboard.page import Page, Seen
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import or_none
 
-acts_shown_max: Final = 60
+operations_shown_max: Final = 60
 lanes_shown_max: Final = 24
 hour_ms: Final = 3_600_000
 
-_step: Final = 20  # px from one act to the next, and more where more time passed
+_step: Final = 20  # px from one operation to the next, and more where more time passed
 _lane: Final = 48
 _top: Final = 24
 _label: Final = 44
@@ -28,7 +28,7 @@ def timeline(seen: Seen) -> Page:
     passed to nobody), ``bars`` of sessions, and ``times``: the first, and each an hour after the one before.
     """
     asked = {"since": _since(seen), "agent": seen.query.get("agent") or None, "after": seen.number("after")}
-    answer = seen.ask("catalog.lanes", limit=acts_shown_max, **asked)
+    answer = seen.ask("catalog.lanes", limit=operations_shown_max, **asked)
     return Page("timeline.html", "Timeline", answer | {"asked": asked, "drawing": _drawing(answer)})
 
 
@@ -42,18 +42,20 @@ def _since(seen: Seen) -> int | None:
 
 
 def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
-    acts = answer["acts"][::-1]
+    operations = answer["acts"][::-1]
     # Whoever acted last stands above.
-    acting = dict.fromkeys(act[of] for act in answer["acts"] for of in ("author", "passed_to") if act[of] is not None)
+    acting = dict.fromkeys(
+        operation[of] for operation in answer["acts"] for of in ("author", "passed_to") if operation[of] is not None
+    )
     names = list(acting | dict.fromkeys(one["author"] for one in answer["sessions"]))[:lanes_shown_max]
     middles = {name: _top + number * _lane + 16 for number, name in enumerate(names)}
-    xs, times = ([_step], [{"x": _step, "at_ms": acts[0]["accepted_ms"]}]) if acts else ([], [])
-    for act, following in pairwise(acts):
-        passed_min = max(0, following["accepted_ms"] - act["accepted_ms"]) / 60_000
+    xs, times = ([_step], [{"x": _step, "at_ms": operations[0]["accepted_ms"]}]) if operations else ([], [])
+    for operation, following in pairwise(operations):
+        passed_min = max(0, following["accepted_ms"] - operation["accepted_ms"]) / 60_000
         xs.append(xs[-1] + _step + min(40, round(6 * log2(1 + passed_min))))
         if following["accepted_ms"] - times[-1]["at_ms"] > hour_ms and xs[-1] - times[-1]["x"] > _label:
             times.append({"x": xs[-1], "at_ms": following["accepted_ms"]})
-    indexes, width = [act["event_index"] for act in acts], (xs[-1] if xs else 0) + _step * 2
+    indexes, width = [operation["event_index"] for operation in operations], (xs[-1] if xs else 0) + _step * 2
 
     def place(index: int | None) -> int:
         return width if index is None else ([0, *xs])[bisect_right(indexes, index)]
@@ -76,9 +78,9 @@ def _drawing(answer: dict[str, Any]) -> dict[str, Any]:
         bar["w"] = max(8, min(bar["w"], begun.get(bar["y"], width) - bar["x"]))
         begun[bar["y"]] = bar["x"]
     drawn = [
-        act | {"x": x, "y": middles[act["author"]], "to_y": middles.get(act["passed_to"])}
-        for act, x in zip(acts, xs, strict=True)
-        if act["author"] in middles
+        operation | {"x": x, "y": middles[operation["author"]], "to_y": middles.get(operation["passed_to"])}
+        for operation, x in zip(operations, xs, strict=True)
+        if operation["author"] in middles
     ]
     size = {"width": width, "height": _top + len(names) * _lane}
     return size | {"lanes": middles, "acts": drawn, "bars": bars, "times": times}

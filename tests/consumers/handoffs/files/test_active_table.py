@@ -82,10 +82,10 @@ def test_malformed_rows_are_named_and_kept() -> None:
     )
     table = read(text)
     assert [(problem.line, problem.text) for problem in table.problems] == [
-        (11, "this row has 4 cells where the header has 6; it is kept as it is"),
-        (12, "this row has 7 cells where the header has 6; it is kept as it is"),
-        (13, "this row does not say From"),
-        (13, "this row does not say Status"),
+        (11, "this row has 4 cells where the header has 6; it is not read"),
+        (12, "this row has 7 cells where the header has 6; it is not read"),
+        (13, "this row has no From"),
+        (13, "this row has no Status"),
     ]
     assert len(table.rows) == len(ROWS) + 1
     assert table.content == text.encode()
@@ -109,7 +109,7 @@ def test_the_same_row_twice_is_named_and_has_one_id() -> None:
     table = read(
         TABLE + ROWS[0].replace("amy", " Amy ").replace("done", "open") + "\n" + ROWS[0].replace("02-14", "02-13")
     )
-    assert [problem.text for problem in table.problems] == ["this row says the same as line 7; both are kept"]
+    assert [problem.text for problem in table.problems] == ["this row repeats line 7; both stay"]
     ids = [row_id(row) for row in table.rows]
     assert (ids[4] == ids[0], ids[5] == ids[0], len(set(ids))) == (True, False, 5)
 

@@ -29,7 +29,7 @@ def test_new_file_from_somebody_else_is_left_and_told_once(folder: SyncedFolder)
     folder.file().write_text(NEW)
     before = folder.size()
     (said,) = bob.reconcile()
-    assert said == f"held: hand this over: alice runs deed handoff import {folder.file()} --as alice"
+    assert said == f"held: create this handoff: alice must run deed handoff import {folder.file()} --as alice"
     assert bob.reconcile() == []
     assert (folder.size(), folder.text()) == (before, NEW)
 
@@ -40,7 +40,7 @@ def test_progress_in_a_new_file_is_an_edit_that_its_maker_may_not_sign(folder: S
     folder.file().write_text(text)
     said = alice.reconcile()
     assert said[0] == "signed: handoff.created"
-    assert "held: set the status to approved: rita runs deed handoff approve h --as rita" in said
+    assert "held: set the status to approved: rita must run deed handoff approve h --as rita" in said
     assert any(one.startswith("held: tick task 1") for one in said)
     assert folder.kinds() == ["created alice"]
     assert folder.text() == text
@@ -97,7 +97,7 @@ def test_review_is_never_signed_from_a_file(folder: SyncedFolder, name: str, wor
     text = folder.edit(("Status: pending", f"Status: {word}"))
     before = folder.size()
     (said,) = hand.reconcile()
-    assert said.startswith(f"held: set the status to {word}: rita runs deed handoff {verb} h")
+    assert said.startswith(f"held: set the status to {word}: rita must run deed handoff {verb} h")
     assert said.endswith("--as rita")
     assert hand.reconcile() == []
     assert (folder.size(), folder.text()) == (before, text)
@@ -201,7 +201,7 @@ def test_log_line_of_another_is_held_until_he_signs_it(folder: SyncedFolder) -> 
     bob = folder.claimed()
     folder.file().write_text(folder.text() + "- 2026-02-13 [rita] looks good\n")
     (said,) = bob.reconcile()
-    assert said == "held: log 'looks good': rita runs deed handoff log h 'looks good' --as rita"
+    assert said == "held: log 'looks good': rita must run deed handoff log h 'looks good' --as rita"
     rita = folder.hand("rita")
     folder.emit("rita", kinds.HandoffLogged(text="looks good"))
     bob.reconcile()
@@ -257,7 +257,7 @@ def test_table_is_left_as_it_is_and_its_rows_get_no_files(folder: SyncedFolder) 
     folder.file("active").write_text(text)
     alice = folder.hand("alice")
     (told,) = alice.reconcile("active")
-    assert told.startswith(f"table: its rows are brought in by deed handoff import {folder.file('active')},")
+    assert told.startswith(f"table: import its rows with deed handoff import {folder.file('active')},")
     assert alice.reconcile("active") == []
     found = read_records(folder.path, alice.author.put_blob, reviewer="rita")
     assert import_records(alice.author, found.records).mapped == 1

@@ -168,7 +168,7 @@ def test_deleted_file_is_told_once_and_not_made_again(folder: SyncedFolder) -> N
     bob = folder.claimed()
     folder.file().unlink()
     (said,) = bob.reconcile()
-    assert said == f"deleted: restore it: deed handoff render h --out {folder.file()}"
+    assert said == f"deleted: the file was deleted; restore it with deed handoff render h --out {folder.file()}"
     folder.emit("bob", kinds.HandoffTaskChecked(position=0))
     assert bob.reconcile() == []
     assert not folder.file().exists()

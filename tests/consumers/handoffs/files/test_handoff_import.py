@@ -89,14 +89,14 @@ def assert_counted(counts: Counts) -> None:
     """Hold that nothing was lost."""
     answer = counts.answer()
     assert answer["lost"] == 0
-    assert counts.read == counts.mapped + len(counts.aside)
+    assert counts.read == counts.mapped + len(counts.unmapped_records)
 
 
 def test_files_of_every_shape_come_back_byte_for_byte(folder: SyncedFolder) -> None:
     write(folder, SHAPES)
     counts = add(folder)
     assert_counted(counts)
-    assert (counts.mapped, [one.reason for one in counts.aside]) == (6 + 3, ["it repeats line 3"])
+    assert (counts.mapped, [one.reason for one in counts.unmapped_records]) == (6 + 3, ["it repeats line 3"])
     for name, content in SHAPES.items():
         if name == "active.md":
             continue
@@ -112,7 +112,12 @@ def test_importing_again_adds_nothing(folder: SyncedFolder) -> None:
     assert first.added == first.read
     before = folder.size()
     again = add(folder)
-    assert (again.added, again.read, again.mapped, again.aside) == (0, first.read, first.mapped, first.aside)
+    assert (again.added, again.read, again.mapped, again.unmapped_records) == (
+        0,
+        first.read,
+        first.mapped,
+        first.unmapped_records,
+    )
     assert folder.size() == before
 
 
@@ -165,7 +170,7 @@ def test_changed_file_is_imported_anew_until_it_is_confirmed(folder: SyncedFolde
     changed = OLD.replace("- [ ] two", "- [x] two").replace("做這件事", "做別的")
     write(folder, {"x.md": changed.encode()})
     counts = add(folder)
-    assert (counts.added, counts.mapped, counts.aside) == (1, 1, ())
+    assert (counts.added, counts.mapped, counts.unmapped_records) == (1, 1, ())
     assert folder.rendered("x") == changed
     assert [one["done"] for one in folder.shown("x")["tasks"]] == [True, True]
     folder.approve("x")
@@ -173,7 +178,7 @@ def test_changed_file_is_imported_anew_until_it_is_confirmed(folder: SyncedFolde
     counts = add(folder)
     assert_counted(counts)
     assert counts.mapped == 0
-    assert counts.aside[0].reason.startswith("TRANSITION_NOT_ALLOWED: ")
+    assert counts.unmapped_records[0].reason.startswith("TRANSITION_NOT_ALLOWED: ")
     assert "three" not in folder.rendered("x")
     assert add(folder).added == 0
 
@@ -200,7 +205,7 @@ def test_file_that_cannot_be_read_is_kept_aside_with_the_reason(
     counts = add(folder)
     assert_counted(counts)
     assert counts.mapped == 1
-    assert counts.aside[0].reason.startswith(f"{code}: ")
+    assert counts.unmapped_records[0].reason.startswith(f"{code}: ")
     original = folder.ledger.event(-2).data
     kept = [one for one in (original, folder.ledger.event(-1).data) if one.mapped_kind is None]
     assert folder.ledger.client().get_blob(kept[0].original) == content
@@ -211,8 +216,8 @@ def test_files_of_one_name_are_not_mixed_up(folder: SyncedFolder) -> None:
     write(folder, {"a/x.md": OLD.encode(), "b/x.md": NEW.encode()})
     counts = add(folder)
     assert_counted(counts)
-    assert [(one.source, one.reason.split(":")[0]) for one in counts.aside] == [
-        ("b/x.md", "a/x.md has the same name, and so the same id")
+    assert [(one.source, one.reason.split(":")[0]) for one in counts.unmapped_records] == [
+        ("b/x.md", "a/x.md has the same name and therefore the same id")
     ]
     assert folder.rendered("x") == OLD
     assert add(folder).added == 0
@@ -235,7 +240,7 @@ def test_cycle_of_files_is_kept_aside(folder: SyncedFolder) -> None:
     write(folder, {f"{a}.md": text.format(b).encode() for a, b in ("ab", "bc", "ca")})
     counts = add(folder)
     assert_counted(counts)
-    assert [one.reason.split(":")[0] for one in counts.aside] == ["DEPENDENCY_CYCLE"]
+    assert [one.reason.split(":")[0] for one in counts.unmapped_records] == ["DEPENDENCY_CYCLE"]
     assert counts.mapped == 2
 
 

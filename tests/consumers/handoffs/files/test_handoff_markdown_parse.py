@@ -95,7 +95,7 @@ def test_an_unknown_status_is_a_problem(value: str) -> None:
     file = read(META.replace("pending", value) + "\n## Task\n")
     assert file.status
     assert file.status.word == value
-    assert shown(file) == [(4, f"'{value}' is no status of the protocol")]
+    assert shown(file) == [(4, f"'{value}' is not a status of the protocol")]
 
 
 def test_of_two_statuses_the_first_counts_wherever_it_stands() -> None:
@@ -103,8 +103,8 @@ def test_of_two_statuses_the_first_counts_wherever_it_stands() -> None:
     assert file.status
     assert (file.status.word, file.status.line) == ("completed", 3)
     assert shown(file) == [
-        (6, "Status stands on line 3 and again on line 6: the first counts"),
-        (10, "Status stands on line 3 and again on line 10: the first counts"),
+        (6, "Status is on line 3 and again on line 6: the first counts"),
+        (10, "Status is on line 3 and again on line 10: the first counts"),
     ]
 
 
@@ -136,13 +136,13 @@ def test_dependencies_are_ids_without_their_ending(value: str) -> None:
 def test_a_dependency_that_is_no_id_is_kept_and_named(name: str) -> None:
     file = read(f"{META}- Depends-on: {name}.md, y\n\n## Task\n")
     assert file.depends_on == (name, "y")  # the ledger refuses it; to leave it out would open the gate
-    assert shown(file) == [(7, f"Depends-on names '{name}', which no handoff can be called")]
+    assert shown(file) == [(7, f"Depends-on names '{name}', which is not a valid handoff id")]
 
 
 def test_a_key_given_twice_counts_once_and_is_named_with_both_lines() -> None:
     file = read(f"{META}- Reviewer: alex\n- reviewer: bob\n\n## Task\n")
     assert file.reviewer == "alex"
-    assert shown(file) == [(8, "reviewer stands on line 7 and again on line 8: the first counts; remove the other")]
+    assert shown(file) == [(8, "reviewer is on line 7 and again on line 8: the first counts; remove the other")]
 
 
 def test_addresses_and_what_is_indented_are_no_keys() -> None:
@@ -160,9 +160,9 @@ def test_without_a_meta_heading_only_known_keys_before_the_first_section_count()
 
 def test_what_a_handoff_lacks_is_a_problem() -> None:
     assert shown(read("# x\n\n## Meta\n- Status: pending\n- To: —\n\n## Task\n")) == [
-        (1, "the Meta block does not say From"),
-        (1, "the title has no 'Handoff:' or 'Proposal:' in front"),
-        (5, "the Meta block does not say To"),
+        (1, "the Meta block has no From"),
+        (1, "the title does not begin with 'Handoff:' or 'Proposal:'"),
+        (5, "the Meta block has no To"),
     ]
 
 
@@ -232,12 +232,12 @@ def test_what_looks_like_a_check_box_and_is_none_is_named() -> None:
     file = read(f"{META}\n## Acceptance Criteria\n- [ ]glued\n- []\n-[ ] x\n- [ ]\n- [x](link)\n- [ ] real\n")
     assert [one.text for one in file.criteria] == ["real"]
     assert [line for line, _ in shown(file)] == [9, 10, 11, 12]
-    assert shown(file)[0] == (9, "'- [ ]glued' is no check box: write '- [ ] text'")
+    assert shown(file)[0] == (9, "'- [ ]glued' is not a check box: write '- [ ] text'")
 
 
 def test_criteria_without_boxes_are_named() -> None:
     file = read(f"{META}\n## Acceptance Criteria\n\n- tests pass\n- all of them\n")
-    assert shown(file) == [(10, "Acceptance Criteria holds list items without check boxes; they do not count")]
+    assert shown(file) == [(10, "Acceptance Criteria has list items without check boxes; they do not count")]
     assert read(f"{META}\n## Acceptance Criteria\n> - quoted\n").problems == ()
 
 

@@ -34,12 +34,12 @@ def test_line_endings_and_the_mark_in_front_do_not_change_what_is_read() -> None
     plain, other = parse(FIRST), parse(b"\xef\xbb\xbf" + FIRST.replace(b"\n", b"\r\n"))
     assert (plain.title, plain.task, plain.depends_on) == (other.title, other.task, other.depends_on)
     assert [one.text for one in plain.tasks] == [one.text for one in other.tasks]
-    assert shown(other) == [(1, "a byte order mark (BOM) stands in front of the file; it is kept")]
+    assert shown(other) == [(1, "the file begins with a byte order mark (BOM); it stays")]
 
 
 def test_mixed_line_endings_are_named() -> None:
     file = read(f"{META}\n## Task\nx\r\ny\r\n")
-    assert shown(file) == [(9, r"mixed line endings: '\r\n' here, '\n' on line 1; each is kept")]
+    assert shown(file) == [(9, r"mixed line endings: '\r\n' here, '\n' on line 1; each stays")]
     assert file.task == "x\ny"
 
 
@@ -80,8 +80,8 @@ def test_problems_have_a_limit_and_say_how_many_more_there_are() -> None:
         (FIRST.decode().encode("big5", "replace"), 1, "save it as UTF-8"),
         (META.encode("utf-16-le"), 1, "NUL"),
         (META.encode() + b"\n## Task\n\x00\n", 9, "NUL"),
-        (b"# Handoff: x\n```\n\n" + META.encode() + b"\n## Task\n", 2, "swallows '## Meta' on line 6"),
-        (META.encode() + b"\n## Task\n<!--\n\n## Tasks\n- [ ] a\n", 9, "swallows '## Tasks' on line 11"),
+        (b"# Handoff: x\n```\n\n" + META.encode() + b"\n## Task\n", 2, "hides '## Meta' on line 6"),
+        (META.encode() + b"\n## Task\n<!--\n\n## Tasks\n- [ ] a\n", 9, "hides '## Tasks' on line 11"),
         (b"```\n" + FIRST, 1, "close the block that line 1 opens"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_file_of_two_megabytes_is_refused() -> None:
 def test_a_fence_that_swallows_nothing_is_only_named() -> None:
     file = read(f"{META}\n## Context\n```\ncode\n")
     assert (shown(file), file.context) == (
-        [(9, "this block is never closed: it goes on to the end of the file")],
+        [(9, "this block is never closed, so it extends to the end of the file")],
         "```\ncode",
     )
 

@@ -64,7 +64,6 @@ EDITS: Final = {
     "unknown": ("Status: pending", "Status: half-done"),
 }
 ADD_LOG: Final = ["logged went on"]
-# fmt: off
 CASES: Final = [
     # (status, edits, who) -> events, held
     ("in_progress", ["task"], "bob", ["task_checked 0"], []),
@@ -95,8 +94,13 @@ CASES: Final = [
     ("approved", ["claim with words"], "bob", ["claimed", "logged today"], []),
     ("approved", ["claim", "task"], "bob", ["claimed", "task_checked 0"], []),
     ("approved", ["claim and block"], "bob", ["claimed", "blocked no key"], []),
-    ("approved", ["claim and complete", "criterion"], "bob",
-     ["claimed", "criterion_checked 0", "completed at last"], []),
+    (
+        "approved",
+        ["claim and complete", "criterion"],
+        "bob",
+        ["claimed", "criterion_checked 0", "completed at last"],
+        [],
+    ),
     ("in_progress", ["release"], "bob", ["released"], []),
     ("in_progress", ["release"], "rita", [], ["bob: release"]),
     ("in_progress", ["block"], "bob", ["blocked no key"], []),
@@ -113,7 +117,6 @@ CASES: Final = [
     ("pending", ["unknown"], "alice", [], ["rita: why"]),
     ("pending", [], "alice", [], []),
 ]
-# fmt: on
 
 
 @pytest.mark.parametrize(("status", "edits", "who", "events", "held"), CASES)
@@ -206,7 +209,7 @@ def test_log_line_without_a_name_is_the_receiver_s() -> None:
     text = NEW + "- and so on\n"
     assert said(planned("pending", text, "bob")) == ["logged and so on"]
     (held,) = planned("pending", text, "alice").held
-    assert held.what == "log 'and so on' (or put [alice] before it)"
+    assert held.what == "log 'and so on' (or write [alice] before it)"
     assert held.command == "deed handoff log h 'and so on' --as bob"
 
 

@@ -58,12 +58,12 @@ def test_it_comes_back_byte_for_byte(line: str, ending: bytes, mark: bytes) -> N
     [
         ("- Reasoning: (none)", (), []),
         ("- Reasoning:", (), []),
-        ("- Reasoning: r1", (), ["Reasoning names 'r1', which is no whole ref (sha256:…): it counts for nothing"]),
-        (f"- Reasoning: {ONE[:30]}, {ONE}", (ONE,), [f"Reasoning names '{ONE[:30]}', which is no whole ref"]),
+        ("- Reasoning: r1", (), ["Reasoning names 'r1', which is not a whole ref (sha256:…): it does not count"]),
+        (f"- Reasoning: {ONE[:30]}, {ONE}", (ONE,), [f"Reasoning names '{ONE[:30]}', which is not a whole ref"]),
         (f"- Reasoning: {ONE.upper()}", (), ["Reasoning names"]),
         (f"- Reasoning: {ONE}x; {OTHER}", (), ["Reasoning names"]),
         ("- Reasoning: \x1b[2J ignore all, <script>, ../../etc/passwd", (), ["Reasoning names"] * 3),
-        (f"{LINE}\n- Reasoning: {OTHER}", (ONE, OTHER), ["Reasoning stands on line 9 and again on line 10"]),
+        (f"{LINE}\n- Reasoning: {OTHER}", (ONE, OTHER), ["Reasoning is on line 9 and again on line 10"]),
     ],
 )
 def test_what_is_no_ref_counts_for_nothing_and_is_named(line: str, refs: tuple[str, ...], problems: list[str]) -> None:
@@ -78,7 +78,7 @@ def test_of_ten_thousand_refs_the_first_count() -> None:
     line = "- Reasoning: " + ", ".join(f"sha256:{number:064x}" for number in range(10_000))
     content = content_of_file(parse(with_line(line)), template=None, reviewer=None)
     assert content.reasoning_refs == [f"sha256:{number:064x}" for number in range(reasoning_refs_max)]
-    assert parse(with_line(line)).problems[0].text == "Reasoning names 10000 refs: the first 8 count"
+    assert parse(with_line(line)).problems[0].text == "Reasoning names 10000 refs: only the first 8 count"
 
 
 def test_an_amendment_writes_and_takes_away_the_line_alone() -> None:

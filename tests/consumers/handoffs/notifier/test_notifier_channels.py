@@ -44,4 +44,4 @@ def test_channel_that_is_gone_from_the_settings_leaves_dead_letters(scripted: No
     scripted.catch_up()
     scripted.channels = []
     scripted.catch_up()
-    assert scripted.dead() == [(1, "the channel is configured no longer")]
+    assert scripted.dead() == [(1, "the channel is not configured any more")]

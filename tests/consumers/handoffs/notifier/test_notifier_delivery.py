@@ -16,7 +16,7 @@ import pytest
 from building import START_MS
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply, drip, flood
 
-from deedbook.consumers.handoffs.notifier.delivery import Outcome, attempt, next_try_ms, retry_wait_first_s
+from deedbook.consumers.handoffs.notifier.delivery import DeliveryOutcome, attempt, next_try_ms, retry_wait_first_s
 from deedbook.consumers.handoffs.notifier.episodes import trial
 from deedbook.consumers.handoffs.notifier.settings import Channel, ChannelSettings
 
@@ -35,7 +35,7 @@ TOLD = trial("a1b2", START_MS)
 
 def test_delivery_is_signed_and_complete(receiver: Receiver, hook: Hook) -> None:
     outcome = attempt(hook(), TOLD, START_MS + 999)
-    assert outcome == Outcome("delivered", "the receiver answered 204")
+    assert outcome == DeliveryOutcome("delivered", "the receiver answered 204")
     (got,) = receiver.received
     assert got.is_signed_with(KEY)
     assert not got.is_signed_with(bytes(32))
@@ -83,7 +83,7 @@ def test_redirect_is_not_followed(receiver: Receiver, hook: Hook) -> None:
 def test_slow_receiver_is_tried_again(receiver: Receiver, hook: Hook, reply: Reply) -> None:
     receiver.script = [reply]
     outcome = attempt(hook(timeout_s=0.3), TOLD, START_MS)
-    assert outcome == Outcome("passing", "there was no answer within 0.3 s")
+    assert outcome == DeliveryOutcome("passing", "there was no answer within 0.3 s")
 
 
 def test_receiver_that_is_not_there_is_tried_again(channels_of: Channels) -> None:
@@ -92,7 +92,7 @@ def test_receiver_that_is_not_there_is_tried_again(channels_of: Channels) -> Non
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/private"
         (channel,) = channels_of({"webhook": url, "secret_variable": VARIABLE})
         outcome = attempt(channel, TOLD, START_MS)
-    assert outcome == Outcome("passing", "the connection failed (ConnectError)")
+    assert outcome == DeliveryOutcome("passing", "the connection failed (ConnectError)")
 
 
 def test_answer_of_50_megabytes_is_delivered_and_not_read(receiver: Receiver, hook: Hook) -> None:
@@ -135,13 +135,13 @@ def test_receiver_may_say_when_to_try_again(receiver: Receiver, hook: Hook, valu
 SETTINGS = ChannelSettings(agents=["*"], command="true", attempts_max=8, retry_wait_max_s=400)
 
 
-def waits(*outcomes: Outcome) -> list[float | None]:
+def waits(*outcomes: DeliveryOutcome) -> list[float | None]:
     made = [next_try_ms(outcome, number, SETTINGS, 1_000) for number, outcome in enumerate(outcomes, 1)]
     return [None if one is None else (one - 1_000) / 1000 for one in made]
 
 
 def test_waits_grow_up_to_the_maximum_and_attempts_end() -> None:
-    again = Outcome("passing", "500")
+    again = DeliveryOutcome("passing", "500")
     assert waits(*[again] * 8) == [5, 20, 80, 320, 400, 400, 400, None]
 
 
@@ -149,11 +149,11 @@ def test_waits_grow_up_to_the_maximum_and_attempts_end() -> None:
     ("asked_s", "wait_s"), [(0.0, retry_wait_first_s), (2.0, retry_wait_first_s), (60.0, 60.0), (1e9, 400.0)]
 )
 def test_asked_wait_makes_ours_longer_up_to_the_maximum(asked_s: float, wait_s: float) -> None:
-    assert waits(Outcome("passing", "429", asked_s)) == [wait_s]
+    assert waits(DeliveryOutcome("passing", "429", asked_s)) == [wait_s]
 
 
 def test_what_will_not_pass_is_not_tried_again() -> None:
-    assert waits(Outcome("refused", "404")) == [None]
+    assert waits(DeliveryOutcome("refused", "404")) == [None]
 
 
 # Commands
@@ -164,14 +164,14 @@ def test_command_gets_the_notification_beside_its_command_line(channels_of: Chan
         f'cat > {tmp_path}/stdin; printf "%s|%s|%s" "$DEEDBOOK_NOTIFICATION_ID" "$DEEDBOOK_TITLE" "$DEEDBOOK_TEXT" '
     )
     (channel,) = channels_of({"command": f"{command} > {tmp_path}/said"})
-    assert attempt(channel, TOLD, START_MS) == Outcome("delivered", "the command ended with exit code 0")
+    assert attempt(channel, TOLD, START_MS) == DeliveryOutcome("delivered", "the command ended with exit code 0")
     assert (tmp_path / "said").read_text("utf-8") == f"a1b2|{TOLD.title}|{TOLD.text}"
     assert json.loads((tmp_path / "stdin").read_text("utf-8"))["type"] == "deedbook.test"
 
 
 def test_command_that_fails_is_tried_again(channels_of: Channels) -> None:
     (channel,) = channels_of({"command": "exit 3"})
-    assert attempt(channel, TOLD, START_MS) == Outcome("passing", "the command ended with exit code 3")
+    assert attempt(channel, TOLD, START_MS) == DeliveryOutcome("passing", "the command ended with exit code 3")
 
 
 def test_command_that_reads_nothing_is_delivered(channels_of: Channels) -> None:
@@ -184,7 +184,7 @@ def test_command_that_takes_too_long_ends_with_all_it_started(channels_of: Chann
     pipe = tmp_path / "pipe"
     (channel,) = channels_of({"command": f"mkfifo {pipe}; (sleep 60 > {pipe}) & cat {pipe}", "timeout_s": 1.0})
     outcome = attempt(channel, TOLD, START_MS)
-    assert outcome == Outcome("passing", "the command took longer than 1 s")
+    assert outcome == DeliveryOutcome("passing", "the command took longer than 1 s")
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         assert _read_to_the_end(end) == b""

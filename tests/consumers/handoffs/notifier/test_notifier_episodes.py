@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deedbook.consumers.handoffs.notifier.episodes import Key, Open, Waiting, episodes, interrupted
+from deedbook.consumers.handoffs.notifier.episodes import EpisodeKey, OpenEpisode, WaitRecord, episodes, interrupted
 from deedbook.consumers.handoffs.operations import ENDS
 from deedbook.ledger.events import KINDS
 
 KEYS = [
-    Key("handoff", name, agent, action)
+    EpisodeKey("handoff", name, agent, action)
     for name in ("h1", "h2")
     for agent in ("rita", "bob")
     for action in ("approve", "claim", "verify")
@@ -18,14 +18,14 @@ KEYS = [
 looks = st.lists(st.sets(st.sampled_from(KEYS)), max_size=12)
 
 
-def waiting(key: Key, title: str = "T") -> Waiting:
-    return Waiting(key=key, title=title, status="pending")
+def waiting(key: EpisodeKey, title: str = "T") -> WaitRecord:
+    return WaitRecord(key=key, title=title, status="pending")
 
 
 @given(looks)
-def test_every_wait_begins_once_and_ends_once_for_each_time_it_is_seen_to_begin(found: list[set[Key]]) -> None:
-    known: set[Key] = set()
-    begins: list[Key] = []
+def test_every_wait_begins_once_and_ends_once_for_each_time_it_is_seen_to_begin(found: list[set[EpisodeKey]]) -> None:
+    known: set[EpisodeKey] = set()
+    begins: list[EpisodeKey] = []
     for now in found:
         begun, ended = episodes(frozenset(known), [waiting(key) for key in now])
         assert {one.key for one in begun} == now - known
@@ -48,7 +48,7 @@ def test_wait_that_two_answers_name_begins_once() -> None:
 
 
 def test_event_ends_only_what_its_kind_ends_of_its_own_subject() -> None:
-    known = {key: Open("e", 10) for key in KEYS}
+    known = {key: OpenEpisode("e", 10) for key in KEYS}
     assert interrupted(known, [(10, "handoff.claimed", "h1")]) == {
         key for key in KEYS if key.id == "h1" and key.action == "claim"
     }
@@ -57,20 +57,20 @@ def test_event_ends_only_what_its_kind_ends_of_its_own_subject() -> None:
 
 
 def test_amending_leaves_the_wait_for_an_approval_and_ends_the_others() -> None:
-    known = {key: Open("e", 10) for key in KEYS if key.id == "h1"}
+    known = {key: OpenEpisode("e", 10) for key in KEYS if key.id == "h1"}
     over = interrupted(known, [(10, "handoff.amended", "h1")])
     assert {key.action for key in known.keys() - over} == {"approve"}
 
 
 def test_event_that_the_look_had_seen_ends_nothing() -> None:
-    known = {KEYS[0]: Open("e", 11)}
+    known = {KEYS[0]: OpenEpisode("e", 11)}
     assert interrupted(known, [(10, "handoff.approved", KEYS[0].id)]) == set()
     assert interrupted(known, [(11, "handoff.approved", KEYS[0].id)]) == {KEYS[0]}
 
 
 def test_review_and_handoff_of_one_name_are_two_subjects() -> None:
-    review = Key("review", "h1", "rita", "review")
-    known = {review: Open("e", 0), Key("handoff", "h1", "rita", "verify"): Open("f", 0)}
+    review = EpisodeKey("review", "h1", "rita", "review")
+    known = {review: OpenEpisode("e", 0), EpisodeKey("handoff", "h1", "rita", "verify"): OpenEpisode("f", 0)}
     assert interrupted(known, [(1, "review.answered", "h1")]) == {review}
 
 

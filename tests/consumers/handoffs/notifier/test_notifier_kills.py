@@ -110,4 +110,4 @@ def test_delivery_that_kills_its_notifier_becomes_a_dead_letter(ledger: Ledger, 
     store = NotifierStore(path)
     ((letter,), _) = store.listed_deliveries(dead=True)
     store.close()
-    assert (letter.attempts, letter.error) == (2, "the notifier ended while it sent this")
+    assert (letter.attempts, letter.error) == (2, "the notifier stopped while it sent this")

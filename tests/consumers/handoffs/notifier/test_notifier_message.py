@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from deedbook.consumers.handoffs.notifier.episodes import (
-    Key,
-    Waiting,
+    EpisodeKey,
+    WaitRecord,
     episode_id,
     notification_max_bytes,
     notification_of,
@@ -22,8 +22,10 @@ from deedbook.consumers.handoffs.notifier.episodes import (
 from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin
 
 ORIGIN = Origin("0" * 12, "bound")
-KEY = Key("handoff", "2026-02-12-fix-login", "rita", "approve")
-WAIT = Waiting(key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9)
+KEY = EpisodeKey("handoff", "2026-02-12-fix-login", "rita", "approve")
+WAIT = WaitRecord(
+    key=KEY, title="Fix login", status="pending", sender="alice", receiver="bob", since_index=7, since_ms=9
+)
 
 
 def test_document_has_the_shape_that_receivers_know() -> None:
@@ -56,13 +58,13 @@ def test_document_has_the_shape_that_receivers_know() -> None:
 
 def test_nobody_is_said_to_wait_for_himself() -> None:
     key = KEY._replace(agent="bob", action="claim")
-    told = notification_of("0" * 32, "abc", Waiting(key=key, title="T", status="approved", sender="bob"), 0, ORIGIN)
+    told = notification_of("0" * 32, "abc", WaitRecord(key=key, title="T", status="approved", sender="bob"), 0, ORIGIN)
     assert told.text == "Deedbook: somebody waits for bob to start handoff 2026-02-12-fix-login"
 
 
 @given(st.text(), st.text(), st.integers(0, 2**53))
 def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_ms: int) -> None:
-    wait = Waiting(key=KEY._replace(id=name), title=title * 50, status=name, sender="alice", receiver="bob")
+    wait = WaitRecord(key=KEY._replace(id=name), title=title * 50, status=name, sender="alice", receiver="bob")
     told = notification_of("0" * 32, "abc", wait, began_ms % 253_402_300_000_000, ORIGIN)
     assert len(told.document) <= notification_max_bytes
     for text in (told.title, told.text, *map(str, json.loads(told.document)["data"].values())):
@@ -81,7 +83,7 @@ def test_no_title_can_leave_its_line_or_its_bounds(title: str, name: str, began_
     ],
 )
 def test_title_is_one_line_and_cut_with_a_mark(title: str, subject: str) -> None:
-    wait = Waiting(key=KEY, title=title, status="approved", sender="alice", receiver="bob")
+    wait = WaitRecord(key=KEY, title=title, status="approved", sender="alice", receiver="bob")
     assert (
         json.loads(notification_of("0" * 32, "abc", wait, 0, ORIGIN).document)["data"]["words"]["text"]["title"]
         == subject
@@ -92,7 +94,7 @@ def test_reasoning_behind_what_waits_is_told_in_our_words_and_its_conclusion_as_
     hostile = "Obey\u202e me\n" * 200
     one = {"reasoning_ref": "sha256:" + "1" * 64, "said": "1111 by ann, fidelity 0.96; 3 of 3 stand", "author": "ann"}
     behind = [one | {"at_ms": 0, "conclusion": hostile, "prompt": "never told"}] * 9
-    told = notification_of("0" * 32, "abc", WAIT, 0, ORIGIN, behind=behind)
+    told = notification_of("0" * 32, "abc", WAIT, 0, ORIGIN, citations=behind)
     assert told.text.endswith("to approve handoff 2026-02-12-fix-login; its reasoning: " + str(one["said"]))
     data = json.loads(told.document)["data"]
     assert [(each["said"], each["words"]["author"]) for each in data["reasoning"]] == [(one["said"], "ann")] * 3

@@ -60,5 +60,5 @@ def test_wrong_secret_is_refused_without_being_repeated(text: str) -> None:
 
 def test_secret_does_not_show_itself() -> None:
     secret = read_secret(SECRET, "V", "$")
-    assert repr(secret) == str(secret) == f"{secret}" == "Secret()"
+    assert repr(secret) == str(secret) == f"{secret}" == "WebhookSecret()"
     assert KEY.decode() not in repr(secret)

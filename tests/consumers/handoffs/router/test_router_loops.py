@@ -13,6 +13,8 @@ def test_check_warns_of_agents_that_will_not_do() -> None:
     chains = read_chains(STORY)
     assert advise(chains, agents, "rita") == ["chain validate, step 1: there is no agent claude"]
     assert advise(chains, None, "rita") == []
-    assert "chain optimize, step 1: minimax is neither reviewer nor human" in advise(chains, agents, "minimax")
+    assert "chain optimize, step 1: minimax has neither the role reviewer nor the role human" in advise(
+        chains, agents, "minimax"
+    )
     assert len([one for one in advise(chains, None, None) if "names no reviewer" in one]) == 2
-    assert any("review his own work" in one for one in advise(chains, None, "gemini"))
+    assert any("review their own work" in one for one in advise(chains, None, "gemini"))

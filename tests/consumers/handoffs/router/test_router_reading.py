@@ -60,7 +60,7 @@ BAD = {
     "a date for a text": (HEAD + 'then = {to = "b", title = 2026-02-12}\n', "INVALID_FIELD", ".title"),
     "no title": (HEAD + 'then = {to = "b"}\n', "INVALID_FIELD", "title"),
     "an empty title": (HEAD + 'then = {to = "b", title = " "}\n', "INVALID_FIELD", ".title"),
-    "nobody's name": (HEAD + 'then = {to = "Bob Smith", title = "t"}\n', "INVALID_FIELD", "no agent's name"),
+    "nobody's name": (HEAD + 'then = {to = "Bob Smith", title = "t"}\n', "INVALID_FIELD", "not a valid agent name"),
     "a bad chain's name": (ONE.replace('"c"', '"a:b"'), "INVALID_FIELD", "name"),
     "two chains of one name": (ONE + ONE, "INVALID_FIELD", "$.chain[1].name"),
     "no hops": (HEAD + "hops_max = 0\n" + THEN, "INVALID_FIELD", "hops_max"),

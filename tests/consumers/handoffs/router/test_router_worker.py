@@ -228,7 +228,7 @@ def test_loop_is_stopped_and_said(routed: Routed) -> None:
         "start-again-1-again-1-again-1",
     ]
     (reason,) = routed.letters()
-    assert "stopped a loop: hop 4 of at most 3" in reason
+    assert "hop 4 exceeds the limit of 3" in reason
 
 
 def test_loop_goes_no_further_under_another_name(routed: Routed) -> None:

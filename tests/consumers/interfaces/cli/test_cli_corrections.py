@@ -73,12 +73,12 @@ def test_what_cannot_be_corrected_so_is_refused_with_the_way(deed: Deed, fresh: 
     assert f"deed session resolve {unknown} --with TEXT" in error["message"]
     error = deed.refuses("USAGE", "session", "resolve", finding, "--with", "x", *AS_A)
     assert f"deed session retract {finding} --reason TEXT" in error["message"]
-    assert "no finding" in deed.refuses("USAGE", "session", "retract", 0, "--reason", "x", *AS_A)["message"]
+    assert "not a finding" in deed.refuses("USAGE", "session", "retract", 0, "--reason", "x", *AS_A)["message"]
     deed.refuses("USAGE", "session", "retract", finding, "--reason", " ", *AS_A)
     deed.refuses("NOT_FOUND", "session", "retract", 10**9, "--reason", "x", *AS_A)
     deed("session", "retract", finding, "--reason", "x", *AS_A)
     error = deed.refuses("TRANSITION_NOT_ALLOWED", "session", "retract", finding, "--reason", "y", *AS_A)
-    assert f"entry {finding} was retracted by a" in error["message"]
+    assert f"entry {finding} is already retracted by a" in error["message"]
 
 
 def test_a_correction_may_name_the_session_and_the_list_counts_what_still_holds(deed: Deed, fresh: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_correction_may_name_the_session_and_the_list_counts_what_still_holds(
     entries = recorded(deed, name)
     of_it, not_of_it = ("--session", name), ("--session", fresh("other"))
     error = deed.refuses("USAGE", "session", "retract", entries["findings"], "--reason", "no", *not_of_it, *AS_A)
-    assert f"is of session/{name}" in error["message"]
+    assert f"is in session/{name}" in error["message"]
     deed("session", "retract", entries["findings"], "--reason", "no", *of_it, *AS_A)
     deed("session", "retract", entries["dead_ends"], "--reason", "no", *AS_A)
     deed("session", "resolve", entries["unknowns"], "--with", "the pool", *of_it, *AS_A)

@@ -68,8 +68,8 @@ def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_
     read = deed.data("handoff", "show", name)
     file.write_text(FILE.format(title="EVIL"))
     said = deed.data("import", "handoffs", file, "--as", "b")
-    assert (said["mapped"], said["kept_aside"]) == (0, 1)
-    assert "a, who alone imports it again" in said["aside"][0]["reason"]
+    assert (said["mapped"], said["unmapped"]) == (0, 1)
+    assert "a, who alone imports it again" in said["unmapped_records"][0]["reason"]
     deed.refuses("NOT_AUTHORIZED", "handoff", "cancel", name, "--reason", "mine", "--as", "b")
     deed("handoff", "import", file, "--as", "a")
     seen = json.dumps({"version": read["version"], "completion": read["completion"]})

@@ -61,15 +61,18 @@ def name_in(folder: Path) -> str:
 
 def test_folder_is_imported_and_counted(deed: Deed, files: Path) -> None:
     said = deed.data("handoff", "import", files, "--as", "a", "--reviewer", "rita")
-    counts = {key: said[key] for key in ("read", "mapped", "kept_aside", "lost", "added")}
-    assert counts == {"read": 4, "mapped": 2, "kept_aside": 2, "lost": 0, "added": 4}
-    assert sorted(one["reason"].partition(":")[0] for one in said["aside"]) == ["INVALID_FORMAT", "TOO_LARGE"]
+    counts = {key: said[key] for key in ("read", "mapped", "unmapped", "lost", "added")}
+    assert counts == {"read": 4, "mapped": 2, "unmapped": 2, "lost": 0, "added": 4}
+    assert sorted(one["reason"].partition(":")[0] for one in said["unmapped_records"]) == [
+        "INVALID_FORMAT",
+        "TOO_LARGE",
+    ]
     assert any("this row has 2 cells" in one["text"] for one in said["warnings"])
     again = deed.run("handoff", "import", files, "--as", "a", "--reviewer", "rita")
     assert again.code == 0
-    assert again.out == "4 read, 2 mapped, 2 kept aside, lost 0; 0 added\n"
+    assert again.out == "4 read, 2 mapped, 2 unmapped, lost 0; 0 added\n"
     assert "active.md:4: this row has 2 cells" in again.err
-    assert "kept aside: " in again.err
+    assert "unmapped: " in again.err
 
 
 @pytest.mark.served
@@ -109,7 +112,7 @@ def test_changed_file_is_imported_until_it_is_confirmed(deed: Deed, files: Path)
     deed("handoff", "verify", name, "--as", "rita", *deed.as_read(name))
     path.write_text(path.read_text().replace("- [x] two", "- [ ] two again"))
     said = deed.data("handoff", "import", path, "--as", "a", "--reviewer", "rita")
-    assert (said["mapped"], said["kept_aside"], said["lost"]) == (0, 1, 0)
+    assert (said["mapped"], said["unmapped"], said["lost"]) == (0, 1, 0)
     assert deed.data("handoff", "show", name)["status"] == "verified"
     assert "- [x] two" in deed("handoff", "render", name)
 
@@ -196,5 +199,5 @@ def test_id_of_an_imported_file_has_no_power_over_a_terminal(deed: Deed, fresh: 
     name = f"{fresh('turned')}\u202e"
     (tmp_path / f"{name}.md").write_text(FILE.format(title=name))
     imported = deed.data("import", "handoffs", tmp_path, "--as", "a")
-    assert (imported["mapped"], imported["kept_aside"]) == (0, 1)
+    assert (imported["mapped"], imported["unmapped"]) == (0, 1)
     assert deed.refuses("NOT_FOUND", "handoff", "show", name)

@@ -88,7 +88,7 @@ def test_what_names_no_reasoning_is_refused_before_it_is_signed(deed: Deed, fres
 def test_more_than_a_handoff_holds_is_refused(deed: Deed, fresh: Fresh) -> None:
     named = [word for number in range(9) for word in ("--reasoning", f"sha256:{number:064x}")]
     error = deed.refuses("INVALID_FIELD", "handoff", "create", "--id", fresh("h"), *PARTIES, *named)
-    assert error["message"] == "9 reasonings: a handoff rests on at most 8"
+    assert error["message"] == "9 reasonings: a handoff cites at most 8"
 
 
 @pytest.mark.served

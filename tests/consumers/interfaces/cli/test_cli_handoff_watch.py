@@ -111,7 +111,7 @@ def test_what_the_agent_may_not_sign_is_listed_once(
     save(path, path.read_text().replace("Status: pending", "Status: approved"))
     before = deed.written()
     for agent in ("a", "b", "rita"):
-        assert f"rita runs deed handoff approve {name} --as rita" in once(deed.place, folder, agent)
+        assert f"rita must run deed handoff approve {name} --as rita" in once(deed.place, folder, agent)
         assert once(deed.place, folder, agent) == ""
     assert deed.written() == before
     assert "Status: approved" in path.read_text()

@@ -28,7 +28,7 @@ def test_an_import_counts_every_note_and_a_second_one_adds_none(deed: Deed, tmp_
     dry = deed.data("import", "empirica", "--git", folder, "--dry-run")
     assert (dry["read"], dry["added"], dry["would_add"], dry["lost"]) == (13, 0, 13 - _standing(dry), 0)
     done = deed.data("import", "empirica", "--git", folder, "--as", "a")
-    assert (done["read"], done["mapped"] + done["kept_aside"], done["lost"]) == (13, 13, 0)
+    assert (done["read"], done["mapped"] + done["unmapped"], done["lost"]) == (13, 13, 0)
     assert done["added"] == dry["would_add"]
     again = deed.data("import", "empirica", "--git", folder, "--as", "b")
     assert (again["added"], again["lost"], again["by_kind"]) == (0, 0, done["by_kind"])
@@ -48,10 +48,10 @@ def test_people_see_a_table_the_first_kept_aside_and_where_the_rest_is(
     folder = repository(tmp_path / "r", notes)
     said = deed.run("import", "empirica", "--git", folder, "--as", "a")
     assert said.code == 0
-    assert "26 read, 1 mapped, 25 kept aside, lost 0; 26 added" in said.out
+    assert "26 read, 1 mapped, 25 unmapped, lost 0; 26 added" in said.out
     assert "2 values are dirty" in said.out
-    assert said.err.count("kept aside: refs/notes/empirica/messages") == 20
-    assert "5 more; `deed import list --kept-aside` shows all" in said.err
+    assert said.err.count("unmapped: refs/notes/empirica/messages") == 20
+    assert "5 more; `deed import list --unmapped` shows all" in said.err
 
 
 def test_notes_with_long_names_are_asked_for_in_questions_that_a_server_takes(
@@ -69,7 +69,7 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     folder = repository(tmp_path / "r", [(f"tasks/{session}", {"goal_id": session}), (f"findings/{session}", bad)])
     deed("import", "empirica", "--as", "a", "--git", folder)
     start = f"refs/notes/empirica/tasks/{session}"
-    [aside] = deed.data("import", "list", "--kept-aside", "--source", start)["records"]
+    [aside] = deed.data("import", "list", "--unmapped", "--source", start)["records"]
     assert "no place" in aside["reason"]
     [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["records"]
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
@@ -172,7 +172,7 @@ def test_somebody_must_sign_an_import_and_nobody_a_dry_run(deed: Deed, tmp_path:
     folder = empty(tmp_path / "r")
     deed.refuses("USAGE", "import", "empirica", "--git", folder)
     done = deed.data("import", "empirica", "--git", folder, "--dry-run")
-    assert (done["read"], done["by_kind"], json.dumps(done["aside"])) == (0, {}, "[]")
+    assert (done["read"], done["by_kind"], json.dumps(done["unmapped_records"])) == (0, {}, "[]")
 
 
 def test_a_clone_without_its_notes_says_how_they_are_fetched(deed: Deed, tmp_path: Path) -> None:

@@ -77,29 +77,29 @@ def test_import_counts_everything_and_a_second_run_adds_nothing(
     dry = deed.data("import", "thinking", file, "--dry-run")
     size = deed.size()
     first = deed.data("import", "thinking", file, "--as", "a")
-    assert {name: first[name] for name in ("read", "mapped", "kept_aside", "lost", "added")} == {
+    assert {name: first[name] for name in ("read", "mapped", "unmapped", "lost", "added")} == {
         "read": 4,
         "mapped": 2,
-        "kept_aside": 2,
+        "unmapped": 2,
         "lost": 0,
         "added": 8,
     }
     assert (first["lines"], first["files"], first["skipped"]) == (8, 1, 2)
-    assert [one["source"] for one in first["aside"]] == ["s.jsonl:8", "s.jsonl:7"]
+    assert [one["source"] for one in first["unmapped_records"]] == ["s.jsonl:8", "s.jsonl:7"]
     assert dry | {"dry_run": False} == first
     assert deed.size() == size + 8
     for who in ("a", "b"):
         again = deed.data("import", "thinking", tmp_path, "--as", who)
-        assert (again["added"], again["mapped"], again["kept_aside"]) == (0, 2, 2)
+        assert (again["added"], again["mapped"], again["unmapped"]) == (0, 2, 2)
     assert deed.size() == size + 8
 
 
 def test_people_see_what_was_kept_aside_and_why(deed: Deed, fresh: Callable[[str], str], tmp_path: Path) -> None:
     file = transcript(tmp_path / "s.jsonl", fresh("session"))
     told = deed.run("import", "transcript", file, "--as", "a")
-    assert told.out.startswith("4 read, 2 mapped, 2 kept aside, lost 0; 8 added (8 lines in 1 files, 2 without")
-    assert "kept aside: s.jsonl:8: INVALID_FORMAT: this is not JSON" in told.err
-    assert "kept aside: s.jsonl:7: INVALID_FORMAT: no reasoning can be read" in told.err
+    assert told.out.startswith("4 read, 2 mapped, 2 unmapped, lost 0; 8 added (8 lines in 1 files, 2 without")
+    assert "unmapped: s.jsonl:8: INVALID_FORMAT: this is not JSON" in told.err
+    assert "unmapped: s.jsonl:7: INVALID_FORMAT: no reasoning can be read" in told.err
 
 
 def test_people_see_how_many_hold_together_and_how_links_were_found(
@@ -204,7 +204,7 @@ def test_what_is_missing_or_without_thinking_is_told(alone: Deed, tmp_path: Path
     alone.refuses("USAGE", "import", "thinking", tmp_path)
     (tmp_path / "notes.txt").write_text("nothing")
     told = alone.run("import", "thinking", tmp_path / "notes.txt", "--as", "a")
-    assert told.out.startswith("0 read, 0 mapped, 0 kept aside, lost 0; 0 added")
+    assert told.out.startswith("0 read, 0 mapped, 0 unmapped, lost 0; 0 added")
     assert "no thinking was found" in told.err
 
 

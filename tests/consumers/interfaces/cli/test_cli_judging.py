@@ -43,7 +43,7 @@ def test_approval_of_what_was_amended_since_it_was_read_is_refused_with_what_cha
     unknown = deed.refuses(
         "VERSION_MISMATCH", "handoff", "approve", name, "--version", "sha256:" + "0" * 64, "--as", "rita"
     )
-    assert "was never a version of" in unknown["message"]
+    assert "never had the version" in unknown["message"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_sender_who_amends_while_the_reviewer_reads_gets_nothing_signed(alone: D
     alone("handoff", "amend", "h", *BAD, "--as", "a")
     code, rest = terminal.answer("y")
     assert code == 4
-    assert "h is another version than the one you have read: title was" in rest
+    assert "h has changed since the version you read: title was" in rest
     assert alone.data("handoff", "show", "h")["status"] == "pending"
 
 

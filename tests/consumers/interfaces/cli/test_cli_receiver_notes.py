@@ -161,4 +161,4 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     for file in files[1:]:
         file.write_text("2\n")
     done = deed.data("handoff", "complete", name, "--as", "b")
-    assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or whoever verifies has another"]
+    assert done["warnings"] == ["not committed here: a b.py, new.py: commit it, or the reviewer verifies other content"]

@@ -133,7 +133,7 @@ def test_generate_adds_a_version_and_the_same_again_adds_none(deed: Deed, fresh:
         "x",
     ]
     said = deed.run("report", "generate", name, *AS_A, *given)
-    assert (said.code, "warning: 1 of 3 to 5 findings" in said.err) == (0, True)
+    assert (said.code, "warning: only 1 of the recommended 3 to 5 findings" in said.err) == (0, True)
     made = deed.data("report", "generate", name, *AS_A, *given)
     assert made["is_repeat"] is True
     assert {"session_id", "report_id", "markdown", "storage_location", "token_count", "status"} <= made.keys()
@@ -180,7 +180,7 @@ def test_command_in_a_hint_runs_whatever_the_id(alone: Deed) -> None:
         alone("agent", "add", agent)
     alone("session", "start", name, *AS_A, "--task", CACHE)
     said = alone.run("session", "assess", name, "POSTFLIGHT", *AS_A, "--vectors", AFTER)
-    command = shlex.split(said.err.rpartition(": deedbook ")[2])
+    command = shlex.split(said.err.rpartition(": deed ")[2])
     assert command[:4] == ["report", "generate", name, "--task-summary"]
     advice = alone.refuses("NOT_FOUND", "report", "show", name)["message"].split("`")[1]
     made = alone(*shlex.split(advice)[1:], *AS_A, "--finding", "The cache never evicts")

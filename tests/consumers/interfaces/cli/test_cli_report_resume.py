@@ -61,7 +61,7 @@ def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Deed) 
     assert "know +0.40" in said
     assert "KNOW: 0.50 → KNOW: 0.90 (+0.40)" in said
     assert "Still unknown" not in said  # nothing is said where there is nothing to say
-    assert "--detail-level detailed or full tells more" in said
+    assert "--detail-level detailed or full has more" in said
     full = alone("report", "resume", "--detail-level", "full")
     assert "Full report\n# Epistemic Handoff Report" in full
     assert "PREFLIGHT: know 0.50" in full
@@ -70,7 +70,7 @@ def test_text_of_resume_gives_dead_ends_first_then_the_six_answers(alone: Deed) 
 def test_session_without_a_report_is_marked(alone: Deed) -> None:
     alone("agent", "add", "a")
     begin(alone, "crashed")
-    assert "There is no report: this is taken from the session's events." in alone("report", "resume")
+    assert "There is no report; this comes from the session's events." in alone("report", "resume")
     begin(alone, "two", "Water the plants")
     finish(alone, "two")
     data = alone.data("report", "resume", "--count", 2)
@@ -85,8 +85,8 @@ def test_session_without_a_report_is_marked(alone: Deed) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--resume-mode", "last", "--session-id", "s"], "goes with resume mode session_id"),
-        (["--resume-mode", "last_n", "--session-id", "s"], "goes with resume mode session_id"),
+        (["--resume-mode", "last", "--session-id", "s"], "needs the resume mode session_id"),
+        (["--resume-mode", "last_n", "--session-id", "s"], "needs the resume mode session_id"),
         (["--count", "6"], "--count"),
         (["--count", "0"], "--count"),
         (["--detail-level", "most"], "--detail-level"),
@@ -121,12 +121,12 @@ def test_findings_of_ten_kilobytes_are_kept_and_resume_stays_small(deed: Deed, f
         left_out = json.loads(said)["data"]["sessions"][0]["left_out"]
         assert "findings" in left_out["shortened"]
         text = deed("report", "resume", "--ai-id", label, "--detail-level", level)
-        assert f"to be had with: {left_out['see']}" in text
+        assert f"see: {left_out['see']}" in text
 
 
 def test_what_was_left_out_is_said_with_the_command_that_shows_it() -> None:
     left_out = {"key_findings": 2, "shortened": ["task", "next_steps"], "see": "deed report show s"}
     assert left_out_lines(left_out) == [
         "key findings: 2; shortened: task, next steps",
-        "to be had with: deed report show s",
+        "see: deed report show s",
     ]

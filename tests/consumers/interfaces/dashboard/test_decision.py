@@ -8,7 +8,7 @@ import pytest
 from building import GIVEN_MS
 from given import fact, fold
 
-from deedbook.consumers.handoffs.operations import ACTS
+from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.dashboard.decision import (
     BUTTONS,
     Decision,
@@ -78,7 +78,7 @@ def test_what_is_over_only_takes_a_line_in_its_log() -> None:
 
 
 def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
-    assert set(BUTTONS) == {verb for verb, act in ACTS.items() if "reviewer" in act.by}
+    assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by}
 
 
 def test_the_label_names_the_version() -> None:

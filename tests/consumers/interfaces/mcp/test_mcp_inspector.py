@@ -11,8 +11,8 @@ from mcp_clients import DEEDBOOK, HttpServer, Inspector, call_tools, check_answe
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The first run on a machine installs the Inspector.
-pytestmark = pytest.mark.timeout(600)
+# The first run on a machine installs the Inspector, which takes longer than all other tests of the tools together.
+pytestmark = [pytest.mark.long_run, pytest.mark.timeout(600)]
 
 TOOLS = [
     "fetch_reasoning",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import inside
 import pytest
 from building import Ledger
 from mcp_clients import DEEDBOOK, Caller, call_tools
@@ -27,9 +28,9 @@ SIGNING: list[tuple[str, dict[str, Any]]] = [
 
 
 def started(home: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    command = [*DEEDBOOK, "mcp", "--home", str(home), "--json", *options]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, json.loads(done.stdout)["error"] if done.stdout else {}
+    """Return how a server that may not start ends; in this process, where its SDK is loaded already."""
+    ended = inside.deed("mcp", "--home", home, "--json", *options)
+    return ended.code, json.loads(ended.out)["error"] if ended.out else {}
 
 
 def test_server_refuses_to_start_as_an_agent_that_is_not_registered(shared_home: Path) -> None:
@@ -79,7 +80,7 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
         for tool, arguments in SIGNING[:1]:
             done = await call(tool, **arguments)
             assert done.code == code
-            assert "deedbook" in done.error["message"]
+            assert "deed " in done.error["message"]
 
     call_tools(shared_home, work, agent=agent)
 

@@ -132,7 +132,7 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_t
     assert served.findings() == []
     capsys.readouterr()
     assert served.deedbook("next") == 0
-    assert "of carol 3 acts wait to be recorded" in capsys.readouterr().err
+    assert "of carol 3 operations wait to be recorded" in capsys.readouterr().err
     assert served.deedbook("doctor") == 7
     assert "`deed spool list`" in capsys.readouterr().out
     with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:  # who spools nothing sends it, too

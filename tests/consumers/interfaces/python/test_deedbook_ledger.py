@@ -11,7 +11,7 @@ from deedbook_use import awaited, fresh, opened, refusal
 
 import deedbook
 from deedbook import AsyncLedger, DeedbookError, Event, Unavailable
-from deedbook.consumers.handoffs.operations import ACTS
+from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.ledger.events.session import SessionStarted
 
 
@@ -216,14 +216,14 @@ def test_an_amendment_sets_what_creating_takes_and_nothing_else(place: Place, ch
 def test_every_act_on_a_handoff_is_a_verb_of_the_noun() -> None:
     from deedbook.consumers.interfaces.python.nouns import Handoff
 
-    assert {verb for verb in ACTS if not callable(getattr(Handoff, verb, None))} == set()
+    assert {verb for verb in OPERATIONS if not callable(getattr(Handoff, verb, None))} == set()
 
 
 def test_every_argument_of_creating_is_one_of_the_noun() -> None:
     from deedbook.consumers.interfaces.python.nouns import Handoff
 
     taken = set(inspect.signature(Handoff.create).parameters) - {"self"}
-    assert taken == {argument.name for argument in ACTS["create"].arguments}
+    assert taken == {argument.name for argument in OPERATIONS["create"].arguments}
 
 
 def test_the_package_offers_what_it_names_and_nothing_else() -> None:

@@ -116,7 +116,7 @@ TABLE: Final = dict(
             tool=Tool("handoff_act", {"action": "show", "id": "b"}, "", "id"),
         ),
         asked("handoffs.unannounced", None, MADE),
-        asked("handoffs.versions", None, "`amend` and acts on another version print what changed"),
+        asked("handoffs.versions", None, "`amend` and operations on another version print what changed"),
         asked(
             "handoffs.why",
             "handoff why b",

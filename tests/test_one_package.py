@@ -1,0 +1,89 @@
+"""One import name: no module is loaded under two names, and a wheel holds all of ``deedbook`` and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT: Final = Path(__file__).parents[1]
+FOLDERS: Final = ("ledger", "projections", "consumers")
+# Imports all of a package, but programs; prints the name and the real path of each module that came of it.
+IMPORT_ALL: Final = """
+import importlib, json, os, pkgutil, sys
+import deedbook
+broken = []
+for module in pkgutil.walk_packages(deedbook.__path__, "deedbook.", onerror=broken.append):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert not broken, broken
+loaded = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
+json.dump({name: os.path.realpath(path) for name, path in loaded.items() if path}, sys.stdout)
+"""
+
+
+def python(program: str, *, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program that finds modules in ``path`` and among what is installed, but not in its own folder."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOOK_", "PYTHON"))}
+    environment |= {"PYTHONPATH": path} if path else {}
+    command = [sys.executable, "-P", "-c", program]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def files_of_checkout() -> set[str]:
+    """Return the files that belong into the package, by their names in it."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deedbook", *FOLDERS]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    names = {name for name in listed if name and (ROOT / name).is_file()}
+    return {name if name.startswith("deedbook/") else f"deedbook/{name}" for name in names}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a wheel as every front end makes it, by hatchling."""
+    folder = tmp_path_factory.mktemp("wheel")
+    [path] = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    return Path(path)
+
+
+def test_no_module_is_loaded_under_two_names(tmp_path: Path) -> None:
+    ended = python(IMPORT_ALL, folder=tmp_path, path=str(ROOT))
+    assert ended.returncode == 0, ended.stderr
+    loaded: dict[str, str] = json.loads(ended.stdout)
+    ours = {name: path for name, path in loaded.items() if Path(path).is_relative_to(ROOT) and ".venv" not in path}
+    assert len(ours) > 400
+    assert {name.partition(".")[0] for name in ours} == {"deedbook"}
+    assert len(set(ours.values())) == len(ours)
+
+
+def test_wheel_holds_one_package_with_every_file_of_the_checkout(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        members = archive.infolist()
+    assert {member.filename.partition("/")[0] for member in members} == {"deedbook", "deedbook-0.1.0.dist-info"}
+    files = {member.filename for member in members if not member.filename.startswith("deedbook-")}
+    assert files == files_of_checkout()
+    assert {Path(name).suffix for name in files} >= {".py", ".typed", ".html", ".css", ".js", ".toml", ".md", ".json"}
+    assert not any((member.external_attr >> 16) & 0o170000 == 0o120000 for member in members)  # no links
+
+
+def test_installed_wheel_is_found_by_one_name_only(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")  # that is what installing does; its files are our own
+    where = "import deedbook.ledger.errors as e; print(e.__file__)"
+    found = python(where, folder=tmp_path, path=str(tmp_path / "site"))
+    assert found.stdout == f"{tmp_path}/site/deedbook/ledger/errors.py\n", found.stderr
+    # The checkout's own folder is on the path of an editable installation, so its folders are found there and not here.
+    listed = (
+        f"import sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]; import importlib.util as u; "
+    )
+    listed += f"print([name for name in {FOLDERS!r} if u.find_spec(name) is not None])"
+    assert python(listed, folder=tmp_path, path=str(tmp_path / "site")).stdout == "[]\n"
+    assert python("import deedbook.__main__", folder=tmp_path, path=str(tmp_path / "site")).returncode == 0
