@@ -3,10 +3,10 @@
 #
 #   deploy/tls.sh DIR NAME=HOST[,HOST…] …      tls.sh /etc/deedbook/tls r3-a=a.example.org,10.0.0.1 r3-b=b.example.org
 #
-# Writes DIR/NAME.pem and DIR/NAME.key, and at the first call DIR/ca.pem and DIR/ca.key. Called again it makes new
-# certificates under the same authority: to renew them, or for one more server. Copy to each machine its own two files
-# and ca.pem: `tls` of the table [cluster] and `deed deploy nats-config --tls` name the folder that they are in there.
-# NAME is the node's. DIR/ca.key signs whoever may join the cluster, so keep it offline.
+# Writes DIR/NAME.pem and DIR/NAME.key; the first call also writes DIR/ca.pem and DIR/ca.key. A later call makes new
+# certificates under the same authority: to renew them, or for another server. Copy to each machine its own two files
+# and ca.pem. `tls` of the table [cluster] and `deed deploy nats-config --tls` name their folder there.
+# NAME is the node's name. DIR/ca.key decides which servers may join the cluster, so keep it offline.
 set -eu
 umask 077
 years_ca=10 days=398
@@ -17,7 +17,7 @@ dir=$1; shift
 for one in "$@"; do
   case $one in
     *[!A-Za-z0-9.,:=-]*|=*|*=|*=*=*|.*|-*) fail "$one is not NAME=HOST[,HOST...]" ;;
-    ca=*|*[,:]*=*) fail "a server cannot be called ${one%%=*}" ;;
+    ca=*|*[,:]*=*) fail "a server cannot be named ${one%%=*}" ;;
     *=*) ;;
     *) fail "$one names no host" ;;
   esac
@@ -25,12 +25,12 @@ done
 mkdir -p "$dir"
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
 
-[ ! -e "$dir/ca.pem" ] || [ -e "$dir/ca.key" ] || fail "$dir has ca.pem without ca.key: bring the key from where it is kept"
+[ ! -e "$dir/ca.pem" ] || [ -e "$dir/ca.key" ] || fail "$dir has ca.pem but no ca.key: copy the key there first"
 if [ ! -e "$dir/ca.pem" ]; then
   key "$dir/ca.key.new"
   openssl req -x509 -new -key "$dir/ca.key.new" -sha256 -days $((years_ca * 365)) -subj "/CN=Deedbook routes" \
     -addext "basicConstraints=critical,CA:TRUE,pathlen:0" -addext "keyUsage=critical,keyCertSign,cRLSign" -out "$dir/ca.pem.new"
-  # The certificate last: without it the next call begins anew, and nothing was signed yet.
+  # The certificate comes last: after a crash without it, the next call starts again, and nothing was signed yet.
   mv "$dir/ca.key.new" "$dir/ca.key" && mv "$dir/ca.pem.new" "$dir/ca.pem"
 fi
 
@@ -41,7 +41,7 @@ for one in "$@"; do
     names="$names${names:+,}$kind:$host"
   done
   key "$dir/$name.key.new"
-  # Both uses: on a route each side is now the one that calls, now the one that answers.
+  # Both uses, because either server of a route may open the connection.
   { echo "subjectAltName=$names"; echo "basicConstraints=critical,CA:FALSE"; echo "keyUsage=critical,digitalSignature"
     echo "extendedKeyUsage=serverAuth,clientAuth"; echo "authorityKeyIdentifier=keyid"; } >"$dir/$name.ext"
   openssl req -new -key "$dir/$name.key.new" -subj "/CN=$name" |

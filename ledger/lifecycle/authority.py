@@ -293,7 +293,7 @@ def _key_ended(author: str, how: KeyEnd, index: int | None) -> Refused:
         case "revoked":
             message = f"the key of {author} was revoked at entry {index}: {renew}"
         case "compromised":
-            words = f"the key of {author} was reported compromised at entry {index}: {renew}"
+            message = f"the key of {author} was reported compromised at entry {index}: {renew}"
         case "removed":
             message = f"agent {author} was removed at entry {index}: register a new agent under another name"
         case _:

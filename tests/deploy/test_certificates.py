@@ -35,7 +35,7 @@ def test_a_renewed_certificate_is_another_of_the_same_authority(tmp_path: Path) 
     assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.key")} == {0o600}
     (tmp_path / "ca.key").unlink()
     refused = call(tmp_path, "c=c.example.org")
-    assert (refused.returncode, "bring the key" in refused.stderr) == (2, True)
+    assert (refused.returncode, "copy the key there" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Machine:
         command = command.replace(PLACE, str(self._folder))
         if command.startswith("systemctl"):
             return self._control(command.split()[1])
-        if command.startswith("deedbook") and not re.search("[|>&]", command):
+        if command.startswith("deed ") and not re.search("[|>&]", command):
             return run(shlex.split(command)[1:])
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(command, shell=True, env=os.environ | {"PATH": path}, check=False).returncode

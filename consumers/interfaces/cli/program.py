@@ -74,7 +74,7 @@ SECTIONS: Final = {
         "submit": Lazy("emission:submit", "Append events that were signed elsewhere."),
         "blob": Lazy("blobs:blob", "Store large content outside events: put, get, list, stat.", is_group=True),
         "project": Lazy("views:project", "Update the views from the log, or rebuild them."),
-        "hook": Lazy("harness:hook", "Answer a harness (Claude Code, Codex, Gemini) at a session event."),
+        "hook": Lazy("hook:hook", "Answer a harness (Claude Code, Codex, Gemini) at a session event."),
         "tot": Lazy("tot:tot", "Search a tree of thoughts with six agents; show and prove it.", is_group=True),
     },
 }

@@ -1,9 +1,9 @@
-"""The process of one agent: acts come in as JSON lines, are done over NATS with the agent's own key, and answered.
+"""The process of one agent: it reads operations as JSON lines, does them over NATS with its own key, and answers.
 
 Each line is ``{"act": name, "arguments": {…}}``; each answer ``{"done": …}`` or ``{"refused": {code, …}}``. The first
-line holds where the ledger is and, for a sealed key, its passphrase: it never stands in the process's arguments.
+line has the address of the ledger and the passphrase of a sealed key, which is never in the process's arguments.
 
-What the actors bring with them, an audit and handoffs, stands in files beside this one.
+The content of the actors, an audit and handoffs, is in files beside this one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RETURN_2A: Final = "2026-02-12-reactive-phase-2a-return"
 
 
 def audit_graph() -> ReasoningMemory:
-    """Return a security audit: ten and more steps whose evidence stands in the sample project."""
+    """Return a security audit: more than ten steps with evidence in the sample project."""
     memory, _ = memory_from_dict(_data("audit_reasoning.json"))
     return memory
 
@@ -52,7 +52,7 @@ class Actor:
         self.ledger = Ledger(name, home=home, server=server, passphrase=passphrase)
 
     def record_audit(self, name: str) -> list[int]:
-        """Record the audit as an agent at work does: one signed event a step; return the entries' indexes."""
+        """Record the audit like a working agent, one signed event for each step; return the entries' indexes."""
         graph, stream = audit_graph(), f"reasoning/{name}"
         names = ("task", "ai_id", "reasoning_strategy")
         started = reasoning.ReasoningStarted(**{name: getattr(graph, name) for name in names}, domain=DOMAIN)
@@ -73,20 +73,20 @@ class Actor:
         return self._emit(f"handoff/{name}", msgspec.convert(_data("handoffs.json")[name], handoff.HandoffCreated))
 
     def approve(self, name: str) -> int:
-        """Approve the version of a handoff that is there now."""
-        found = self.ledger.ask("handoffs.facts", id=name)
-        return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=found["version"]))
+        """Approve the present version of a handoff."""
+        facts = self.ledger.ask("handoffs.facts", id=name)
+        return self._emit(f"handoff/{name}", handoff.HandoffApproved(version=facts["version"]))
 
     def claim(self, name: str) -> int:
         """Claim a handoff."""
         return self._emit(f"handoff/{name}", handoff.HandoffClaimed())
 
     def work(self, name: str, reasoning_ref: str) -> int:
-        """Tick everything of a claimed handoff and complete it; return the index of the completion."""
-        found = self.ledger.ask("handoffs.show", id=name)
+        """Check all tasks and criteria of a claimed handoff and complete it; return the index of the completion."""
+        facts = self.ledger.ask("handoffs.show", id=name)
         stream = f"handoff/{name}"
         for items, checked in (("tasks", handoff.HandoffTaskChecked), ("criteria", handoff.HandoffCriterionChecked)):
-            for position in range(len(found[items])):
+            for position in range(len(facts[items])):
                 self._emit(stream, checked(position=position))
         done = handoff.HandoffCompleted(
             summary="event-bus.ts 完成，測試通過", artifacts=["src/event-bus.ts"], reasoning_refs=[reasoning_ref]
@@ -98,25 +98,25 @@ class Actor:
         return partial(ask, self.ledger.client)
 
     def go_on(self) -> tuple[str, int] | None:
-        """Do one thing of what waits for this agent, and return it in words, and its entry; None where nothing does."""
+        """Do one piece of the work that waits for this agent; return a sentence and its entry, or None without work."""
         waiting = self.ledger.ask("handoffs.next", agent=self.ledger.agent)["items"]
-        item = next((one for one in waiting if one["act"] in {"claim", "check", "complete"}), None)
+        item = next((row for row in waiting if row["act"] in {"claim", "check", "complete"}), None)
         if item is None:
             return None
         name, stream = item["id"], f"handoff/{item['id']}"
         if item["act"] == "claim":
             return f"claims {name}", self.claim(name)
-        found = self.ledger.ask("handoffs.show", id=name)
-        if task := next((one for one in found["tasks"] if not one["done"]), None):
+        facts = self.ledger.ask("handoffs.show", id=name)
+        if task := next((row for row in facts["tasks"] if not row["done"]), None):
             checked = handoff.HandoffTaskChecked(position=task["position"])
             return f"ticks “{task['text']}” of {name}", self._emit(stream, checked)
-        if criterion := next((one for one in found["criteria"] if one["mark"] == "open"), None):
+        if criterion := next((row for row in facts["criteria"] if row["mark"] == "open"), None):
             met = handoff.HandoffCriterionChecked(position=criterion["position"])
             return f"finds “{criterion['text']}” met in {name}", self._emit(stream, met)
         return f"completes {name}", self._emit(stream, handoff.HandoffCompleted(summary="All of it is done."))
 
     def receive_brief(self, name: str, level: str) -> dict[str, Any]:
-        """Receive the brief of a reasoning and say which rule asks for the whole graph, if any."""
+        """Receive the brief of a reasoning and return the rule that requires the whole graph, if any."""
         return describe(receive_brief(self._view, name, TransferLevel(level)))
 
     def fetch_graph(self, ref: str) -> dict[str, Any]:
@@ -130,16 +130,16 @@ class Actor:
 
 
 def main() -> None:
-    """Do what standard input says until it ends."""
+    """Do the operations on standard input until it ends."""
     lines = sys.stdin.buffer
     actor = Actor(**msgspec.json.decode(lines.readline()))
     _answer({"done": actor.ledger.client.ledger})
     with actor.ledger:
         for line in lines:
-            asked = msgspec.json.decode(line)
-            act: Callable[..., Any] = getattr(actor, asked["act"])
+            request = msgspec.json.decode(line)
+            act: Callable[..., Any] = getattr(actor, request["act"])
             try:
-                _answer({"done": act(**asked["arguments"])})
+                _answer({"done": act(**request["arguments"])})
             except Refused as refusal:
                 _answer({"refused": refusal.to_dict()})
 

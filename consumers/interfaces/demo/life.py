@@ -1,11 +1,11 @@
-"""The demo's past: a day and a half of several agents' work, so that who opens the dashboard has something to read.
+"""The demo's past: a day and a half of work by several agents, so that the dashboard has something to show.
 
-``life.json`` tells it: who there is, and line by line who did what, how many minutes after it began. A line is an event
-signed with its author's own key (or the ``key`` that it names) and judged by the gate as ever, by a clock that runs
-behind and ends at the present. No ledger's clock can be turned back: this is played before anything else is written.
+``life.json`` has the people and, line by line, who did what how many minutes after the beginning. A line is an event,
+signed with its author's own key (or the named ``key``) and decided by the gate as usual, with a clock that starts in
+the past and ends at the present. A ledger's clock cannot be turned back, so this is played before anything else.
 
-Where a text of a line's data begins with ``@``, it is looked up when its turn comes: see ``_looked_up``. A line with an
-``act`` instead of a ``kind`` is work that takes more than one event.
+A text of a line's data that begins with ``@`` is resolved when the line is played: see ``_resolved``. A line with an
+``act`` instead of a ``kind`` is work of more than one event.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CAST: Final = ("claude-code", "kuro", "minimax", "alex")
 
 
 class _Client(LocalClient):
-    """A client whose gate and authors go by ``at_ms``."""
+    """A client whose gate and authors use the clock ``at_ms``."""
 
     def __init__(self, settings: Settings, at_ms: int) -> None:
         super().__init__(settings, views=Reader)
@@ -62,9 +62,9 @@ class _Author(Author):
 
 
 class Life:
-    """Makes the ledger of ``settings`` and plays the story in it; evidence of reasonings stands in ``tree``.
+    """Makes the ledger of ``settings`` and plays the story in it; ``tree`` has the evidence of reasonings.
 
-    Without a past there are only ``CAST``, and nothing happened yet.
+    Without a past there are only the agents of ``CAST``, and no events of theirs.
     """
 
     def __init__(self, settings: Settings, tree: Path, passphrases: dict[str, str], *, has_past: bool = True) -> None:
@@ -81,7 +81,7 @@ class Life:
         self._begin_ms = now_ms() - self._story["minutes"] * minute_ms
 
     def play(self, origin: str) -> dict[str, str]:
-        """Do all of it; return the key (hex) of everybody who is no service, by name."""
+        """Play the whole story; return the keys (hex) of people and agents, without services, by name."""
         create_ledger(self._home, origin=origin, map_size=map_size_bytes, clock_ms=lambda: self._begin_ms)
         with _Client(self._settings, self._begin_ms) as self._client:
             keys = {}
@@ -92,7 +92,7 @@ class Life:
                 if "service" not in roles:
                     keys[name] = registered.key
             if self._story["lines"]:
-                self._judge({})  # a validator begins where the log ends when it is first started
+                self._judge({})  # a validator that starts for the first time begins at the end of the log
             for line in self._story["lines"]:
                 self._client.at_ms = self._begin_ms + round(line["at"] * minute_ms)
                 getattr(self, f"_{line.get('act', 'event')}")(line)
@@ -108,14 +108,14 @@ class Life:
         return _Author(self._client, name, lambda _: self._key(key or name))
 
     def _event(self, line: dict[str, Any]) -> None:
-        draft = Draft(stream=line["on"], kind=line["kind"], data=self._looked_up(line["data"], line))
+        draft = Draft(stream=line["on"], kind=line["kind"], data=self._resolved(line["data"], line))
         [self._named[line.get("name", "")]] = self._author(line["by"], line.get("key", "")).emit(draft)
 
     def _report(self, line: dict[str, Any]) -> None:
         publish_report(self._author(line["by"]), self._client.view, line["on"].partition("/")[2])
 
     def _judge(self, _: dict[str, Any]) -> None:
-        """Let the services brief and validate what was concluded since they last did."""
+        """Let the services brief and validate the reasonings that were concluded since their last run."""
         path, size, stop = self._home.path, self._client.head().size, threading.Event()
         with closing(Reader(self._client, self._settings)) as reader:
             worker = CompressorWorker(self._author("compressor"), reader, path / "compressor.db")
@@ -123,7 +123,7 @@ class Life:
             ValidatorWorker(self._author("validator"), reader, path / "validator.db", self._tree).run(stop, until=size)
 
     def _search(self, line: dict[str, Any]) -> None:
-        """Let six agents search a tree of thoughts: threads here, since their clock runs behind, too."""
+        """Let six agents search a tree of thoughts; here they are threads, because their clock is in the past, too."""
         options = TaskOptions(line["task_type"], Overrides(**line["search"]))
         task = prepare(self._settings, self._client, line["problem"], options, line["task"])
         thinker, stop = thinker_named(task.thinker, task.actions), threading.Event()
@@ -131,18 +131,18 @@ class Life:
             agents = [Agent(role, self._author(name), thinker, task.opening) for role, name in AGENTS.items()]
             list(pool.map(lambda agent: agent.run(stop, task.start), agents))
 
-    def _looked_up(self, value: Any, line: dict[str, Any]) -> Any:
+    def _resolved(self, value: Any, line: dict[str, Any]) -> Any:
         if isinstance(value, dict):
-            return {name: self._looked_up(one, line) for name, one in value.items()}
+            return {name: self._resolved(member, line) for name, member in value.items()}
         if isinstance(value, list):
-            return [self._looked_up(one, line) for one in value]
+            return [self._resolved(item, line) for item in value]
         if not isinstance(value, str) or not value.startswith("@"):
             return value
         what, _, name = value[1:].partition(" ")
         match what:
-            case "version" | "completion":  # of the handoff that the line is about
+            case "version" | "completion":  # of the handoff of the line
                 return self._client.view("handoffs.show", {"id": line["on"].partition("/")[2]})[what]
-            case "ref":  # of a reasoning as it stands
+            case "ref":  # of a reasoning in its present state
                 return self._client.view("reasoning.show", {"id": name})["ref"]
             case "id" | "index":  # of the event of a named line
                 return getattr(self._named[name], what)
@@ -152,5 +152,5 @@ class Life:
                 return self._key(name).prove_possession(self._client.ledger, line["by"])
             case "minute":  # a time of the story
                 return clock_text(self._begin_ms + int(name) * minute_ms)
-            case _:  # whatever else a story's data say: a mistake in it
+            case _:  # a mistake in the story's data
                 raise ValueError(value)

@@ -1,6 +1,6 @@
-"""The demo: a stage with a ledger, a node and one process an actor; the acts in order, and what each must come to.
+"""The demo: a stage with a ledger, a node and one process for each actor; its acts in order, with expected results.
 
-Anything else ends the demo with an error. Everything is taken down by its own pid.
+Any other result ends the demo with an error. Every process is stopped by its own pid.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _DEED: Final = ("-m", "deedbook")
 
 
 class Process:
-    """A child process that answers a JSON line for each JSON line."""
+    """A child process that answers each JSON line with a JSON line."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> None:
-        # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
+        # In a session of its own: ^C reaches only the demo, which then ends its processes in order.
         self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
             [sys.executable, *arguments],
             stdin=subprocess.PIPE,
@@ -81,7 +81,7 @@ class Process:
         return self.read()
 
     def end(self) -> None:
-        """End the process: ask, wait, and only then kill it."""
+        """End the process: terminate it, wait, and only then kill it."""
         with contextlib.suppress(BrokenPipeError):
             _pipe(self._child.stdin).close()
         self._child.terminate()
@@ -96,7 +96,7 @@ class Process:
 class Stage:
     """A ledger in ``folder`` with its agents registered; ``open`` starts the node and the actors.
 
-    One that ``has_past`` begins with what ``life`` tells, played before anything is started.
+    With ``has_past`` it begins with the story of ``life``, played before any process starts.
     """
 
     def __init__(self, folder: Path, *, has_past: bool = False) -> None:
@@ -115,7 +115,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._exit.close()  # the last started first
+        self._exit.close()  # in reverse order
 
     def open(self) -> None:
         """Start the node, then the actors."""
@@ -148,7 +148,7 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 class Line(NamedTuple):
-    """One sentence of the story: who, what, and what came of it."""
+    """One line of the story: the actor, the operation, and its result."""
 
     who: str
     did: str
@@ -156,7 +156,7 @@ class Line(NamedTuple):
 
 
 class Story:
-    """Plays the acts on a stage; ``tell`` gets each line as it happens, ``data`` holds what a checker wants."""
+    """Plays the acts on a stage; ``tell`` gets each line as it happens, ``data`` the facts for a program."""
 
     def __init__(self, stage: Stage, tell: Callable[[Line], None]) -> None:
         self._stage = stage
@@ -180,16 +180,16 @@ class Story:
         ]
 
     def open_dashboard(self, *, is_opened: bool) -> dict[str, Any]:
-        """Start the dashboard; return its link, and with whose key and passphrase one decides there."""
+        """Start the dashboard; return its link, and the passphrase of the human who decides there."""
         shown = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
-        project = self._stage.folder / "project"  # whose files are the evidence of reasonings
-        with contextlib.suppress(Unavailable):  # without git nobody looks into it
+        project = self._stage.folder / "project"  # its files are the evidence of reasonings
+        with contextlib.suppress(Unavailable):  # without git the dashboard does not read it
             Git(project).ask("init", "--quiet")
         found: dict[str, Any] = self._stage.start([*_DEED, "--as", HUMAN, *shown], project).read()["data"]
         return found | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
 
     def go_on(self) -> None:
-        """Let the agents work on what waits for them, one after another at a person's pace, until interrupted."""
+        """Let the agents do their waiting work one after another, at the pace of a reader, until interrupted."""
         for name in cycle(self._stage.keys):
             did = None if name == HUMAN else self._stage.actors[name].act("go_on").get("done")
             if did is not None:

@@ -1,12 +1,12 @@
-"""Where agents live: what `deed setup` writes into a harness, what its hooks do, and what an agent reads first.
+"""Deedbook in the programs that run agents: what `deed setup` writes there, the hooks, and the first text for agents.
 
-A *harness* is the program an agent runs in (Claude Code, Codex CLI, Gemini CLI). A *hook* is a command that it runs at
-an event of its session. The *page* is the text for agents, ``agents_page.md``: it is the block that `deed setup`
-writes, and the first part of what `deed prime` prints. A *part* is what is ours in a file that is somebody else's.
+A *harness* is the program an agent runs in (Claude Code, Codex CLI, Gemini CLI). A *hook* is a command that the harness
+runs at an event of its session. The *page* is the text for agents, ``agents_page.md``: `deed setup` writes it as a
+block, and `deed prime --page` prints it. A *part* is Deedbook's piece of a file that belongs to somebody else.
 
-The rules: a hook never blocks or breaks its host (``supervisor``), what was there before setup is there again after
-removal, byte for byte (``installation``), and what a person wrote is never lost silently (``parts``).
+The rules: a hook never blocks or breaks its host (``supervisor``). Removal restores every file byte for byte
+(``installation``). Nothing that a person wrote is lost silently (``parts``).
 
-Decided against: editing settings through a JSON or TOML library, which loses comments and spacing; a marker inside
-settings that a harness might refuse; removing by the text before setup alone, which would undo a person's later edits.
+Decided against: editing settings with a JSON or TOML library, because it loses comments and spacing; a marker inside
+settings, because a harness might refuse it; restoring the text before setup, because it would undo later edits.
 """

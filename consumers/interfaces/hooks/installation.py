@@ -1,21 +1,23 @@
-"""Setup in a harness: what stands in its files, writing our parts into them, and taking them out again.
+"""Setup in a harness: checks its files, writes our parts into them, and removes them.
 
-Everything is read and decided before anything is written, so what is refused leaves nothing behind; a write that fails
-puts back what was written before it. A file that nobody touched since setup gets its earlier bytes back, or goes where
-there was none; in a file that somebody changed, only our part goes. A part that somebody edited is left alone: with
-``force`` it is replaced or removed, and the whole file is kept beside the record's or the ledger's first.
+Everything is read and decided before anything is written, so a refusal changes no file. A write that fails restores the
+files written before it. Removal restores the earlier bytes of a file that nobody changed since setup, or deletes it
+where there was none; from a file that somebody changed it removes only our part. A part that somebody edited is left
+alone. With ``force`` it is replaced or removed, after a copy of the whole file is made beside the record or the ledger.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deedbook.consumers.interfaces.hooks import record as records
-from deedbook.consumers.interfaces.hooks.harnesses import Harness, Scope
+from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, Harness, Scope
 from deedbook.consumers.interfaces.hooks.parts import MARKDOWN, TOML, Block, Part, Setting, Settings, State, Whole
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
@@ -25,12 +27,10 @@ T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
 SERVER: Final = "deedbook"
-HOOKS_MODULE: Final = __name__.rpartition(".")[0]
-"""What a hook runs, and by which its command is known as ours: this package, under whatever name it is imported."""
 
 
 class Outcome(NamedTuple):
-    """What became of one file: ``done`` is wrote, updated, removed, unchanged; ``kept`` a copy of what was edited."""
+    """The result for one file: ``done`` is wrote, updated, removed or unchanged; ``kept`` copies an edited file."""
 
     path: Path
     state: State
@@ -47,12 +47,12 @@ class _Change(NamedTuple):
 
 
 class Installation:
-    """Deedbook in one harness, in one folder: a project's or the user's home."""
+    """Deedbook in one harness and one folder: a project or the user's home."""
 
     def __init__(
         self, harness: Harness, folder: Path, launcher: Launcher, *, scope: Scope = "local", kept: Path | None = None
     ) -> None:
-        """Name the place; ``kept`` is the folder for copies of what was edited (default: beside the record)."""
+        """Choose the folder; ``kept`` is the folder for copies of edited files (default: beside the record)."""
         self.harness = harness
         self.launcher = launcher
         self.folder = folder
@@ -63,37 +63,41 @@ class Installation:
         self.kept = kept or self.record_path.parent / "kept"
 
     def check(self) -> list[Outcome]:
-        """Return what stands in each file.
+        """Return the state of each file.
 
-        Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that cannot be read as what
-        it should be. Unavailable: it cannot be read at all.
+        Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that is not in its format.
+        Unavailable: a file cannot be read.
         """
         return [Outcome(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
 
     def install(self, *, force: bool = False) -> list[Outcome]:
-        """Write our parts where they are missing or outdated, and say what was done.
+        """Write our parts where they are missing or outdated, and return the results.
 
         Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed; ``INVALID_FIELD`` where
-        something stands in the way. Unavailable: a file cannot be written; then every file is as before.
+        a setting has another form. Unavailable: a file cannot be written; then every file is as before.
         """
         self._check_folders()
         changes = [self._insertion(path, part, force=force) for path, part in self.parts.items()]
-        if all(one.before == one.after for one in changes):
-            return [one.outcome for one in changes]
+        if all(change.before == change.after for change in changes):
+            return [change.outcome for change in changes]
         folders = self.record.folders if self.record is not None else []
         made: list[Path] = []
         try:
             made += records.make_folders(self.record_path.parent, mode=0o700)
             self._remove_leftovers()
             outcomes = self._keep(changes)
-            # What happens if we crash from here on: the record names every file and folder, so removal finds them.
-            planned = dict.fromkeys(folder for one in changes for folder in records.missing_folders(one.path.parent))
+            # If we crash from here on: the record names every file and folder, so removal finds them.
+            planned = dict.fromkeys(
+                folder for change in changes for folder in records.missing_folders(change.path.parent)
+            )
             records.write_record(self.record_path, self._record(changes, [*folders, *map(str, [*made, *planned])]))
-            for one in changes:
-                made += records.make_folders(one.path.parent)
+            for change in changes:
+                made += records.make_folders(change.path.parent)
             _write(changes)
         except DeedbookError:
-            undone = records.Record(agent="", home=None, server=None, files=[], folders=[str(one) for one in made])
+            undone = records.Record(
+                agent="", home=None, server=None, files=[], folders=[str(folder) for folder in made]
+            )
             records.remove_record(self.record_path, undone)
             if self.record is not None:
                 records.write_record(self.record_path, self.record)
@@ -101,7 +105,7 @@ class Installation:
         return outcomes
 
     def remove(self, *, force: bool = False) -> list[Outcome]:
-        """Take our parts out, and say what was done.
+        """Remove our parts, and return the results.
 
         Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
         """
@@ -114,70 +118,70 @@ class Installation:
         return outcomes
 
     def _check_folders(self) -> None:
-        """Refuse to write through a folder of a project that is a link out of it, to what is not its own."""
+        """Refuse to write through a link that leads out of the project."""
         within = self.folder.resolve()
         for path in self.parts if self.scope != "user" else ():
             if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):
-                message = f"{path.parent} is a link that leads out of the project: put a folder in its place"
+                message = f"{path.parent} is a link that leads out of the project. Replace it with a folder."
                 raise Refused("INVALID_FORMAT", message, path=str(path.parent))
 
     def _state(self, path: Path, part: Part, current: bytes | None) -> State:
         if current is None:
             return State.MISSING
-        known = self._known(path)
-        return _in(path, lambda: part.state(_text(current), None if known is None else known.written))
+        recorded = self._known(path)
+        return _in(path, lambda: part.state(_text(current), None if recorded is None else recorded.written))
 
     def _known(self, path: Path) -> records.FileRecord | None:
         return None if self.record is None else self.record.of(path)
 
     def _insertion(self, path: Path, part: Part, *, force: bool) -> _Change:
-        current, known = _read(path), self._known(path)
+        current, recorded = _read(path), self._known(path)
         state = self._state(path, part, current)
         if state is State.INSTALLED:
-            return _Change(path, current, current, known, Outcome(path, state))
+            return _Change(path, current, current, recorded, Outcome(path, state))
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
-        base, after = _in(path, lambda: self._bases(part, current, known, state))
+        base, after = _in(path, lambda: self._bases(part, current, recorded, state))
         record = records.FileRecord(path=str(path), before=base, after=records.digest(after), written=part.written)
         done = "wrote" if state is State.MISSING else "updated"
         return _Change(path, current, after, record, Outcome(path, state, done))
 
     def _bases(
-        self, part: Part, current: bytes | None, known: records.FileRecord | None, state: State
+        self, part: Part, current: bytes | None, recorded: records.FileRecord | None, state: State
     ) -> tuple[bytes | None, bytes]:
-        """Return what the file holds without our part (None: there is none), and what it will hold."""
-        if current is not None and known is not None and records.digest(current) == known.after:
-            current, state = known.before, State.MISSING
+        """Return the file's content without our part (None: no file), and its new content."""
+        if current is not None and recorded is not None and records.digest(current) == recorded.after:
+            current, state = recorded.before, State.MISSING
         if state is State.MISSING:
             text = part.new_file if current is None else _text(current)
             return current, part.insert(text).encode()
         text = _text(current or b"")
-        rest = part.remove(text, _before(part, known))
-        return _rest(part, known, rest), part.update(text).encode()
+        rest = part.remove(text, _before(part, recorded))
+        return _rest(part, recorded, rest), part.update(text).encode()
 
     def _removal(self, path: Path, part: Part, *, force: bool) -> _Change:
-        current, known = _read(path), self._known(path)
+        current, recorded = _read(path), self._known(path)
         state = self._state(path, part, current)
         if current is None:
             return _Change(path, None, None, None, Outcome(path, state))
-        if known is not None and records.digest(current) == known.after:
-            return _Change(path, current, known.before, None, Outcome(path, state, "removed"))
+        if recorded is not None and records.digest(current) == recorded.after:
+            return _Change(path, current, recorded.before, None, Outcome(path, state, "removed"))
         if state is State.MISSING:
             return _Change(path, current, current, None, Outcome(path, state))
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
-        rest = _in(path, lambda: part.remove(_text(current), _before(part, known)))
-        return _Change(path, current, _rest(part, known, rest), None, Outcome(path, state, "removed"))
+        rest = _in(path, lambda: part.remove(_text(current), _before(part, recorded)))
+        return _Change(path, current, _rest(part, recorded, rest), None, Outcome(path, state, "removed"))
 
     def _record(self, changes: list[_Change], folders: list[str]) -> records.Record:
-        files = [one.record for one in changes if one.record is not None]
+        files = [change.record for change in changes if change.record is not None]
         launcher = self.launcher
         return records.Record(
             agent=launcher.agent or "", home=launcher.home, server=launcher.server, files=files, folders=folders
         )
 
     def _keep(self, changes: list[_Change]) -> list[Outcome]:
-        """Copy the files in which a person edited our part, and return what was done with the copies named."""
+        """Copy the files in which a person edited our part; return the results, which name the copies."""
         outcomes = []
         for change in changes:
             copy = None
@@ -200,17 +204,17 @@ def _write(changes: list[_Change]) -> None:
     """Write all changes, or put back those that were written."""
     written: list[_Change] = []
     try:
-        for one in changes:
-            if one.before != one.after:
-                _put(one.path, one.after, expected=one.before)
-                written.append(one)
+        for change in changes:
+            if change.before != change.after:
+                _put(change.path, change.after, expected=change.before)
+                written.append(change)
     except DeedbookError as error:
-        if lost := [str(one.path) for one in reversed(written) if not _is_back(one)]:
+        if lost := [str(change.path) for change in reversed(written) if not _is_restored(change)]:
             error.with_details(not_put_back=lost)
         raise
 
 
-def _is_back(change: _Change) -> bool:
+def _is_restored(change: _Change) -> bool:
     try:
         _put(change.path, change.before, expected=change.after)
     except DeedbookError:
@@ -223,18 +227,18 @@ def _put(path: Path, content: bytes | None, *, expected: bytes | None) -> None:
     if is_expected and content is None:
         remove_file(path)
     elif not is_expected or not write_file(path, content or b"", expected=expected):
-        raise Refused("EDITED_BY_HAND", f"{path} was saved by somebody just now: run it again", path=str(path))
+        raise Refused("EDITED_BY_HAND", f"somebody saved {path} just now. Run the command again.", path=str(path))
 
 
-def _before(part: Part, known: records.FileRecord | None) -> str:
-    return part.new_file if known is None or known.before is None else _text(known.before)
+def _before(part: Part, recorded: records.FileRecord | None) -> str:
+    return part.new_file if recorded is None or recorded.before is None else _text(recorded.before)
 
 
-def _rest(part: Part, known: records.FileRecord | None, text: str) -> bytes | None:
-    """Return what a file holds without our part; None where there was no file before it, and nothing came since."""
+def _rest(part: Part, recorded: records.FileRecord | None, text: str) -> bytes | None:
+    """Return a file's content without our part; None if setup made the file and nobody added to it."""
     if isinstance(part, Whole):
         return None
-    is_ours_alone = known is not None and known.before is None and "".join(text.split()) == part.new_file.strip()
+    is_ours_alone = recorded is not None and recorded.before is None and "".join(text.split()) == part.new_file.strip()
     return None if is_ours_alone else text.encode()
 
 
@@ -246,7 +250,7 @@ def _text(content: bytes) -> str:
 
 
 def _in(path: Path, decide: Callable[[], T]) -> T:
-    """Return what is decided about a file; a refusal names the file."""
+    """Return the decision about a file; a refusal names the file."""
     try:
         return decide()
     except Refused as refusal:
@@ -254,44 +258,45 @@ def _in(path: Path, decide: Callable[[], T]) -> T:
 
 
 def _edited(path: Path, harness: Harness) -> Refused:
-    advice = "move the change elsewhere, or add --force (the file is kept)"
-    message = f"{path}: somebody edited what `deed setup {harness.name}` wrote there: {advice}"
+    advice = "Move the edit elsewhere, or add --force: setup then keeps a copy of the file."
+    message = f"{path}: somebody edited the part that `deed setup {harness.name}` wrote. {advice}"
     return Refused("EDITED_BY_HAND", message, file=str(path))
 
 
-class Launcher(NamedTuple):
-    """How a harness calls Deedbook: the interpreter by its path, so that no virtual environment need be active.
+def own_command() -> str:
+    """Return the path of the installed command: beside the interpreter, else on PATH; else only its name."""
+    beside = Path(sys.executable).with_name(COMMAND)
+    return str(beside) if beside.is_file() else shutil.which(COMMAND) or COMMAND
 
-    ``-P`` keeps the folder it is called in, which is the project's, out of the module path. Without an interpreter the
-    command is called by its name, as on every machine of a team; without an agent, DEEDBOOK_AGENT or the agent that is
-    called like the harness acts there.
+
+class Launcher(NamedTuple):
+    """How a harness calls Deedbook: by the path of its command, so that no virtual environment need be active.
+
+    The files of a team hold only the command's name, because each machine has it elsewhere. Without an agent,
+    DEEDBOOK_AGENT acts, else the agent that is named like the harness.
     """
 
-    python: str | None
+    command: str
     agent: str | None
     home: str | None = None
     server: str | None = None
 
     @property
     def _options(self) -> list[str]:
-        given = {"--as": self.agent, "--home": self.home, "--server": self.server}
-        return [word for name, value in given.items() if value is not None for word in (name, value)]
+        options = {"--as": self.agent, "--home": self.home, "--server": self.server}
+        return [word for name, value in options.items() if value is not None for word in (name, value)]
 
     def hook(self, harness: Harness) -> str:
         """Return the command line of a hook, for a shell."""
-        if self.python is None:
-            return shlex.join([*harness.command().split(), *self._options])
-        return shlex.join([self.python, "-P", "-m", HOOKS_MODULE, harness.name, *self._options])
+        return shlex.join([self.command, "hook", harness.name, *self._options])
 
     def mcp(self, harness: Harness) -> tuple[str, list[str]]:
         """Return the command and the arguments of the MCP server."""
-        if self.python is None:
-            return "deedbook", ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
-        return self.python, ["-P", "-m", "deedbook", "mcp", *self._options]
+        return self.command, ["mcp", *self._options, *([] if self.agent else ["--harness", harness.name])]
 
 
 def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -> dict[Path, Part]:
-    """Return our part of each file; where settings and servers are one file, they are one part."""
+    """Return our part of each file; settings and servers in one file are one part."""
     files = harness.files(folder, scope)
     hooks = tuple(_hook(harness, event, launcher) for event in harness.events)
     command, arguments = launcher.mcp(harness)
@@ -308,14 +313,14 @@ def parts_of(harness: Harness, folder: Path, launcher: Launcher, scope: Scope) -
     else:
         lines = [f"[mcp_servers.{SERVER}]", *(f"{name} = {_toml_value(value)}" for name, value in server.items())]
         parts |= {files.settings: Settings(hooks), files.servers: Block(TOML, "\n".join(lines) + "\n", note)}
-    if not (harness.is_apart(scope) and harness.is_shared(folder)):  # else the page is the team's
+    if not (harness.is_apart(scope) and harness.is_shared(folder)):  # otherwise the team's files hold the page
         parts[files.page] = Block(MARKDOWN, agents_page(), note)
         parts[files.command] = Whole(tot_command(files.command))
     return parts
 
 
 def tot_command(path: Path) -> str:
-    """Return the command `/tot` as the file at ``path`` holds it: TOML, a skill, or a command in Markdown."""
+    """Return the text of the command `/tot` for the file at ``path``: TOML, a skill, or a command in Markdown."""
     about, _, text = Path(__file__).with_name("tot_command.md").read_text("utf-8").partition("\n\n")
     match path.name:
         case "tot.toml":
@@ -323,17 +328,18 @@ def tot_command(path: Path) -> str:
             return f"description = {_toml_value(about)}\nprompt = '''\n{text}'''\n"
         case "SKILL.md":
             head, text = f"name: tot\ndescription: {about}", text.replace("$ARGUMENTS", "what the user wrote with $tot")
-        case _:  # the name that Claude Code's has
+        case _:  # the file of Claude Code
             head = f"description: {about}\nargument-hint: [problem]"
     return f"---\n{head}\n---\n\n{text}"
 
 
 def _hook(harness: Harness, event: str, launcher: Launcher) -> Setting:
     handler = {"type": "command", "command": launcher.hook(harness), "timeout": harness.timeout(event)}
-    marks = (f" -m {HOOKS_MODULE} {harness.name} ", f"{harness.command()} ")
+    # A path with a space is quoted.
+    marks = (f"{COMMAND} hook {harness.name} ", f"{COMMAND}' hook {harness.name} ")
     return Setting(("hooks", event), {"hooks": [handler]}, is_item=True, marks=marks)
 
 
 def _toml_value(value: str | list[str]) -> str:
-    """Return a value as TOML: a basic string takes JSON's escapes, and DEL must be escaped too."""
+    """Return a value as TOML: a basic string takes the escapes of JSON, and DEL must be escaped, too."""
     return json.dumps(value).replace("\x7f", "\\u007f")

@@ -1,14 +1,14 @@
-"""Our part of a file that is somebody else's: whether it is there, how it comes in, and how it goes.
+"""Our part of a file that belongs to somebody else: its state, its insertion and its removal.
 
-A part is pure: text in, text out. *Edited* is one that a person changed, which setup and removal refuse to touch unless
-forced; *outdated* is one that setup wrote. Settings have no room for a digest: the record of what was written tells,
-and without it whatever differs in more than its command counts as edited.
+A part is pure: text in, text out. A part that a person changed is *edited*: setup and removal refuse to touch it unless
+forced. A part that setup wrote, but would write otherwise now, is *outdated*. Settings have no room for a digest, so
+the record tells which it is. Without a record, a difference in more than the command counts as an edit.
 
-A fenced block in a file of text carries the digest of what was written in its first mark, so an edit inside it shows
-without any record. Line ends are those of the file. The block stands at the end, after an empty line; a new version
-takes the place of the old one. Where the file's last line had no end there is no empty line: so removal knows, without
-any record, whether the line end before the block is the file's. In a TOML file the block is a table of its own, and the
-file is parsed before and after: if the table would not mean what it says there, nothing is written.
+A fenced block in a text file has the digest of its text in its first mark, so an edit shows without a record. The block
+uses the line ends of the file. It is at the end, after an empty line; a new version replaces the old one in its place.
+If the last line of the file had no line end, there is no empty line: so removal knows without a record whether the line
+end before the block belongs to the file. In a TOML file the block is a table of its own. The file is parsed before and
+after: if the table would have another meaning there, nothing is written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any, Final, NamedTuple
 from deedbook.consumers.interfaces.hooks import json_text
 from deedbook.ledger.errors import Refused
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 _digest_digits: Final = 12
 _LINE: Final = r"(?:^|(?<=\A\ufeff))"
-"""Where a line begins, the first one after a byte order mark."""
+"""The beginning of a line; the first line may follow a byte order mark."""
 
 
 class State(StrEnum):
-    """What became of our part of a file."""
+    """The state of our part of a file."""
 
     INSTALLED = "installed"
     MISSING = "missing"
@@ -45,24 +45,24 @@ class Setting(NamedTuple):
     value: dict[str, Any]
     is_item: bool
     marks: tuple[str, ...] = ()
-    """Of which the command of ours holds one, and nobody else's does."""
+    """Our command contains one of these; other commands contain none."""
 
 
 class Settings(NamedTuple):
-    """Settings of ours in a JSON file; ``new_file`` is what one that is made for them holds before them."""
+    """Our settings in a JSON file; ``new_file`` is the content of a new file before they are inserted."""
 
     settings: tuple[Setting, ...]
     new_file: str = "{}\n"
 
     @property
     def written(self) -> dict[str, Any]:
-        """The values by their path: what the record keeps, to tell later whether somebody changed them."""
-        return {".".join(one.path): one.value for one in self.settings}
+        """The values by their path; the record stores them, so that a later change shows."""
+        return {".".join(setting.path): setting.value for setting in self.settings}
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
-        """Return what became of the settings; ``written`` is what the record kept, if there is one."""
-        found = self._found(text)
-        values = {".".join(one.path): [value for _, value in places] for one, places in found if places}
+        """Return the state of the settings; ``written`` is the value of ``written`` in the record, if there is one."""
+        matches = self._matches(text)
+        values = {".".join(setting.path): [value for _, value in paths] for setting, paths in matches if paths}
         if not values:
             return State.MISSING
         if values == {name: [value] for name, value in self.written.items()}:
@@ -74,39 +74,39 @@ class Settings(NamedTuple):
         return State.OUTDATED if is_ours else State.EDITED
 
     def insert(self, text: str) -> str:
-        """Return the text with the settings, each before what is there."""
-        for one in reversed(self.settings):
-            text = json_text.insert(text, one.path, one.value, is_item=one.is_item)
+        """Return the text with the settings, each as the first member or item."""
+        for setting in reversed(self.settings):
+            text = json_text.insert(text, setting.path, setting.value, is_item=setting.is_item)
         return text
 
     def update(self, text: str) -> str:
-        """Return the text with the present settings."""
+        """Return the text with our settings in their new version."""
         return self.insert(self.remove(text, text))
 
     def remove(self, text: str, before: str) -> str:
-        """Return the text without the settings and what only they made necessary; what is in ``before`` stays."""
-        keep = _containers(json_text.scan(before, {one.path[0] for one in self.settings}), self.settings)
-        while places := [place for _, found in self._found(text) for place, _ in found]:
-            text = json_text.cut(text, places[0], keep)
+        """Return the text without the settings and the containers made for them; containers in ``before`` stay."""
+        keep = _containers(json_text.scan(before, {setting.path[0] for setting in self.settings}), self.settings)
+        while paths := [path for _, values in self._matches(text) for path, _ in values]:
+            text = json_text.cut(text, paths[0], keep)
         return text
 
-    def _found(self, text: str) -> list[tuple[Setting, list[tuple[Place, Any]]]]:
-        root = json_text.scan(text, {one.path[0] for one in self.settings})
-        return [(one, _places(root, one)) for one in self.settings]
+    def _matches(self, text: str) -> list[tuple[Setting, list[tuple[KeyPath, Any]]]]:
+        root = json_text.scan(text, {setting.path[0] for setting in self.settings})
+        return [(setting, _values_at(root, setting)) for setting in self.settings]
 
 
-def _places(root: json_text.Node, setting: Setting) -> list[tuple[Place, Any]]:
-    """Return where values of ours stand for one setting."""
+def _values_at(root: json_text.Node, setting: Setting) -> list[tuple[KeyPath, Any]]:
+    """Return the paths and values of ours for one setting."""
     node: json_text.Node | None = root
     for key in setting.path:
         node = node and node.member(key)
     if node is None:
         return []
     if not setting.is_item:
-        return [(setting.path, node.value)]  # its name is ours, so whatever stands there is in our place
+        return [(setting.path, node.value)]  # the name is ours, so any value there is in our place
     if not isinstance(node.value, list):
         return []
-    items = ((one.key, one.node.value) for one in node.members)
+    items = ((member.key, member.node.value) for member in node.members)
     return [((*setting.path, key), value) for key, value in items if _is_marked(value, setting.marks)]
 
 
@@ -114,32 +114,32 @@ def _is_marked(value: Any, marks: tuple[str, ...]) -> bool:
     handlers = value.get("hooks") if isinstance(value, dict) else None
     if not isinstance(handlers, list):
         return False
-    commands = [f"{one.get('command')} " for one in handlers if isinstance(one, dict)]
+    commands = [f"{handler.get('command')} " for handler in handlers if isinstance(handler, dict)]
     return any(mark in command for command in commands for mark in marks)
 
 
-def _containers(root: json_text.Node, settings: tuple[Setting, ...]) -> frozenset[Place]:
-    """Return the paths of the objects and arrays that stand on the way to the settings."""
-    kept: set[Place] = set()
-    for one in settings:
+def _containers(root: json_text.Node, settings: tuple[Setting, ...]) -> frozenset[KeyPath]:
+    """Return the paths of the objects and arrays that lead to the settings."""
+    containers: set[KeyPath] = set()
+    for setting in settings:
         node: json_text.Node | None = root
-        for depth, key in enumerate(one.path if one.is_item else one.path[:-1]):
+        for depth, key in enumerate(setting.path if setting.is_item else setting.path[:-1]):
             node = node and node.member(key)
             if node is None:
                 break
-            kept.add(one.path[: depth + 1])
-    return frozenset(kept)
+            containers.add(setting.path[: depth + 1])
+    return frozenset(containers)
 
 
 def _bare(value: Any) -> Any:
-    """Return a value without its commands, which change when Deedbook moves or another agent is named."""
+    """Return a value without its commands, which change when Deedbook moves or another agent acts."""
     if isinstance(value, dict):
-        return {key: _bare(one) for key, one in value.items() if key not in {"command", "args"}}
-    return [_bare(one) for one in value] if isinstance(value, list) else value
+        return {key: _bare(member) for key, member in value.items() if key not in {"command", "args"}}
+    return [_bare(item) for item in value] if isinstance(value, list) else value
 
 
 class Fence(NamedTuple):
-    """How a format writes a comment."""
+    """The beginning and the end of a comment in a format."""
 
     opening: str
     closing: str
@@ -150,7 +150,7 @@ TOML: Final = Fence("# ", "")
 
 
 class Block(NamedTuple):
-    """A block of ours: its text, and the words in its first mark that say how it goes away again."""
+    """Our block: its text, and the note in its first mark that says how to remove it."""
 
     fence: Fence
     body: str
@@ -159,11 +159,11 @@ class Block(NamedTuple):
 
     @property
     def written(self) -> dict[str, Any]:
-        """Nothing: the block tells by itself."""
+        """Nothing: the block holds its own digest."""
         return {}
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
-        """Return what became of the block."""
+        """Return the state of the block."""
         marks, blocks = self._marks(text), self._blocks(text)
         if not marks:
             return State.MISSING
@@ -177,14 +177,14 @@ class Block(NamedTuple):
     def insert(self, text: str) -> str:
         """Return the text with the block at its end.
 
-        Raises Refused: ``INVALID_FORMAT`` for TOML in which the block would not mean what it says.
+        Raises Refused: ``INVALID_FORMAT`` for TOML in which the block would have another meaning.
         """
         newline = _newline(text)
         between = newline if text.strip("\ufeff") else ""
         return self._checked(text, f"{text}{between}{self._rendered(newline)}{newline}")
 
     def update(self, text: str) -> str:
-        """Return the text with the block in the place of the earlier one."""
+        """Return the text with the new block in the place of the earlier one."""
         (block, *others) = self._blocks(text)
         if others:
             return self.insert(self.remove(text, ""))
@@ -196,11 +196,11 @@ class Block(NamedTuple):
         blocks = self._blocks(text)
         if self._marks(text) != 2 * len(blocks):
             raise Refused(
-                "INVALID_FORMAT", "deedbook:begin and deedbook:end do not stand in pairs: mend them by hand first"
+                "INVALID_FORMAT", "deedbook:begin and deedbook:end do not form pairs. Repair the marks by hand first."
             )
         for block in reversed(blocks):
             before, after = text[: block.start()], re.sub(r"\A\r?\n", "", text[block.end() :])
-            # Before text that a person added behind the block, the line end of the line above it stays.
+            # If a person added text after the block, the line end before the block stays.
             added = re.search(r"(?<=\n)\r?\n\Z" if after else r"\r?\n\Z", before)
             text = before[: added.start() if added else None] + after
         return text
@@ -224,7 +224,7 @@ class Block(NamedTuple):
         if self.fence is TOML:
             old, new = _toml(before), _toml(after)
             if new != _merged(old, _toml(self.body)):
-                raise Refused("INVALID_FORMAT", "a table at the end of this TOML file would not mean what it says")
+                raise Refused("INVALID_FORMAT", "a table at the end of this TOML file would have another meaning there")
         return after
 
 
@@ -232,14 +232,14 @@ def _toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.replace("\r\n", "\n").removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
-        raise Refused("INVALID_FORMAT", f"the file is not TOML in which a table can be added: {error}") from error
+        raise Refused("INVALID_FORMAT", f"the file is not valid TOML: {error}") from error
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     merged = dict(old)
     for key, value in new.items():
-        found = merged.get(key)
-        merged[key] = _merged(found, value) if isinstance(found, dict) and isinstance(value, dict) else value
+        earlier = merged.get(key)
+        merged[key] = _merged(earlier, value) if isinstance(earlier, dict) and isinstance(value, dict) else value
     return merged
 
 
@@ -252,18 +252,18 @@ def _digest(body: str) -> str:
 
 
 class Whole(NamedTuple):
-    """A file that is ours alone."""
+    """A file that belongs to Deedbook alone."""
 
     text: str
     new_file: str = ""
 
     @property
     def written(self) -> dict[str, Any]:
-        """The digest of the text: what the record keeps, to tell later whether somebody changed it."""
+        """The digest of the text; the record stores it, so that a later change shows."""
         return {"digest": _digest(self.text)}
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
-        """Return what became of the file: it is ours as it is now, as it was written, or somebody's."""
+        """Return the state of the file: our present version, an earlier version of ours, or somebody else's text."""
         if text == self.text:
             return State.INSTALLED
         return State.OUTDATED if written == {"digest": _digest(text)} else State.EDITED
@@ -273,11 +273,11 @@ class Whole(NamedTuple):
         return self.text
 
     def update(self, text: str) -> str:
-        """Return the file as it is now."""
+        """Return the present version of the file."""
         return self.text
 
     def remove(self, text: str, before: str) -> str:
-        """Return nothing: the file goes."""
+        """Return nothing: the file is deleted."""
         return ""
 
 

@@ -1,15 +1,14 @@
-"""What an agent reads first: `deed prime`, and the brief that a hook puts into a new session.
+"""The first text for an agent: `deed prime`, and the brief that a hook puts into a new session.
 
-In this order, within one budget of tokens: who acts and in which session, dead ends and reasonings of similar tasks,
-what waits, the last session. A section has only whole items, and no item is cut; what found no room is counted under
-"Left out", with the command that shows it. A ledger with nothing in it says what to do first. What another page tells
-is named with the command that prints it, and not told: the page for agents stands in the harness's file, the last
-session in `report resume`, a handoff with its reasoning in `handoff show`. Who reads all of them reads nothing twice.
+It has, in this order and within one budget of tokens: the acting agent and its session, dead ends and reasonings of
+similar tasks, the work that waits, the last session. A section has only whole items. Items without room are counted
+under "Left out", with the command that shows them. In an empty ledger it says what to do first. It never repeats
+another page but names the command that prints it: the page for agents is in the harness's file, the last session in
+`report resume`, a handoff with its reasoning in `handoff show`. So an agent that reads all of them reads nothing twice.
 
-What waits is to be acted on, so it was checked against its signed entries (``projections.answers.checked``); the rest
-is what somebody remembers, as the views have it. What others wrote stands in a marked block
-(``consumers.sdk.quotation``), each line with its author and age; what to do about it, in our own words, stands before
-the block.
+Agents act on the work that waits, so it is checked against its signed entries (``projections.answers.checked``). The
+rest comes from the views unchecked. Text that others wrote is in a marked block (``consumers.sdk.quotation``), each
+line with its author and age. Our own words about it, with the command, are before the block.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ if TYPE_CHECKING:
 
 budget_tokens: Final = 2000
 budget_min_tokens: Final = 500
-"""Less would not hold who acts and the list of what was left out."""
+"""A smaller budget would not hold the acting agent and the list of what was left out."""
 page_looked_at_max_bytes: Final = 1024**2
 
 waiting_max: Final = 10
 dead_ends_max: Final = 10
 named_agents_max: Final = 12
 _share_of: Final = {"dead ends": 0.4, "related": 0.25, "what waits": 0.8}
-"""What a section may take of what is left when its turn comes."""
+"""The share of the remaining budget that a section may take when its turn comes."""
 
 _rest_tokens: Final = 110
 _RECORDED: Final = ("key_findings", "remaining_unknowns", "epistemic_deltas", "assessments", "investigation_tools")
 
 
 class Primed(NamedTuple):
-    """The text, what it costs, which sections it has, and what was left out (``{"what", "command"}``)."""
+    """The text, its tokens and sections, and what was left out (``{"what", "command"}``)."""
 
     text: str
     tokens: int
@@ -67,7 +66,7 @@ class Primed(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """What is said of one thing: in our own words, and in those of others."""
+    """A text about one thing: our own words, and the words of others."""
 
     own: str = ""
     others: str = ""
@@ -92,13 +91,13 @@ def prime(
     budget: int = budget_tokens,
     folder: Path | None = None,
 ) -> Primed:
-    """Return what an agent should know at the start; ``session`` is the one that is open for it, if known.
+    """Return the text for an agent at its start; ``session`` is its open session, if known.
 
-    ``origin`` is where the words of others in it come from, ``folder`` where a harness reads its page. Raises Refused:
+    ``origin`` names the source of the words of others, ``folder`` is where a harness reads its page. Raises Refused:
     ``INVALID_FIELD`` for a budget under ``budget_min_tokens``. Unavailable: the ledger cannot be read.
     """
     if budget < budget_min_tokens:
-        message = f"a budget under {budget_min_tokens} tokens would not hold what must be said"
+        message = f"the budget must be at least {budget_min_tokens} tokens"
         raise Refused("INVALID_FIELD", message, field="budget")
     doubts: dict[str, None] = {}
 
@@ -111,12 +110,12 @@ def prime(
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
     dead_ends, known = _related(ask, task, waiting, session, now)
-    if any(one["reasoning_refs"] for one in waiting["items"]):
+    if any(item["reasoning_refs"] for item in waiting["items"]):
         waiting = Citations(view, next_tokens_max, agent).waiting(waiting)
     packing = _Packing(budget, origin, folder or present_folder())
     packing.add(_acting(view, agent, session))
     if doubts:
-        warning = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
+        warning = "- A key was compromised: these events, and events that rely on them, may be forged."
         lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
         packing.add(_Section("compromised", "Do not rely on this", lines, len(lines), "deed key list"))
     packing.add(dead_ends)
@@ -128,40 +127,40 @@ def prime(
 
 
 def page_alone(error: DeedbookError) -> str:
-    """Return the brief where the ledger cannot be read: the page, and why there is no more (a message may quote)."""
-    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}): `deed doctor` says why.\n"
+    """Return the brief if the ledger cannot be read: the page and the error code (a message may quote others)."""
+    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}). `deed doctor` says why.\n"
 
 
 class _Packing:
-    """A text that grows by whole items within a budget."""
+    """A text to which whole items are added within a budget."""
 
     def __init__(self, budget: int, origin: Origin, folder: Path) -> None:
         self._limit = budget - _rest_tokens
         self._origin = origin
-        self._text = f"{_how_to(folder)}What stands between <others …> and </others> below: {UNTRUSTED}\n"
+        self._text = f"{_how_to(folder)}The text between <others …> and </others> below: {UNTRUSTED}\n"
         self._sections: list[str] = []
         self._left_out: list[dict[str, str]] = []
 
     def add(self, section: _Section) -> None:
-        """Add as many items of a section as its share holds."""
+        """Add as many items of a section as fit into its share."""
         used = count_tokens(self._text)
         limit = used + int((self._limit - used) * _share_of.get(section.name, 1.0))
-        kept: list[_Item] = []
+        chosen: list[_Item] = []
         for item in section.items:
-            if count_tokens(self._with(section.heading, [*kept, item])) > limit:
+            if count_tokens(self._with(section.heading, [*chosen, item])) > limit:
                 break
-            kept.append(item)
-        if kept:
-            self._text = self._with(section.heading, kept)
+            chosen.append(item)
+        if chosen:
+            self._text = self._with(section.heading, chosen)
             self._sections.append(section.name)
-        if missing := section.total - len(kept):
+        if missing := section.total - len(chosen):
             self._left_out.append({"what": f"{missing} of {section.name}", "command": section.command})
 
     def finished(self) -> Primed:
-        """Return the text with the list of what was left out."""
+        """Return the text with the list of items that were left out."""
         text = self._text
         if self._left_out:
-            lines = [_Item(f"- {one['what']}: `{one['command']}`") for one in self._left_out]
+            lines = [_Item(f"- {entry['what']}: `{entry['command']}`") for entry in self._left_out]
             text = self._with("Left out", lines)
         used = tokenizer()
         return Primed(text, count_tokens(text), used.exact, used.name, self._sections, self._left_out)
@@ -173,16 +172,16 @@ class _Packing:
 
 
 def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
-    """Return who acts and in which session, and what must be done before anything can be."""
-    registered = [one["name"] for one in view("agents.list", {})["agents"] if one["name"] not in {NODE, ROOT}]
+    """Return the acting agent and its session, or what must be done before an agent can act."""
+    registered = [row["name"] for row in view("agents.list", {})["agents"] if row["name"] not in {NODE, ROOT}]
     if not registered:
-        lines = ["- Nobody is registered in this ledger yet: begin with `deed agent add NAME --role agent`."]
+        lines = ["- No agent is registered in this ledger yet. Begin with `deed agent add NAME --role agent`."]
     elif agent is None:
         named = ", ".join(registered[:named_agents_max])
         more = "" if len(registered) <= named_agents_max else f" and {len(registered) - named_agents_max} more"
-        lines = [f"- Nobody acts: set DEEDBOOK_AGENT, or add `--as`, to one of {named}{more}."]
+        lines = [f"- No agent acts. Set DEEDBOOK_AGENT, or add `--as`, with one of {named}{more}."]
     elif agent not in registered:
-        lines = [f"- {agent} is not registered: `deed agent add {agent} --role agent`."]
+        lines = [f"- {agent} is not registered. Run `deed agent add {agent} --role agent`."]
     else:
         lines = [f"- You act as {agent}.", _session_line(view, agent, session)]
     return _Section("you", "You", [_Item(line) for line in lines], len(lines), "deed agent list")
@@ -191,7 +190,7 @@ def _acting(view: Ask, agent: str | None, session: str | None) -> _Section:
 def _session_line(view: Ask, agent: str, session: str | None) -> str:
     page = view("sessions.list", {"author": agent, "status": "open", "limit": 1})
     if session is not None:
-        advice = "start no other. Where DEEDBOOK_SESSION is not set, name it in each verb."
+        advice = "start no other. If DEEDBOOK_SESSION is not set, name the session in each verb."
         return f"- Your open session is {session}: {advice}"
     if page["total"] == 0:
         return "- You have no open session."
@@ -203,8 +202,8 @@ def _session_line(view: Ask, agent: str, session: str | None) -> str:
 
 def _waiting(view: Ask, agent: str | None) -> dict[str, Any]:
     try:
-        whom = {} if agent is None else {"agent": agent}
-        return with_commands(view("handoffs.next", {"limit": waiting_max, **whom}))
+        filters = {} if agent is None else {"agent": agent}
+        return with_commands(view("handoffs.next", {"limit": waiting_max, **filters}))
     except Refused as refusal:
         if refusal.code != "AGENT_UNKNOWN":
             raise
@@ -215,18 +214,18 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
     whom = "" if agent is None else f" for {agent}"
     command = "deed next" if agent is None else f"deed next --as {agent}"
     items = []
-    for number, one in enumerate(waiting["items"], 1):
-        whose = f"{one['agent']}: " if agent is None else ""
-        # An id may be a sentence, and is no part of ours then.
-        sentence = f"{one_line(one['title'])} ({one_line(one['why'])})"
-        what, way = one["id"], one["command"]
-        if not is_plain(one["id"]):
-            what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
-        words = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
-        behind = " (with its reasoning)" if one["reasoning_refs"] else ""
-        items.append(_Item(f"{number}. {whose}{one['action']} {what}{behind}: `{way}`", words))
+    for number, row in enumerate(waiting["items"], 1):
+        owner = f"{row['agent']}: " if agent is None else ""
+        # An id may be a sentence; then it belongs to the words of others.
+        sentence = f"{one_line(row['title'])} ({one_line(row['why'])})"
+        work, next_command = row["id"], row["command"]
+        if not is_plain(row["id"]):
+            work, next_command, sentence = f"number {number}", command, f"{one_line(row['id'])}: {sentence}"
+        words = f"{number}. {row['author']}, {age(row['since_ms'], now)}: {sentence}"
+        reasoning = " (with its reasoning)" if row["reasoning_refs"] else ""
+        items.append(_Item(f"{number}. {owner}{row['action']} {work}{reasoning}: `{next_command}`", words))
     if not items:
-        nothing = _Item(f"- `{command}` shows it when something does.")
+        nothing = _Item(f"- `{command}` shows new work.")
         return _Section("what waits", f"Nothing waits{whom}", [nothing], 1, command)
     return _Section("what waits", f"What waits{whom}", items, waiting["total"], command)
 
@@ -234,16 +233,16 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
 def _related(
     view: Ask, task: str | None, waiting: Mapping[str, Any], present: str | None, now: datetime
 ) -> tuple[_Section, _Section]:
-    """Return what failed in work like the task that was given, else like what waits, and what is known of the task."""
-    wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
+    """Return dead ends of work like the task (default: like what waits), and earlier work on the task."""
+    topic = task or next((row["title"] for row in waiting["items"] if row["kind"] == "handoff"), "")
     command = f"deed report similar {quote(one_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
-    if wanted.strip():
-        related = view("search.related", {"task": wanted, "limit": dead_ends_max, "session_id": present})
+    if topic.strip():
+        related = view("search.related", {"task": topic, "limit": dead_ends_max, "session_id": present})
     lines: dict[str, str] = {}
-    for one in related["dead_ends"]:
-        line = one_line(dead_end_text(one))
-        lines.setdefault(line, f"- {one['author']}, {age(one['happened_ms'], now)}: {line}")
+    for row in related["dead_ends"]:
+        line = one_line(dead_end_text(row))
+        lines.setdefault(line, f"- {row['author']}, {age(row['happened_ms'], now)}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
     known = (
@@ -251,55 +250,55 @@ def _related(
         if not task
         else [
             *(
-                _known(f"reasoning {one['id']}", one["conclusion"] or one["status"], age(one["updated_ms"], now), one)
-                for one in related["reasonings"]
+                _known(f"reasoning {row['id']}", row["conclusion"] or row["status"], age(row["updated_ms"], now), row)
+                for row in related["reasonings"]
             ),
             *(
-                _known(f"session {one['session_id']}", one["outcome"], age(one["happened_ms"], now), one)
-                for one in related["sessions"]
+                _known(f"session {row['session_id']}", row["outcome"], age(row["happened_ms"], now), row)
+                for row in related["sessions"]
             ),
         ]
     )
-    heading = "Worked on before: `deed reasoning brief ID` or `deed report resume --session-id ID` tells one"
+    heading = "Earlier work: read it with `deed reasoning brief ID` or `deed report resume --session-id ID`"
     return failed, _Section("related", heading, known, len(known), command)
 
 
-def _known(what: str, outcome: str, when: str, one: Mapping[str, Any]) -> _Item:
-    came_of_it = f" → {one_line(outcome)}" if outcome else ""
-    place = f"- {one_line(what)}: {one['author']}, {when}, {one['near']}"
-    return _Item(others=f"{place}: {one_line(one['task'])}{came_of_it}")
+def _known(what: str, outcome: str, when: str, row: Mapping[str, Any]) -> _Item:
+    result = f" → {one_line(outcome)}" if outcome else ""
+    source = f"- {one_line(what)}: {row['author']}, {when}, {row['near']}"
+    return _Item(others=f"{source}: {one_line(row['task'])}{result}")
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
-    """Return which session was the last, and the command that tells it; the present one only if it holds something."""
+    """Return the last session and the command that shows it; the present one only if something was recorded in it."""
     command = "deed report resume"
     by = whose(view, resumed)
-    for one in resumed["sessions"]:
-        if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
-            name = one["session_id"]
-            own = f"- `{command} --session-id {name}` tells it." if is_plain(name) else f"- `{command}` tells it."
-            words = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task']) or '(no task was said)'}"
+    for row in resumed["sessions"]:
+        if row["session_id"] != present or any(row.get(field) for field in _RECORDED):
+            name = row["session_id"]
+            own = f"- `{command} --session-id {name}` shows it." if is_plain(name) else f"- `{command}` shows it."
+            words = f"{by[name][0]}, {age(row['timestamp'], now)}: {one_line(row['task']) or '(no task)'}"
             return _Section("the last session", "The last session", [_Item(own, words)], 1, command)
     return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 
 
 def _how_to(folder: Path) -> str:
-    """Return where the page for agents is read: nothing where a harness has it, for what it knows is not told again."""
+    """Return how to read the page for agents; nothing if a harness has it, so that nothing is repeated."""
     title = agents_page().partition("\n")[0]
-    own = [one.files(Path.home(), "user").page for one in HARNESSES.values()]
-    names = {one.files(folder, "team").page.name for one in HARNESSES.values()}
-    for path in [*(place / name for place in (folder, *folder.parents) for name in names), *own]:
+    own = [harness.files(Path.home(), "user").page for harness in HARNESSES.values()]
+    names = {harness.files(folder, "team").page.name for harness in HARNESSES.values()}
+    for path in [*(parent / name for parent in (folder, *folder.parents) for name in names), *own]:
         try:
             with open_regular(path, follow=True) as descriptor:
                 if title.encode() in os.read(descriptor, page_looked_at_max_bytes):
                     return ""
         except (OSError, Refused):
             continue
-    advice = "`deed setup claude-code|codex|gemini` puts that where your harness reads it"
+    advice = "`deed setup claude-code|codex|gemini` puts it where your harness reads it"
     return f"`deed prime --page` prints how to work with Deedbook; {advice}.\n"
 
 
 def agents_page() -> str:
     """Return the page as markdown, ending in a newline."""
-    # Not by importlib.resources, which costs a hook as much as half a Python start.
+    # Not with importlib.resources: it costs a hook half as much time as a start of Python.
     return Path(__file__).with_name("agents_page.md").read_text("utf-8")

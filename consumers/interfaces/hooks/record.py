@@ -1,9 +1,8 @@
-"""What setup remembers of the files it changed, so that removal can put back every byte.
+"""The record of the files that setup changed, with which removal restores every byte.
 
-The record stands outside project and ledger (``ledger.home.location.state_folder``): setup must be removable after the
-ledger is gone. It is written before the files: what happens if we crash in between is that it speaks of files that
-hold something else, and then only what is found in them counts. It holds what the files held before, so its folder is
-for its owner alone.
+The record is stored outside project and ledger (``ledger.home.location.state_folder``): setup must be removable after
+the ledger is deleted. It is written before the files. If we crash in between, it describes contents that the files do
+not have yet, and then only the files themselves count. It holds their earlier contents, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from deedbook.ledger.system.files import TEMPORARY
 
 leftover_age_s: Final = 10.0
 _random_chars: Final = 8
-"""Of a temporary file's name (``tempfile``)."""
+"""Random characters in the name of a temporary file (``tempfile``)."""
 
 _key_digits: Final = 16
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: what it held before (None: there was none), the digest of what setup left, and what it wrote."""
+    """One file: its earlier content (None: there was none), the digest of its content after setup, and our values."""
 
     path: str
     before: bytes | None
@@ -39,7 +38,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One setup: for whom, the files, and the folders that it made, outer ones first."""
+    """One setup: its agent and ledger, the files, and the folders that it made, outer ones first."""
 
     agent: str
     home: str | None
@@ -48,23 +47,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     folders: list[str]
 
     def of(self, path: Path) -> FileRecord | None:
-        """Return what is known of a file."""
-        return next((one for one in self.files if one.path == str(path)), None)
+        """Return the record of a file."""
+        return next((file for file in self.files if file.path == str(path)), None)
 
 
 def digest(content: bytes) -> str:
-    """Return the digest by which a file is known again."""
+    """Return the digest that identifies a content."""
     return sha256(content).hexdigest()
 
 
 def record_path(harness: str, folder: Path) -> Path:
-    """Return where the record of one setup stands."""
+    """Return the path of the record of one setup."""
     key = sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()[:_key_digits]
     return state_folder() / "setup" / f"{harness}-{key}.json"
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record; None when there is none, or none that can be read: then only what the files say counts."""
+    """Return a record; None if it is missing or unreadable: then only the files themselves count."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
     except (OSError, *UNREADABLE):
@@ -72,24 +71,26 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Put a record in its place."""
+    """Write a record."""
     write_file(path, msgspec.json.encode(record) + b"\n")
 
 
 def remove_record(path: Path, record: Record) -> None:
-    """Remove a record, and those folders that setup made which are empty now.
+    """Remove a record, and the folders that setup made and that are empty now.
 
-    Folders that hold other records are handed on to one of them, so that the last to go takes them along. The project's
-    go before the record: what happens if we crash in between is that the next removal finds the rest.
+    Folders that hold other records are passed on to one of these records, so the last removal deletes them. The folders
+    of the project are deleted before the record: if we crash in between, the next removal finds the rest.
     """
-    made = [type(path)(one) for one in record.folders]
-    _remove_empty(one for one in reversed(made) if not path.is_relative_to(one))
+    made = [type(path)(folder) for folder in record.folders]
+    _remove_empty(folder for folder in reversed(made) if not path.is_relative_to(folder))
     remove_file(path)
-    _remove_empty([path.parent, path.parent.parent, *(one for one in reversed(made) if path.is_relative_to(one))])
-    left = [str(one) for one in made if path.is_relative_to(one) and one.exists()]
+    _remove_empty(
+        [path.parent, path.parent.parent, *(folder for folder in reversed(made) if path.is_relative_to(folder))]
+    )
+    left = [str(folder) for folder in made if path.is_relative_to(folder) and folder.exists()]
     for other in sorted(path.parent.glob("*.json"))[:1] if left else []:
-        if (found := read_record(other)) is not None:
-            write_record(other, msgspec.structs.replace(found, folders=[*left, *found.folders]))
+        if (other_record := read_record(other)) is not None:
+            write_record(other, msgspec.structs.replace(other_record, folders=[*left, *other_record.folders]))
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
@@ -99,7 +100,7 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 
 
 def remove_leftovers(folders: Iterable[Path]) -> None:
-    """Remove the temporary files of a setup that was killed while it wrote; a young one may be somebody's at work."""
+    """Remove the temporary files of a setup that was killed while it wrote; a young one may still be in use."""
     for folder in folders:
         for path in folder.glob(f"{TEMPORARY}{'?' * _random_chars}"):
             if path.is_file() and (settled_for_s(path) or 0) >= leftover_age_s:
@@ -107,20 +108,20 @@ def remove_leftovers(folders: Iterable[Path]) -> None:
 
 
 def missing_folders(folder: Path) -> list[Path]:
-    """Return which of a folder and those above it are missing, outer ones first."""
-    return [one for one in (folder, *folder.parents) if not one.exists()][::-1]
+    """Return the missing ones among a folder and its parents, outer ones first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()][::-1]
 
 
 def make_folders(folder: Path, *, mode: int = 0o755) -> list[Path]:
-    """Make a folder and those above it that are missing; return what was made, outer ones first."""
+    """Make a folder and its missing parents; return the folders that were made, outer ones first."""
     made: list[Path] = []
     try:
-        for one in missing_folders(folder):
-            one.mkdir(mode=mode)
-            made.append(one)
+        for missing in missing_folders(folder):
+            missing.mkdir(mode=mode)
+            made.append(missing)
     except OSError as error:
-        for one in reversed(made):
-            one.rmdir()
+        for path in reversed(made):
+            path.rmdir()
         message = f"{folder} cannot be made: {error.strerror}"
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(folder)) from error
     return made

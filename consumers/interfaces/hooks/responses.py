@@ -1,17 +1,17 @@
-"""What each hook does, in a process of its own that the supervisor ends (``supervisor``).
+"""The work of each hook, in a child process that the supervisor ends (``supervisor``).
 
-SessionStart opens the Deedbook session that stands for the harness's, and prints a brief, what `deed prime` prints,
-where the conversation has none: at startup, after clear and after compaction, not on resume. Where the key is locked
-or the disk is full the brief comes all the same, and where the ledger cannot be read, the page for agents alone.
+SessionStart opens a Deedbook session for the harness's session. It prints a brief, the text of `deed prime`, where the
+conversation has none: at startup, after clear and after compaction, not on resume. If the key is locked or the disk is
+full, it still prints the brief. If the ledger cannot be read, it prints only the page for agents.
 
-The events before compaction, at the end of a turn and of a session save silently: a ``snapshot.taken`` of what the
-session's events say, when something was recorded since the last one; nothing when nothing was. The end of the harness's
-session ends ours: else each would stay open, and which one is meant be ambiguous. A report that it lacks is its own
-POSTFLIGHT's, or made by `deed session sweep`.
+The events before compaction, at the end of a turn and at the end of a session save silently: they write a
+``snapshot.taken`` of the session if something was recorded since the last one. The end of the harness's session also
+ends the Deedbook session: otherwise all would stay open, and a verb could not tell which one it belongs to. The agent's
+POSTFLIGHT or `deed session sweep` makes a missing report.
 
-The id of the Deedbook session that stands for a harness's is the harness's name and its session's id, so that every
-hook of that session finds it without remembering anything. A session of a harness that goes on after its Deedbook
-session was ended gets the next one (``ID.2``), which resumes the earlier.
+The id of the Deedbook session is the harness's name and the id of its session, so that every hook of that session finds
+it without storing anything. If the harness's session continues after its Deedbook session was ended, it gets the next
+one (``ID.2``), which resumes the earlier one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, brief_sources
 from deedbook.consumers.interfaces.hooks.prime import budget_tokens, page_alone, prime
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_failure
+from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.consumers.sdk.quotation import origin_of
@@ -53,15 +54,15 @@ _hash_digits: Final = 32
 
 
 def respond_to(work: Work) -> bytes:
-    """Do what an event asks for; return what the harness is to read, most often nothing."""
+    """Do the work of an event; return the output for the harness, usually nothing."""
     harness = HARNESSES.get(work.call.harness)
-    does = None if harness is None else harness.events.get(work.event)
-    if harness is None or does is None:
-        _log(work, Refused("USAGE", f"{work.call.harness} has no event {work.event!r} that a hook is for"))
+    action = None if harness is None else harness.events.get(work.event)
+    if harness is None or action is None:
+        _log(work, Refused("USAGE", f"no hook of {work.call.harness} handles the event {work.event!r}"))
         return b""
     try:
         check_place(resolved(work.home), is_named=work.call.home is not None)
-        trust.demand(work.home)  # first, and nothing of the folder is opened
+        trust.demand(work.home)  # first, before anything in the folder is opened
         ledger = Ledger(work.call.agent, home=work.home, server=work.call.server)
         try:
             trust.demand(work.home, ledger.client)
@@ -70,19 +71,19 @@ def respond_to(work: Work) -> bytes:
             raise
     except DeedbookError as error:
         if error.code == "NOT_TRUSTED":
-            return _answer(work, lambda: trust.UNTRUSTED) if does == "start" else b""
+            return _answer(work, lambda: trust.UNTRUSTED) if action == "start" else b""
 
         _log(work, error)
-        return _answer(work, partial(page_alone, error)) if does == "start" else b""
+        return _answer(work, partial(page_alone, error)) if action == "start" else b""
     with ledger:
-        if does != "start":
-            return _save(ledger, work, is_end=does == "end")
+        if action != "start":
+            return _save(ledger, work, is_end=action == "end")
         return _answer(work, partial(_brief, ledger, work, _opened(ledger, harness, work)))
 
 
 def _answer(work: Work, brief: Callable[[], str]) -> bytes:
-    """Return the answer to a start: with a brief where the conversation has none."""
-    source = work.given.get("source", "startup")
+    """Return the answer to a start: a brief if the conversation has none."""
+    source = work.payload.get("source", "startup")
     if not (isinstance(source, str) and source in brief_sources):
         return b""
     answer = {"hookSpecificOutput": {"hookEventName": work.event, "additionalContext": brief()}}
@@ -90,9 +91,9 @@ def _answer(work: Work, brief: Callable[[], str]) -> bytes:
 
 
 def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
-    """Return the id of the session that is open for the harness's; None where it cannot be."""
-    name = session_name(harness.name, work.given.get("session_id"))
-    if name is None or work.call.agent is None:
+    """Return the id of the open session for the harness's session; None if it cannot be opened."""
+    name = session_name(harness.name, work.payload.get("session_id"))
+    if name is None:
         return None
     try:
         session = open_session(partial(_author, ledger, work.call.agent), ledger.client.view, work.call.agent, name)
@@ -105,22 +106,20 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
 
 
 def _author(ledger: Ledger, agent: str) -> Author:
-    """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
-    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - extra ``mcp``
-
+    """Return the author that signs. Nobody has checked the agent in DEEDBOOK_AGENT, which shared settings may set."""
     check_may_sign(agent, roles_of(ledger.client, agent))
     return ledger.author()
 
 
 def _export(work: Work, session: str) -> None:
-    """Set the variables of the session's shell commands: which session, who acts and where, so that verbs need none."""
+    """Set session, agent and ledger as variables of the session's shell commands, so that verbs need no options."""
     file = environment_variable("CLAUDE_ENV_FILE")
     if not file:
         return
     variables = {"DEEDBOOK_SESSION": session, "DEEDBOOK_AGENT": work.call.agent, "DEEDBOOK_SERVER": work.call.server}
     variables["DEEDBOOK_HOME"] = None if work.call.home is None else str(work.call.home)
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value is not None]
-    # Appended, as other hooks write to it too; the documentation of SessionStart asks for it.
+    # Appended, because other hooks write to it, too; the documentation of SessionStart asks for it.
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, "".join(lines).encode())
@@ -136,9 +135,9 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
             origin = origin_of(client, Home(work.home))
             view = partial(ask, client)
             agent, folder = work.call.agent, work.home.parent
-            made = prime(view, client.get_blob, origin, agent=agent, session=session, budget=budget, folder=folder)
-            if len(made.text) <= brief_max_chars:
-                return made.text
+            brief = prime(view, client.get_blob, origin, agent=agent, session=session, budget=budget, folder=folder)
+            if len(brief.text) <= brief_max_chars:
+                return brief.text
             budget = int(budget * _budget_step)
     except DeedbookError as error:
         _log(work, error)
@@ -147,19 +146,17 @@ def _brief(ledger: Ledger, work: Work, session: str | None) -> str:
 
 def _save(ledger: Ledger, work: Work, *, is_end: bool) -> bytes:
     agent = work.call.agent
-    if agent is None:
-        return b""
     try:
-        name = session_name(work.call.harness, work.given.get("session_id"))
-        its = None if name is None or not is_end else find_open(ledger.client.view, name)[0]
-        if is_end and its is None:
+        name = session_name(work.call.harness, work.payload.get("session_id"))
+        own = None if name is None or not is_end else find_open(ledger.client.view, name)[0]
+        if is_end and own is None:
             return b""
-        found = to_save(ledger.client.view, agent, name, present_session())
-        if found is not None:
-            take_snapshot(_author(ledger, agent), ledger.client.view, session=found["id"])
-        # If we are killed here, within the little time that a harness gives, the sweep ends the session.
-        if its is not None and its["author"] == agent:
-            _author(ledger, agent).emit(Draft(stream=f"session/{its['id']}", data=SessionEnded()))
+        session = to_save(ledger.client.view, agent, name, present_session())
+        if session is not None:
+            take_snapshot(_author(ledger, agent), ledger.client.view, session=session["id"])
+        # If the harness's timeout kills us here, `deed session sweep` ends the session.
+        if own is not None and own["author"] == agent:
+            _author(ledger, agent).emit(Draft(stream=f"session/{own['id']}", data=SessionEnded()))
     except DeedbookError as error:
         _log(work, error)
     return b""
@@ -172,7 +169,7 @@ def _log(work: Work, error: DeedbookError | OSError) -> None:
 
 
 def session_name(harness: str, session_id: object) -> str | None:
-    """Return the id of the first Deedbook session of a harness's session; None for what is no session id."""
+    """Return the id of the first Deedbook session of a harness's session; None if it is not a session id."""
     if not isinstance(session_id, str) or not session_id:
         return None
     if _PLAIN.fullmatch(session_id) is None:
@@ -181,57 +178,58 @@ def session_name(harness: str, session_id: object) -> str | None:
 
 
 def find_open(view: Ask, name: str) -> tuple[dict[str, Any] | None, str, str]:
-    """Return the open session (None: there is none yet), the id of the next one, and the id that it resumes."""
+    """Return the open session (None: there is none), its id or the id of the next one, and the id that it resumes."""
     earlier = ""
     for number in range(1, continued_max + 1):
         numbered = name if number == 1 else f"{name}.{number}"
         try:
-            found = view("sessions.show", {"id": f"session/{numbered}"})
+            session = view("sessions.show", {"id": f"session/{numbered}"})
         except Refused as refusal:
             if refusal.code not in {"NOT_FOUND", "REF_AMBIGUOUS"}:
                 raise
             return None, numbered, earlier
-        if found["id"] != numbered:  # only the beginning of another id
+        if session["id"] != numbered:  # only the beginning of another id
             return None, numbered, earlier
-        if found["status"] == "open":
-            return found, numbered, earlier
+        if session["status"] == "open":
+            return session, numbered, earlier
         earlier = numbered
-    raise Refused("TRANSITION_NOT_ALLOWED", f"{name} was ended {continued_max} times: `deed session start` goes on")
+    message = f"{name} was ended {continued_max} times. Start another session with `deed session start`."
+    raise Refused("TRANSITION_NOT_ALLOWED", message)
 
 
 def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str) -> str:
-    """Return the id of the agent's open session, started now if it was not; only then is the author asked for."""
-    found, numbered, earlier = find_open(view, name)
-    if found is None:
+    """Return the id of the agent's open session; start one with the author if there is none."""
+    session, numbered, earlier = find_open(view, name)
+    if session is None:
         data = SessionStarted(ai_id=agent, resumes=earlier)
         author().emit(Draft(stream=f"session/{numbered}", data=data))
-    elif found["author"] != agent:
-        raise Refused("NOT_AUTHORIZED", f"session {numbered} is {found['author']}'s, not {agent}'s")
+    elif session["author"] != agent:
+        raise Refused("NOT_AUTHORIZED", f"session {numbered} belongs to {session['author']}, not to {agent}")
     return numbered
 
 
 def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
-    """Return the session in which something was recorded since the agent's last snapshot of it; None for none.
+    """Return the session if something was recorded in it since the agent's last snapshot of it; otherwise None.
 
-    It is the harness's own, else the one named (``DEEDBOOK_SESSION``), else the agent's only open one.
+    It is the harness's own session, else the one in ``DEEDBOOK_SESSION``, else the agent's only open one.
     """
-    found = _its_session(view, agent, name, present)
-    if found is None or found["author"] != agent or not any(found["counts"].values()):
+    session = _its_session(view, agent, name, present)
+    if session is None or session["author"] != agent or not any(session["counts"].values()):
         return None
-    taken = view("snapshots.list", {"session_id": found["id"], "author": agent, "limit": 1})["snapshots"]
-    return None if taken and taken[0]["event_index"] > found["updated_index"] else found
+    taken = view("snapshots.list", {"session_id": session["id"], "author": agent, "limit": 1})["snapshots"]
+    return None if taken and taken[0]["event_index"] > session["updated_index"] else session
 
 
 def _its_session(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
     if name is not None:
-        found, _, earlier = find_open(view, name)
-        if found is not None or earlier:
-            return found or view("sessions.show", {"id": earlier})
+        session, _, earlier = find_open(view, name)
+        if session is not None or earlier:
+            return session or view("sessions.show", {"id": earlier})
     if present is not None:
         try:
             return view("sessions.show", {"id": present})
         except Refused as refusal:
             if refusal.code != "NOT_FOUND":
                 raise
-    meant = choose_session(view, agent)
-    return None if meant.session_id is None else view("sessions.show", {"id": meant.session_id})
+    choice = choose_session(view, agent)
+    return None if choice.session_id is None else view("sessions.show", {"id": choice.session_id})

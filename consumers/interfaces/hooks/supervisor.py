@@ -1,15 +1,14 @@
-"""Running a hook so that its host never waits for it long, never fails with it, and never sees half of its output.
+"""The supervisor of a hook: the host never waits long, never fails with the hook, and never sees half of its output.
 
-The work is done in a child process; this one waits until the deadline, then ends it, prints what came whole or nothing,
-and exits with 0, whatever happened (2 would block the host). A process of its own, because that also ends what no
-thread can interrupt: a call that never comes back from the disk, the network or a lock. Killing it is safe: LMDB and
-SQLite take a process that dies at any moment. The child also carries an alarm, for a host that kills only the parent.
+A child process does the work. The parent waits until the deadline, kills the child, prints its whole answer or nothing,
+and exits with 0 in any case (2 would block the host). Only a process of its own can be ended in a call that no thread
+can interrupt: one that never returns from the disk, the network or a lock. Killing it is safe: LMDB and SQLite survive
+a process that dies at any moment. The child also sets an alarm, for a host that kills only the parent.
 
-Standard input is read to its end, so that the host can write all of it, but only so much is kept.
+Standard input is read to its end, so that the host can write all of it; only a limited size is stored.
 
-What goes wrong is written to the log of hooks, JSON lines in the ledger's folder, because a host must not see it. A
-full log becomes ``hooks.log.1``, in the place of an older one. Where nothing can be written (a full disk), nothing is:
-a hook has nobody to tell.
+Errors go to the log of hooks, JSON lines in the ledger's folder, because a host must not see them. A full log becomes
+``hooks.log.1`` and replaces an older one. On a full disk nothing is written: a hook has nobody to report to.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home
 
 deadline_s: Final = 2.5
-"""Under the shortest timeout that setup asks a harness for (3 s), with room for the interpreter's start."""
+"""Shorter than the shortest timeout that setup requests (3 s), with room for the start of Python."""
 
 input_size_max_bytes: Final = 1024**2
 output_size_max_bytes: Final = 256 * 1024
@@ -43,45 +42,45 @@ message_max_chars: Final = 500
 
 
 class Call(NamedTuple):
-    """What a harness called: its name, who acts, and where the ledger is if the command line says so."""
+    """A call of a hook: the harness, the agent that acts, and the ledger if the command line names it."""
 
     harness: str
-    agent: str | None
+    agent: str
     home: Path | None
     server: str | None
 
 
 class Work(NamedTuple):
-    """A call with the JSON it came with and the ledger that it is about."""
+    """A call with its JSON and the folder of its ledger."""
 
     call: Call
     home: Path
-    given: dict[str, Any]
+    payload: dict[str, Any]
 
     @property
     def event(self) -> str:
         """The name of the event."""
-        return str(self.given.get("hook_event_name", ""))
+        return str(self.payload.get("hook_event_name", ""))
 
 
 def supervise(call: Call, respond: Callable[[Work], bytes]) -> None:
     """Answer one call of a hook on standard output, within the deadline."""
     until = time.monotonic() + deadline_s
     try:
-        given = _given(_read_all(until))
-        home = _home_of(call, given)
+        payload = _decoded(_read_all(until))
+        home = _home_of(call, payload)
         if home is None:
             return  # no ledger here: this project has nothing to do with Deedbook
-        if isinstance(given, Refused):
-            log_failure(home, call.harness, "", given.code, given.message)
+        if isinstance(payload, Refused):
+            log_failure(home, call.harness, "", payload.code, payload.message)
         else:
-            _write_all(1, _answer(Work(call, home, given), respond, until))
+            _write_all(1, _answer(Work(call, home, payload), respond, until))
     except OSError:
-        return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to tell
+        return  # no pipe, no process, or nobody who reads: there is nothing left to do, and nobody to report to
 
 
 def _read_all(until: float) -> bytes | None:
-    """Return standard input; None when it is too long or does not end in time."""
+    """Return standard input; None if it is too long or does not end in time."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
     content = _read(sys.stdin.fileno(), until, input_size_max_bytes + 1)
@@ -89,40 +88,40 @@ def _read_all(until: float) -> bytes | None:
 
 
 def _read(descriptor: int, until: float, size_max_bytes: int) -> bytes | None:
-    """Return so much of what comes from a descriptor to its end; None when the time is over first."""
-    kept = bytearray()
+    """Read a descriptor to its end and return at most ``size_max_bytes`` of it; None if the time is over first."""
+    received = bytearray()
     while True:
-        left = until - time.monotonic()  # asked each time, for what never ends and is always ready
+        left = until - time.monotonic()  # checked each time, for input that never ends and is always ready
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             return None
         piece = os.read(descriptor, _chunk_bytes)
         if not piece:
-            return bytes(kept)
-        kept += piece[: size_max_bytes - len(kept)]
+            return bytes(received)
+        received += piece[: size_max_bytes - len(received)]
 
 
-def _given(content: bytes | None) -> dict[str, Any] | Refused:
-    """Return the JSON object that came, or what is wrong with what came instead."""
+def _decoded(content: bytes | None) -> dict[str, Any] | Refused:
+    """Return the JSON object of standard input, or the refusal of anything else."""
     if content is None:
-        return Refused("TOO_LARGE", f"standard input is over {input_size_max_bytes} bytes or open")
+        return Refused("TOO_LARGE", f"standard input has more than {input_size_max_bytes} bytes or did not end")
     try:
-        given = json.loads(content)
+        payload = json.loads(content)
     except (ValueError, RecursionError) as error:
         return Refused("INVALID_FORMAT", f"standard input is not JSON: {error}")
-    return given if isinstance(given, dict) else Refused("INVALID_FORMAT", "standard input is no JSON object")
+    return payload if isinstance(payload, dict) else Refused("INVALID_FORMAT", "standard input is not a JSON object")
 
 
-def _home_of(call: Call, given: dict[str, Any] | Refused) -> Path | None:
-    """Return the ledger's folder: given, else found from the folder that the JSON names, else from here."""
+def _home_of(call: Call, payload: dict[str, Any] | Refused) -> Path | None:
+    """Return the ledger's folder: the named one, else one found from the folder in the JSON, else from here."""
     if call.home is not None:
         return call.home if call.home.is_dir() else None
-    cwd = given.get("cwd") if isinstance(given, dict) else None
-    found = find_home(Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd())
-    return found if found is not None and found.is_dir() else None
+    cwd = payload.get("cwd") if isinstance(payload, dict) else None
+    home = find_home(Path(cwd) if isinstance(cwd, str) and "\0" not in cwd else Path.cwd())
+    return home if home is not None and home.is_dir() else None
 
 
 def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes:
-    """Return what the child answers, whole or not at all."""
+    """Return the whole answer of the child, or nothing."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -136,19 +135,19 @@ def _answer(work: Work, respond: Callable[[Work], bytes], until: float) -> bytes
         os.close(reading)
         if answer is None:
             os.kill(child, signal.SIGKILL)
-        # A child that hangs in the kernel cannot be waited for, not even after that.
+        # A child that hangs in the kernel cannot be waited for, not even after SIGKILL.
         _, status = os.waitpid(child, os.WNOHANG if answer is None else 0)
     if answer is not None and not status:
         return answer
     message = f"the hook's process ended with {os.waitstatus_to_exitcode(status)}"
     if answer is None:
-        message = f"the hook took longer than {deadline_s} s and was ended"
+        message = f"the hook took longer than {deadline_s} s and was killed"
     log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", message)
     return b""
 
 
 def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: float) -> None:
-    """Do the work in the child, which never returns from here."""
+    """Do the work in the child process, which ends here."""
     status = 1
     try:
         signal.setitimer(signal.ITIMER_REAL, max(0.01, until - time.monotonic()) + _alarm_slack_s)
@@ -173,7 +172,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:
-    """Add one line to the log of a ledger's folder; in one that is not trusted nothing is written."""
+    """Add one line to the log in a ledger's folder; nothing is written into an untrusted folder."""
     if not trust.is_trusted(home):
         return
     line = {
@@ -189,8 +188,8 @@ def log_failure(home: Path, harness: str, event: str, code: str, message: str) -
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size + len(content) > log_size_max_bytes:
                 path.replace(path.with_name(f"{LOG_NAME}.1"))
-        # One write of a file opened for appending: lines of hooks that run at the same time do not mix.
-        # What somebody put in its place, a link or a pipe that nobody reads, is neither followed nor waited for.
+        # One write to a file opened for appending: lines of concurrent hooks do not mix.
+        # If somebody put a link or an unread pipe in its place, it is neither followed nor waited for.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             os.write(descriptor, content)

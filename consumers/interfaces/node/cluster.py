@@ -1,4 +1,4 @@
-"""What ``[cluster]`` in ``config.toml`` makes of a node's server, and how a node that joins gets its log."""
+"""The table ``[cluster]`` of ``config.toml`` as the configuration of a node's server, and the log of a new node."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def member_of(cluster: Cluster, home: Home, ledger: str) -> Member:
 
 
 async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[], bool]) -> None:
-    """Fill the log of a node that has none from the stream; its key says of which ledger, and every entry is replayed.
+    """Fill the empty log of a node from the stream and replay every entry; the node's key names the ledger.
 
-    Waits until the others' servers are there, or ``is_stopped``. If we crash here, the next start goes on where the log
-    ends. Raises Refused: ``KEY_FILE_MISSING``, ``NOT_TRUSTED``; ``BUS_UNAVAILABLE``, ``STORE_IN_USE`` and others.
+    Waits for the servers of the other nodes until ``is_stopped``. If we crash here, the next start continues where the
+    log ends. Raises Refused: ``KEY_FILE_MISSING``, ``NOT_TRUSTED``; ``BUS_UNAVAILABLE``, ``STORE_IN_USE`` and others.
     """
     cluster, home = actions_of(settings).cluster, Home(settings.home)
     config = settings.config
     if cluster is None:
-        raise Refused("USAGE", "this node stands alone: there is no [cluster] in config.toml to bring a log from")
+        raise Refused("USAGE", "this node has no log and no other nodes: config.toml has no table [cluster]")
     ledger = read_key_file(home.key_file(cluster.name)).ledger
     server = EmbeddedServer(
         home.bus, ledger, program=server_program(settings), host=cluster.host, member=member_of(cluster, home, ledger)
@@ -73,7 +73,9 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
             replica = Replica(lambda: nats, entries, ledger, cluster.name, replicas=cluster.replicas, record=record)
             while not replica.own().size:
                 if is_stopped():
-                    raise Unavailable("BUS_UNAVAILABLE", "stopped before the other nodes were reached: start it again")
+                    raise Unavailable(
+                        "BUS_UNAVAILABLE", "the node was stopped before it reached the other nodes. Start it again."
+                    )
                 await _try(replica)
             await nats.close()
         finally:

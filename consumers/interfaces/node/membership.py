@@ -1,10 +1,10 @@
-"""A node among the nodes of its ledger: it hears them, steps from role to role, and does what each step says.
+"""A node among the nodes of its ledger: it hears them, steps from role to role, and carries out each step's actions.
 
-Every decision is ``ledger.replication.role.step``; here is what takes time. Tasks, none of which waits for another: the
-heart (``beat``), the steps (``run``), the follower (``follow``), and duties, in their order: starting and ending what a
-leader alone runs, and which requests are answered.
+``ledger.replication.role.step`` makes every decision; this module does the work that takes time. Its tasks never wait
+for each other: heartbeats (``beat``), steps (``run``), following (``follow``), and the duties in their order (start and
+stop the workers of a leader, choose which requests are answered).
 
-What was heard of whom is written to a file for those on this machine, and another is looked for (``peers``).
+The node writes the heartbeats that it heard to a file for this machine, and looks for the operator's file (``peers``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ hand_over_wait_max_s: Final = 10.0
 
 
 class Membership:
-    """One node of several. ``answer(leads, reads)`` lets requests in, ``lead(does)`` starts and ends the workers."""
+    """One node of several. ``answer(leads, reads)`` admits requests, ``lead(does)`` starts and stops the workers."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Membership:
         self._key, self._timing = key, timing
         self._answer, self._lead = answer, lead
         self._lease = LeaseBucket(nats, replica.ledger, replicas)
-        self._seen: asyncio.Queue[Observation] = asyncio.Queue()
+        self._observations: asyncio.Queue[Observation] = asyncio.Queue()
         self._duties: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._wake = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
@@ -106,10 +106,10 @@ class Membership:
         self._is_leaving = False
         self._level_ms = 0
         self._successor = ""
-        self._told: Shared | None = None
+        self._shared: Shared | None = None
 
     async def start(self) -> None:
-        """Hear the others, on the present connection. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+        """Subscribe to the others' heartbeats on the present connection. Raises Unavailable: ``BUS_UNAVAILABLE``."""
         with bus_errors("hearing the other nodes"):
             await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
 
@@ -120,26 +120,28 @@ class Membership:
 
     @property
     def has_last_word(self) -> bool:
-        """Whether no other node can have more of the log than this one has from now on; in any thread."""
+        """Whether no other node can have a longer log than this one; callable in any thread."""
         return is_last_word(self.state, _now_ms(), self._timing) and self._replica.has_all
 
     async def run(self) -> None:
         """Step from role to role until cancelled."""
         while True:
-            late = asyncio.get_running_loop().call_later(tick_s, self._seen.put_nowait, Tick())
-            seen = await self._seen.get()
+            late = asyncio.get_running_loop().call_later(tick_s, self._observations.put_nowait, Tick())
+            observation = await self._observations.get()
             late.cancel()
-            for one in (seen,) if isinstance(seen, Tick) else (seen, Tick()):
-                if self.leads or not self._is_leaving:  # who leaves does not stand again
-                    self._step(one)
+            for item in (observation,) if isinstance(observation, Tick) else (observation, Tick()):
+                if self.leads or not self._is_leaving:  # a node that leaves does not become a candidate again
+                    self._step(item)
 
-    def _step(self, seen: Observation) -> None:
+    def _step(self, observation: Observation) -> None:
         own, before, now_ms = self._replica.own(), self.state, _now_ms()
-        self.state, actions = step(before, seen, own, now_ms, self._timing)
+        self.state, actions = step(before, observation, own, now_ms, self._timing)
         if type(before) is not type(self.state):
-            log.info("role", role=_role(self.state), size=own.size, term=own.term.number, because=type(seen).__name__)
+            log.info(
+                "role", role=_role(self.state), size=own.size, term=own.term.number, because=type(observation).__name__
+            )
         if isinstance(self.state, Follower) and not isinstance(before, Follower) and self._job:
-            self._job.cancel()  # no more ours to do: who leads now may have done it already
+            self._job.cancel()  # no longer our job: the new leader may have done it already
             self._replica.close()
         for action in actions:
             self._do(action)
@@ -191,42 +193,44 @@ class Membership:
         if self._lease_job is not None and not self._lease_job[1].done():
             under_way = self._lease_job[0]
             if isinstance(action, ReadLease) or (isinstance(under_way, PutLease) and under_way.lease == action.lease):
-                return  # its answer serves both
+                return  # its answer is for both
             self._lease_job[1].cancel()
         self._lease_job = action, asyncio.create_task(self._use_lease(action))
 
     async def _use_lease(self, action: PutLease | ReadLease) -> None:
-        asked_ms = _now_ms()  # whoever was stopped meanwhile holds it no longer than since then
+        asked_ms = _now_ms()  # a node that was suspended meanwhile holds the lease only since then
         try:
-            seen = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
+            observation = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
         except Unavailable as error:
             log.debug("lease", error=error.message)
             is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.doing, PutLease)
             if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
-                self._seen.put_nowait(ActionFailed())
+                self._observations.put_nowait(ActionFailed())
         else:
-            self._seen.put_nowait(seen if isinstance(seen, LeaseSeen) else replace(seen, asked_ms=asked_ms))
+            self._observations.put_nowait(
+                observation if isinstance(observation, LeaseSeen) else replace(observation, asked_ms=asked_ms)
+            )
 
     # What takes longer.
 
     def _begin(self, work: Callable[[], Awaitable[Observation | None]]) -> None:
-        """Begin what a step asks for, in place of what the one before asked for; whatever fails may be asked again."""
+        """Begin the job of a step and cancel the job of the step before; a job that fails may be requested again."""
 
         async def report() -> None:
             try:
-                seen = await work()
+                observation = await work()
             except DamagedError as error:
                 self._replica.forget_stream()
-                seen = StreamDamaged(str(error))
+                observation = StreamDamaged(str(error))
                 log.error("stream degraded", error=str(error))
             except DeedbookError as error:
-                log.warning("not yet", role=_role(self.state), code=error.code, error=error.message)
-                seen = ActionFailed()
+                log.warning("job failed", role=_role(self.state), code=error.code, error=error.message)
+                observation = ActionFailed()
             except Exception:
                 log.exception("step failed", role=_role(self.state))
-                seen = ActionFailed()
-            if seen is not None:
-                self._seen.put_nowait(seen)
+                observation = ActionFailed()
+            if observation is not None:
+                self._observations.put_nowait(observation)
 
         if self._job is not None:
             self._job.cancel()
@@ -246,7 +250,7 @@ class Membership:
             await asyncio.to_thread(gate.submit, submission)
         except Unavailable as error:
             log.info("term not started", term=term, error=error.message)
-            await self._replica.follow()  # its answer may have been lost, or somebody was quicker
+            await self._replica.follow()  # the answer may have been lost, or another node was quicker
         after = self._replica.own()
         if after.term.node == name and after.term.number >= term:
             self._news.look()
@@ -255,7 +259,7 @@ class Membership:
 
     async def _rebuild(self) -> Observation:
         await self._replica.rebuild()
-        log.warning("the log stream was built anew", stream=self._replica.generation)
+        log.warning("rebuilt the log stream", stream=self._replica.generation)
         return StreamRebuilt()
 
     async def scrub(self) -> None:
@@ -264,8 +268,10 @@ class Membership:
             try:
                 await self._replica.scrub(scrub_pause_s)
             except DamagedError as error:
-                self._seen.put_nowait(StreamDamaged(str(error)))
-            await asyncio.sleep(scrub_every_s if self._replica.generation else tick_s)  # at a start none is known yet
+                self._observations.put_nowait(StreamDamaged(str(error)))
+            await asyncio.sleep(
+                scrub_every_s if self._replica.generation else tick_s
+            )  # at the start no generation is known yet
 
     async def follow(self) -> None:
         """Follow the stream while another node leads, and as a leader after a publish of unknown outcome."""
@@ -279,10 +285,10 @@ class Membership:
                     await self._follow_once()
             except DamagedError as error:
                 self._replica.forget_stream()
-                self._seen.put_nowait(StreamDamaged(str(error)))
+                self._observations.put_nowait(StreamDamaged(str(error)))
                 await asyncio.sleep(follow_every_s)
             except DeedbookError as error:
-                log.info("not followed", code=error.code, error=error.message)
+                log.info("cannot follow", code=error.code, error=error.message)
                 await asyncio.sleep(tick_s)
 
     async def _follow_once(self) -> None:
@@ -290,12 +296,12 @@ class Membership:
         self._news.look()
         own = self._replica.own()
         if isinstance(self.state, Follower) and self.state.fault:
-            self._seen.put_nowait(StreamRebuilt())
+            self._observations.put_nowait(StreamRebuilt())
         elif isinstance(self.state, Leader) and own.term.node != own.node:
-            self._seen.put_nowait(TermOvertaken(own.term.number))
+            self._observations.put_nowait(TermOvertaken(own.term.number))
 
     async def do_duties(self) -> None:
-        """Do what steps asked for, one after the other, until cancelled."""
+        """Carry out the duties of steps one after the other, until cancelled."""
         while True:
             duty = await self._duties.get()
             try:
@@ -303,7 +309,7 @@ class Membership:
             except DeedbookError as error:
                 log.warning("duty failed", code=error.code, error=error.message)
                 await asyncio.sleep(tick_s)
-                if self._duties.empty():  # else what follows says what is to be now
+                if self._duties.empty():  # otherwise a newer duty replaces this one
                     self._duties.put_nowait(duty)
 
     # Heartbeats.
@@ -314,10 +320,10 @@ class Membership:
         except UNREADABLE:
             return
         if beat.node == self._replica.name or beat.node != message.subject.rpartition(".")[2]:
-            return  # ours, or by who says that he is another
+            return  # our own, or from a node that uses another name
         self.peers.pop(beat.node, None)
         if not self._replica.knows(beat.node):
-            return  # no more are remembered than were let in
+            return  # only registered nodes are stored
         if not beat.leaves:
             self.peers[beat.node] = beat, _now_ms()
         if beat.leads:
@@ -325,18 +331,18 @@ class Membership:
             if known is not None and beat.generation not in (0, known.number) and isinstance(self.state, Follower):
                 self._replica.forget_stream()
             self._wake.set()
-        self._seen.put_nowait(beat)
+        self._observations.put_nowait(beat)
 
     async def beat(self) -> None:
-        """Tell the others where this node stands, at once when its log has grown, until cancelled."""
-        size, told_ms = -1, 0
+        """Send the state of this node to the others, at once when its log has grown, until cancelled."""
+        size, written_ms = -1, 0
         while True:
             size = await self._news.wait_beyond(size, limits.heartbeat_s)
             with bus_errors("heartbeat"):
                 await self._send_beat()
-            if _now_ms() - told_ms >= limits.heartbeat_s * 1000:
-                told_ms = _now_ms()
-                await self._tell()
+            if _now_ms() - written_ms >= limits.heartbeat_s * 1000:
+                written_ms = _now_ms()
+                await self._write_view()
             await asyncio.sleep(beat_pause_s)
 
     async def _send_beat(self) -> None:
@@ -359,49 +365,49 @@ class Membership:
             self._is_leaving,
         )
 
-    async def _tell(self) -> None:
-        """Write what those on this machine may ask, and do what its operator asks for."""
+    async def _write_view(self) -> None:
+        """Write the view for this machine, and carry out a hand-over that its operator requested."""
         view = self.view()
         with replacing(self._folder / NODES_FILE, is_durable=False) as file:
             file.write(msgspec.json.encode(view))
-        url = next((one.url for one in view.nodes if one.node == view.leader), "")
+        url = next((node.url for node in view.nodes if node.node == view.leader), "")
         shared = Shared(view.node, view.leader, url)
-        if shared != self._told:
-            self._told = shared
+        if shared != self._shared:
+            self._shared = shared
             await asyncio.to_thread(self._replica.log.set_shared, shared)
-        asked = self._folder / HAND_OVER_FILE
-        if asked.exists():
-            to = asked.read_bytes().decode(errors="replace").strip()
-            asked.unlink()
+        request = self._folder / HAND_OVER_FILE
+        if request.exists():
+            to = request.read_bytes().decode(errors="replace").strip()
+            request.unlink()
             self.hand_over(to)
 
     def view(self) -> NodesView:
-        """Return what is known of all nodes, this one first."""
+        """Return the view of all nodes, this one first."""
         return view_of(self._beat(), _role(self.state), self.peers.values(), _now_ms())
 
     # Handing over.
 
     def hand_over(self, to: str = "") -> bool:
-        """Begin to hand over, to the node that is named or the most caught-up one; return whether there is one."""
-        ready = [one for one in self.view().nodes[1:] if one.heard_s < silent_max_s and not one.fault]
+        """Begin to hand over to the named node or to the most caught-up one; return whether such a node is ready."""
+        ready = [node for node in self.view().nodes[1:] if node.heard_s < silent_max_s and not node.fault]
         if to:
-            ready = [one for one in ready if one.node == to]
+            ready = [node for node in ready if node.node == to]
         if not ready or not self.leads:
-            log.warning("not handed over: no other node is ready, or this one does not lead", to=to)
+            log.warning("cannot hand over: no other node is ready, or this node does not lead", to=to)
             return False
-        self._successor = max(ready, key=lambda one: one.size).node
-        self._seen.put_nowait(HandOver(self._successor))
+        self._successor = max(ready, key=lambda node: node.size).node
+        self._observations.put_nowait(HandOver(self._successor))
         return True
 
     async def leave(self) -> None:
-        """Hand over, if there is somebody, before this node ends; not waited for longer than a failover takes."""
+        """Hand over to a ready node before this one stops; wait no longer than a failover takes."""
         self._is_leaving = True
-        with contextlib.suppress(nats.errors.Error, OSError):  # else they find out by themselves
+        with contextlib.suppress(nats.errors.Error, OSError):  # otherwise the others find out by themselves
             await self._send_beat()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(hand_over_wait_max_s):
                 while not any(beat.leads and beat.term >= self._beat().term for beat, _ in self.peers.values()):
-                    # Again when the lease could not be put; in vain when the other one leaves, too.
+                    # Try again if the lease was not written; give up if the other node leaves, too.
                     is_begun = not self.leads or self._beat().successor
                     if not (self._successor in self.peers if is_begun else self.hand_over()):
                         return

@@ -1,13 +1,12 @@
 """A node: starts the log, the embedded server, the service, the publisher, the views and the service agents.
 
-Order matters, so every part that starts says at once how it stops, and parts stop in the opposite order, also when a
-later one could not start. Starting: the log and the views → the server (which locks the bus folder: a second
+Order matters: every part registers its stop when it starts, and parts stop in the opposite order, also if a later one
+could not start. Starting: the log and the views → the server (which locks the bus folder: a second
 ``serve`` ends here) → the stream → background tasks and the compressor → the service. Stopping: no new requests, and
-those that run are finished → the compressor → the tasks → publish what is left → the server → the views and the log.
-After a kill at any point the next start needs nothing but to be started: the log is the truth and everything else is
-compared with it.
+the running ones finish → the compressor → the tasks → publish the rest → the server → the views and the log. After a
+kill at any point a plain start is enough: the log is the truth, and everything else is compared with it.
 
-Whatever runs in the background is started again when it fails, and the failure logged: nothing here dies silently.
+A background task that fails is logged and started again: nothing here fails silently.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from deedbook.ledger.system.resource import AsyncResource
 from deedbook.projections.answers.reader import Reader
 
 FATAL: Final = frozenset({"HISTORY_CHANGED", "STORE_STOPPED"})
-"""What ends a node: the log is another one, or can no more be used by this process; a new start looks again."""
+"""Errors that end a node: the log was exchanged, or this process can no longer use it; a new start checks again."""
 
 log = structlog.get_logger("deedbook.node")
 
@@ -71,7 +70,7 @@ publish_left_max_s: Final = 30.0
 class Node(AsyncResource):
     """One running node; use it in an ``async with`` block, which starts everything.
 
-    Inside it ``url`` is where agents connect, ``client`` the local client, ``published`` how much the stream holds.
+    Inside it ``url`` is the address for agents, ``client`` the local client, ``published`` the size of the stream.
     Raises Corrupted: ``HISTORY_CHANGED``: the stream holds acknowledged entries that the log lacks. Unavailable:
     ``NO_LEDGER``, ``SERVER_MISSING``; ``STORE_IN_USE`` when another node serves this ledger; ``BUS_UNAVAILABLE``.
     """
@@ -83,7 +82,7 @@ class Node(AsyncResource):
     ) -> None:
         """Prepare a node of the ledger in ``settings.home``; nothing is opened or started yet.
 
-        ``timing`` is how patient it is as one of several nodes, and whether there is a lease.
+        ``timing`` sets the timeouts of one of several nodes, and whether there is a lease.
         """
         super().__init__()
         self._cluster: Cluster | None = None
@@ -91,7 +90,7 @@ class Node(AsyncResource):
         self._timing = timing or Timing()
         self._membership: Membership | None = None
         self.is_stopped: Callable[[], bool] = lambda: False
-        """Whether it is to end already while it waits for the other nodes."""
+        """Whether to stop waiting for the other nodes."""
 
         self._settings = settings
         self._home = Home(settings.home)
@@ -102,12 +101,12 @@ class Node(AsyncResource):
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return self._server.url
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the server listens neither where it was told to nor where it was to if possible."""
+        """Whether the server listens on neither the required nor the preferred port."""
         return self._server.port not in {self._port, self._preferred}
 
     @property
@@ -116,7 +115,7 @@ class Node(AsyncResource):
         return self.client.head().size if self._cluster else self._publishing.published
 
     def gauges(self) -> dict[str, Callable[[], float]]:
-        """Return how one asks for what changes without being counted, by its name for `/metrics`."""
+        """Return functions that read the gauges, by their names in `/metrics`."""
         entries, metrics, nodes = self.client.log, self.metrics, self._nodes
         return {
             "bus_behind_entries": lambda: self.client.head().size - self.published,
@@ -128,9 +127,9 @@ class Node(AsyncResource):
             "disk_free_bytes": lambda: shutil.disk_usage(self._home.path).free,
             "node_leads": lambda: nodes()[0].role == "leader",
             "node_term": lambda: nodes()[0].term,
-            "node_behind_entries": lambda: max(one.size for one in nodes()) - nodes()[0].size,
+            "node_behind_entries": lambda: max(node.size for node in nodes()) - nodes()[0].size,
             "node_has_fault": lambda: nodes()[0].fault != "",
-            "nodes_heard": lambda: sum(one.heard_s < silent_max_s for one in nodes()),
+            "nodes_heard": lambda: sum(node.heard_s < silent_max_s for node in nodes()),
         }
 
     def _nodes(self) -> list[NodeView]:
@@ -139,14 +138,14 @@ class Node(AsyncResource):
         return [NodeView(self._name, "leader", 0, self.client.head().size, self.url, "", 0.0)]
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set; raises what of ``FATAL`` ended it before."""
+        """Serve until ``stop`` is set; raises the error of ``FATAL`` that ended the node before."""
         self._fatal.add_done_callback(lambda _: stop.set())
         await stop.wait()
         if self._fatal.done():
             raise self._fatal.result()
 
     def _failed(self, who: str, error: DeedbookError) -> None:
-        """Log why a task failed, which is started again; what no new start of a task can mend ends the node, once."""
+        """Log why a task failed; it is started again, but an error of ``FATAL`` ends the node, once."""
         if error.code in FATAL:
             if self._fatal.done():
                 return
@@ -164,7 +163,7 @@ class Node(AsyncResource):
         self.client = self._parts.enter_context(LocalClient(self._settings))
         reader = self._parts.enter_context(Reader(self.client, self._settings))
         program = server_program(self._settings, self.client)
-        check_chains(self._home.path, read_file(self._home.path, CHAINS_FILE))  # later changes are asked about, too
+        check_chains(self._home.path, read_file(self._home.path, CHAINS_FILE))  # later changes are checked, too
         cluster, folder, ledger = self._cluster, self._home.bus, self.client.ledger
         member = None if cluster is None else member_of(cluster, self._home, ledger)
         host = "127.0.0.1" if cluster is None else cluster.host
@@ -178,7 +177,7 @@ class Node(AsyncResource):
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
         self._start_tasks(
-            {  # The first two tell the service.
+            {  # The first two update the service.
                 "users": self._follow_users,
                 "bus": self._watch_bus,
                 "discovery": lambda: discovery.run(self._nats),
@@ -194,7 +193,7 @@ class Node(AsyncResource):
         )
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
-        # Not before the stream was compared: these register themselves, and a log that lacks entries takes no others.
+        # Only after the stream was compared: workers register themselves, and a log that lacks entries takes no others.
         workers = workers_of(self.client, reader, self.metrics)
         await self._let_in()
         publishing = self._publishing
@@ -210,9 +209,9 @@ class Node(AsyncResource):
         await self._start_service(reader)
 
     async def _start_among_others(self, cluster: Cluster, reader: Reader) -> None:
-        """Be one node of several: what is appended is published first, and workers run on the leader alone."""
+        """Run as one node of several: publish entries before they are appended; only the leader runs workers."""
         name, entries, ledger = cluster.name, self.client.log, self.client.ledger
-        # Before the first look at the stream: what appends to this log from now on goes through it.
+        # Before the stream is read: from now on every append to this log goes through the stream.
         entries.set_shared(Shared(name))
         replica = Replica(
             lambda: self._nats,
@@ -230,7 +229,7 @@ class Node(AsyncResource):
         async def lead(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
             await leading.aclose()
             if does:
-                # In a thread: they register themselves, which is published by this event loop.
+                # In a thread: the workers register themselves, and this event loop publishes that.
                 self._start_threads(await asyncio.to_thread(workers_of, self.client, reader, self.metrics), leading)
 
         self._membership = membership = Membership(
@@ -282,7 +281,7 @@ class Node(AsyncResource):
         await self._service.start(self._nats, self._users.names)
 
     async def _let_in(self) -> None:
-        """Let those in who were registered since the server was started, before anybody is told where it listens."""
+        """Admit agents that were registered since the server started, before its address is announced."""
         users = current_users(self.client, self._home, self._name)
         if users != self._users:
             await self._on_server(self._server.reload, users)
@@ -295,7 +294,7 @@ class Node(AsyncResource):
         (parts or self._parts).push_async_callback(_end, tasks)
 
     def _start_threads(self, works: Mapping[str, Work], parts: AsyncExitStack) -> None:
-        # One event for all: they end side by side, each within its own wait for news.
+        # One event for all: they end in parallel, each within its own wait for news.
         stop, threads = threading.Event(), ThreadPoolExecutor(len(works), thread_name_prefix="deedbook-worker")
 
         async def end() -> None:
@@ -319,7 +318,7 @@ class Node(AsyncResource):
             await asyncio.sleep(watch_interval_s)
 
     def _announce_url(self) -> None:
-        # Only now, and so taken away only by the node that wrote it: a second `serve` never came so far.
+        # Only now, so that only the node that wrote the file removes it: a second `serve` never gets here.
         file = self._home.bus / "url"
         self._parts.callback(file.unlink, missing_ok=True)
         with as_unavailable(file):
@@ -355,13 +354,13 @@ class Node(AsyncResource):
 
     async def _publish_left(self) -> None:
         if not self._nats.is_connected:
-            log.warning("the bus is away: the next start publishes what is left")
+            log.warning("the bus is unavailable: the next start publishes the rest")
             return
         try:
             async with asyncio.timeout(publish_left_max_s):
                 await self._publishing.finish()
         except (Unavailable, TimeoutError) as error:
-            log.warning("not all of the log was published: the next start goes on", error=message_of(error))
+            log.warning("part of the log is unpublished: the next start continues", error=message_of(error))
 
     async def _follow_users(self) -> None:
         seen = -1
@@ -372,7 +371,7 @@ class Node(AsyncResource):
             if changed != seen or self._users.invited:  # an invitation expires without an entry
                 users = current_users(self.client, self._home, self._name)
                 if users != self._users:
-                    # Served before it is let in, and let out before others hear of it: nobody is asked in vain.
+                    # The service knows an agent before the server admits it, so no request is lost.
                     await self._service.follow(users.names)
                     await self._on_server(self._server.reload, users)
                     self._users = users
@@ -387,7 +386,7 @@ class Node(AsyncResource):
             size = await self._news.wait_beyond(size, news_wait_max_s)
             if self._membership is not None and not self._membership.leads:
                 continue
-            # Remembered before it is published: this head is what everybody else is going to trust.
+            # Stored before it is published: everybody else will trust this head.
             await asyncio.to_thread(self.client.remember)
             note = await asyncio.to_thread(self.client.checkpoint)
             with bus_errors("publishing a checkpoint"):
@@ -396,27 +395,27 @@ class Node(AsyncResource):
             await asyncio.sleep(checkpoint_interval_s)
 
     async def _watch_bus(self) -> None:
-        """Start the server again when it died, and connect again when the connection was closed for good.
+        """Restart a server that died, and reconnect after the connection was closed for good.
 
-        Clients reconnect by themselves, and the publisher compares. nats-py gives up after some of the server's errors.
+        Clients reconnect by themselves, and the publisher compares. nats-py gives up after some errors of the server.
         """
         while True:
             await asyncio.sleep(watch_interval_s)
             if not self._server.is_running:
-                log.error("nats-server ended: starting it again")
+                log.error("nats-server ended: restarting it")
                 await self._on_server(self._server.start, self._users)
             if self._nats.is_closed:
-                log.error("the connection to the bus was closed: connecting again")
+                log.error("the connection to the bus was closed: reconnecting")
                 self._nats = await self._connect(self._server)
                 await (self._publishing.start(self._nats) if self._membership is None else self._membership.start())
                 await self._service.start(self._nats, self._users.names)
 
 
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks that would run for ever, until each has ended.
+    """Cancel endless tasks until each has ended.
 
-    Once may not be enough: before Python 3.12 ``asyncio.wait_for``, with which nats-py waits, drops a cancellation that
-    comes together with its answer (seen: a node that did not stop for twenty minutes).
+    Once may not be enough: before Python 3.12 ``asyncio.wait_for``, which nats-py uses, drops a cancellation that comes
+    together with its answer (observed: a node that did not stop for twenty minutes).
     """
     going_on = set(tasks)
     while going_on:

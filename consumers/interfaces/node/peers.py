@@ -1,7 +1,7 @@
-"""What a node tells those on its machine of the others, in two files beside the embedded server.
+"""Two files beside the embedded server, through which a node and its machine exchange the state of all nodes.
 
-``nodes.json`` is what was heard of whom, written twice a second; by ``hand-over`` its operator asks a leader to give up
-leading. Whoever may write in the folder owns the node, so neither needs a key.
+The node writes ``nodes.json``, the heartbeats that it heard, twice a second. Its operator writes ``hand-over`` to ask a
+leader to stop leading. A user who may write in the folder owns the node, so neither file needs a key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deedbook.ledger.system.files import read_regular
 NODES_FILE: Final = "nodes.json"
 HAND_OVER_FILE: Final = "hand-over"
 silent_max_s: Final = 5.0
-"""A node that was not heard for so long, or whose file is older, is away."""
+"""A node that was silent for longer, or whose file is older, is unavailable."""
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What is known of one node: its last heartbeat, and how many seconds ago it was heard."""
+    """One node: its last heartbeat, and the seconds since then."""
 
     node: str
     role: str
@@ -38,7 +38,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class NodesView(msgspec.Struct, frozen=True):
-    """What ``nodes.json`` holds: this node's name, who leads, and all that were heard of; ``at`` is Unix seconds."""
+    """The content of ``nodes.json``: this node's name, the leader, and all known nodes; ``at`` is Unix seconds."""
 
     node: str
     leader: str
@@ -47,27 +47,27 @@ class NodesView(msgspec.Struct, frozen=True):
 
 
 def view_of(own: Beat, role: str, others: Iterable[tuple[Beat, int]], now_ms: int) -> NodesView:
-    """Return what is known of all nodes, ``own`` first; ``others`` with the time (ms) when they were heard last."""
+    """Return the view of all nodes, ``own`` first; ``others`` have the time (ms) of their last heartbeat."""
     nodes = [NodeView(own.node, role, own.term, own.size, own.url, own.fault, 0.0)]
     nodes += [
         NodeView(
-            one.node,
-            "leader" if one.leads else "follower",
-            one.term,
-            one.size,
-            one.url,
-            one.fault,
+            beat.node,
+            "leader" if beat.leads else "follower",
+            beat.term,
+            beat.size,
+            beat.url,
+            beat.fault,
             (now_ms - heard_ms) / 1000,
         )
-        for one, heard_ms in sorted(others, key=lambda pair: pair[0].node)
+        for beat, heard_ms in sorted(others, key=lambda pair: pair[0].node)
     ]
-    present = [one for one in nodes if one.role == "leader" and one.heard_s < silent_max_s]
-    leader = max(present, key=lambda one: one.term, default=None)
+    present = [node for node in nodes if node.role == "leader" and node.heard_s < silent_max_s]
+    leader = max(present, key=lambda node: node.term, default=None)
     return NodesView(own.node, leader.node if leader else "", nodes, time.time())
 
 
 def read_nodes(folder: Path) -> NodesView:
-    """Return what the node that runs in this bus folder knows. Raises Unavailable: ``BUS_UNAVAILABLE``: none runs."""
+    """Return the view of the node that runs in this bus folder. Raises Unavailable: ``BUS_UNAVAILABLE``: none runs."""
     view: NodesView | None = None
     try:
         content = read_regular(folder / NODES_FILE, size_max_bytes=config_size_max_bytes)
@@ -75,5 +75,7 @@ def read_nodes(folder: Path) -> NodesView:
     except UNREADABLE:
         view = None
     if view is None or time.time() - view.at > silent_max_s:
-        raise Unavailable("BUS_UNAVAILABLE", "no node of several runs here: `deed serve` starts it", folder=str(folder))
+        raise Unavailable(
+            "BUS_UNAVAILABLE", "no node of a cluster runs here. Start it with `deed serve`.", folder=str(folder)
+        )
     return view

@@ -1,9 +1,9 @@
-"""Keeping the log stream in step with the log: publish what is new, compare what is there, rebuild what is damaged.
+"""The log stream in step with the log: publish new entries, compare published ones, rebuild a damaged stream.
 
-The generation of the stream is recorded in a file beside the embedded server's store. What happens if we crash here:
-the record is replaced atomically, and every publish compares first, so the next start goes on where the stream ends.
-A crash between making a generation and recording it leaves the record behind the streams: then the numbers are tried
-in turn, and one that was retired already is passed over.
+A file beside the embedded server's store records the generation of the stream. If we crash here: the record is replaced
+atomically, and every publish compares first, so the next start continues where the stream ends. A crash between making
+a generation and recording it leaves the record behind the streams: then the numbers are tried in turn, and a generation
+that is retired already is skipped.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ generations_tried_max: Final = 16
 
 
 class Publishing:
-    """Publishes one log to one stream for as long as ``run`` is not cancelled."""
+    """Publishes one log to one stream until ``run`` is cancelled."""
 
     def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path, metrics: Metrics | None = None) -> None:
-        """Publish ``outbox``; ``record`` is the file that remembers the generation, ``metrics`` counts.
+        """Publish ``outbox``; ``record`` is the file of the generation, ``metrics`` counts.
 
-        Raises Unavailable: ``STORE_UNAVAILABLE`` when the record cannot be read.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` if the record cannot be read.
         """
         self._ledger = ledger
         self._outbox = outbox
         self._news = news
-        self._tally = metrics or Metrics()
+        self._metrics = metrics or Metrics()
         self._record = record
         self._generation = read_record(record, ledger)
         self._nats: NatsClient | None = None
         self._publisher: StreamPublisher | None = None
         self._rebuild_pause_s = 0.0
-        # Held while the stream is opened, rebuilt or published to: three tasks come here.
+        # Locked while the stream is opened, rebuilt or published to: three tasks do that.
         self._lock = asyncio.Lock()
 
     @property
     def published(self) -> int:
-        """The number of entries that the stream is known to hold."""
+        """The number of entries that the stream holds for certain."""
         return 0 if self._publisher is None else self._publisher.published
 
     async def start(self, nats: NatsClient) -> None:
-        """Open the stream over ``nats`` and compare it with the log; a damaged one is retired and built anew.
+        """Open the stream over ``nats`` and compare it with the log; a damaged stream is retired and rebuilt.
 
         Raises Corrupted: ``HISTORY_CHANGED``: the stream proves that the log lacks acknowledged entries. Unavailable:
         ``BUS_UNAVAILABLE``, ``STORE_UNAVAILABLE``.
@@ -79,7 +79,7 @@ class Publishing:
                 await self._open_next(error)
 
     async def run(self) -> None:
-        """Publish until cancelled; a bus that is away is waited for, a damaged stream is built anew."""
+        """Publish until cancelled; wait for an unavailable bus, and rebuild a damaged stream."""
         while True:
             publisher = self._started()
             try:
@@ -90,12 +90,12 @@ class Publishing:
             else:
                 if not count:
                     await self._news.wait_beyond(self.published, idle_wait_s)
-                    await asyncio.sleep(gather_s)  # who waits for the entries themselves is answered first
+                    await asyncio.sleep(gather_s)  # readers that wait for these entries are answered first
 
     async def finish(self) -> None:
-        """Publish what is left, before the bus is closed.
+        """Publish the rest before the bus is closed.
 
-        Raises Unavailable: it could not be; the next start publishes it.
+        Raises Unavailable: that failed; the next start publishes it.
         """
         while await self._started().publish_next():
             pass
@@ -118,26 +118,26 @@ class Publishing:
             await asyncio.sleep(scrub_pause_s)
         if publisher is self._publisher:
             self._rebuild_pause_s = 0.0
-            self._tally.put("scrub_timestamp_seconds", time.time())
+            self._metrics.put("scrub_timestamp_seconds", time.time())
 
     async def _recover(self, error: Unavailable, publisher: StreamPublisher) -> None:
-        """Wait for a bus that is away; retire a stream that is damaged, less and less often if that does not help."""
+        """Wait for an unavailable bus; retire a damaged stream, with growing pauses if that does not help."""
         if error.code != "BUS_DEGRADED":
-            log.warning("bus away", code=error.code, error=error.message)
+            log.warning("bus unavailable", code=error.code, error=error.message)
             await asyncio.sleep(retry_pause_s)
             return
         pause_s = self._rebuild_pause_s
         self._rebuild_pause_s = min(max(2 * pause_s, retry_pause_s), rebuild_pause_max_s)
         await asyncio.sleep(pause_s)
         async with self._lock:
-            if publisher is self._publisher:  # Else the other task has rebuilt it meanwhile.
+            if publisher is self._publisher:  # Otherwise the other task has rebuilt it meanwhile.
                 await self._open_next(error)
 
     async def _open_next(self, reason: Unavailable) -> None:
-        """Retire the stream and build the next one, unless it holds what nobody else has: then nothing is touched."""
+        """Retire the stream and build the next one, unless only it holds some entries: then change nothing."""
         assert self._nats is not None  # noqa: S101 - start comes first
         retiring = self._generation
-        self._tally.count("stream_faults")
+        self._metrics.count("stream_faults")
         for _ in range(generations_tried_max):
             history = await lost_history(self._nats, retiring, self._outbox.log)
             if history is not None:
@@ -157,7 +157,7 @@ class Publishing:
         assert self._nats is not None  # noqa: S101 - start comes first
         self._generation = await open_stream(self._nats, generation)
         write_record(self._record, self._generation)
-        self._tally.put("stream_generation", self._generation.number)
+        self._metrics.put("stream_generation", self._generation.number)
         publisher = StreamPublisher(self._nats, self._generation, self._outbox.read)
         await publisher.start()
         self._publisher = publisher
@@ -168,22 +168,22 @@ class Publishing:
 
 
 def read_record(record: Path, ledger: str) -> Generation:
-    """Return the generation that was used last; the first one of all without a record. Raises as ``Publishing``."""
+    """Return the last recorded generation; the first generation without a record. Raises as ``Publishing``."""
     try:
         content = read_regular(record, size_max_bytes=config_size_max_bytes)
         if content is None:
             return Generation(ledger)
         generation = msgspec.json.decode(content, type=Generation)
     except (*UNREADABLE, DeedbookError) as error:
-        # Not the folder: its streams may hold what the log has lost. They are found again without the record.
-        message = f"{record} cannot be used ({message_of(error)}): delete this file, and keep the folder"
+        # Not the folder: its streams may hold entries that the log lost. They are found without the record.
+        message = f"cannot use {record} ({message_of(error)}). Delete only this file and keep its folder."
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
     if generation.ledger == ledger:
         return generation
-    message = f"{record.parent} belongs to the ledger {generation.ledger}: move that folder away"
+    message = f"{record.parent} belongs to the ledger {generation.ledger}. Move this folder away."
     raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=generation.ledger)
 
 
 def write_record(record: Path, generation: Generation) -> None:
-    """Remember which generation is in use."""
+    """Record the generation in use."""
     write_whole(record, msgspec.json.encode(generation))

@@ -1,8 +1,8 @@
-"""Bringing lost entries back from the log stream, or going on without them: offline, alone with the bus folder.
+"""Recovery of lost entries from the log stream, or continuation without them: offline, alone with the bus folder.
 
-The embedded server is started for this alone, under the lock that ``serve`` takes, and lets in one key made for this
-run. What the stream holds is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the
-tree it gives is compared with the checkpoints that readers of this machine remember.
+The embedded server is started only for this, under the lock of ``serve``, and admits one key that is made for this run.
+The stream is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the resulting tree
+is compared with the trusted heads of readers on this machine.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Head(NamedTuple):
 class Recovery(AsyncResource):
     """The log of a folder beside its log stream; use it in an ``async with`` block, while nothing serves the ledger.
 
-    That opens the log, made anew if it is lost, and starts the server on the bus folder. ``strangers`` are streams in
-    the bus folder that are not of this ledger. Raises Unavailable: ``STORE_IN_USE`` while the ledger is served,
-    ``SERVER_MISSING``, ``BUS_UNAVAILABLE``; ``NO_LEDGER`` when there is neither a log nor a stream.
+    The block opens the log, or makes one if it is lost, and starts the server on the bus folder. ``strangers`` are
+    streams of other ledgers in the bus folder. Raises Unavailable: ``STORE_IN_USE`` while the ledger is served,
+    ``SERVER_MISSING``, ``BUS_UNAVAILABLE``; ``NO_LEDGER`` if there is neither a log nor a stream.
     """
 
     def __init__(self, settings: Settings, *, is_dry: bool = False) -> None:
-        """Prepare to look at the ledger in ``settings.home``; with ``is_dry`` nothing is made there."""
+        """Prepare to examine the ledger in ``settings.home``; with ``is_dry`` nothing is written there."""
         super().__init__()
         self._is_dry = is_dry
         self._settings = settings
@@ -84,7 +84,7 @@ class Recovery(AsyncResource):
             self._nats = await self._parts.enter_async_context(_alone_with_the_bus(self._settings, self._home))
             self._stream, self.strangers = await _stream_in_use(self._nats, None if is_lost else self._ledger_of_log())
         if self._stream is None and is_lost:
-            message = f"there is no log in {folder}, and no stream of one in its bus folder: `deed restore` a copy"
+            message = f"{folder} has neither a log nor a stream in its bus folder. Restore a backup: `deed restore`."
             raise Unavailable("NO_LEDGER", message, folder=str(folder))
         if is_lost and self._is_dry:
             folder = Path(self._parts.enter_context(TemporaryDirectory(prefix=TEMPORARY)))
@@ -101,26 +101,26 @@ class Recovery(AsyncResource):
         return self._stream is not None
 
     def head(self) -> Head:
-        """Return where the log ends now."""
+        """Return the head of the log."""
         with self.log.snapshot() as snapshot:
             return Head(snapshot.size, snapshot.root().hex())
 
     async def lost(self) -> LostHistory | None:
-        """Return what the stream in use proves to be missing from the log."""
+        """Return the entries that are missing from the log, as the stream in use proves."""
         return None if self._stream is None else await lost_history(self._nats, self._stream, self.log)
 
     async def stream_head(self, history: LostHistory) -> Head:
-        """Return where the log would end with what is missing, as far as its messages are sound."""
+        """Return the head that the log would have with the missing entries, up to the first damaged message."""
         size, root = await abandoned_head(self._nats, history, self.log)
         return Head(size, root.hex())
 
     async def bring_back(self, history: LostHistory, progress: Progress) -> int:
-        """Append what is missing, each entry verified; return how many entries it was.
+        """Verify and append the missing entries; return how many there were.
 
         Raises:
-            Corrupted: ``HISTORY_CHANGED`` when the log has entries of its own where the stream has others;
-                ``VERIFICATION_FAILED`` where a message is damaged or cannot be what this log took: what stands before
-                it was brought back.
+            Corrupted: ``HISTORY_CHANGED`` if log and stream have different entries at the same index;
+                ``VERIFICATION_FAILED`` if a message is damaged or this log cannot have accepted it; the entries before
+                it were recovered.
         """
         if history.is_fork:
             raise history.error()
@@ -142,45 +142,45 @@ class Recovery(AsyncResource):
         return size - first
 
     def contradicted(self) -> list[Remembered]:
-        """Return what readers on this machine remember of this ledger and the log does not continue, the largest first.
+        """Return the trusted heads of readers on this machine that the log does not continue, the largest first.
 
-        Another folder may hold a copy that is further on: that one contradicts the log only where both have entries.
-        Raises Corrupted: a memory is no memory.
+        Another folder may hold a longer copy: it contradicts the log only where both have entries.
+        Raises Corrupted: a trust store is damaged.
         """
         with self.log.snapshot() as snapshot:
             if snapshot.head is None:
                 return []
-            memory = TrustStore.of_folder(snapshot.head.ledger, self._home.path)
+            store = TrustStore.of_folder(snapshot.head.ledger, self._home.path)
             begun = resets(snapshot)
-            ours = [one for one in (memory.load(), *memory.others()) if one is not None]
-            left = [
-                one
-                for one in ours
-                if (one.place in {memory.place, SERVER} or one.trusted.size <= snapshot.size)
-                and not is_continued(one.trusted, snapshot.consistency(one.trusted.size))
-                and not any(reset.covers(one.trusted) for reset in begun)
+            ours = [head for head in (store.load(), *store.others()) if head is not None]
+            contradicted = [
+                head
+                for head in ours
+                if (head.place in {store.place, SERVER} or head.trusted.size <= snapshot.size)
+                and not is_continued(head.trusted, snapshot.consistency(head.trusted.size))
+                and not any(reset.covers(head.trusted) for reset in begun)
             ]
-        return sorted(left, key=lambda one: one.trusted.size, reverse=True)
+        return sorted(contradicted, key=lambda head: head.trusted.size, reverse=True)
 
     async def abandoned(self) -> list[Head]:
         """Return the heads that a history reset must name to cover the stream and every reader of this machine."""
         history = await self.lost()
         heads = [] if history is None else [await self.stream_head(history)]
-        heads += [Head(one.trusted.size, one.trusted.root) for one in self.contradicted()]
+        heads += [Head(head.trusted.size, head.trusted.root) for head in self.contradicted()]
         named: list[Head] = []
         for head in sorted(heads, reverse=True):
-            if not any(ResetPoint(0, *one, "").covers(Trusted(*head)) for one in named):
+            if not any(ResetPoint(0, *other, "").covers(Trusted(*head)) for other in named):
                 named.append(head)
         return named
 
     def reset_history(self, abandoned: Head, reason: str, root: Key) -> None:
-        """Append the event by which root gives up what is missing."""
+        """Append the event with which root abandons the missing entries."""
         with self.log.snapshot() as snapshot:
             assert snapshot.head is not None  # noqa: S101 - what is abandoned was abandoned by a log
             ledger = snapshot.head.ledger
         data = HistoryReset(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]
-        # Views of what is given up could not go on from here. If we crash before the reset, they are made again.
+        # Views of abandoned entries could not continue from here. If we crash before the reset, they are built again.
         for views in self._home.path.glob(f"{VIEWS_FILE}*"):
             views.unlink(missing_ok=True)
         Gate(self.log).submit(draft_and_sign(drafts, root, ledger=ledger, author=ROOT, at=now()))
@@ -188,7 +188,7 @@ class Recovery(AsyncResource):
 
 @contextlib.asynccontextmanager
 async def _alone_with_the_bus(settings: Settings, home: Home) -> AsyncIterator[NatsClient]:
-    """Run the embedded server for us alone, and yield a connection to it that may read every stream."""
+    """Run the embedded server only for us, and yield a connection that may read every stream."""
     server = EmbeddedServer(home.bus, _ledger_of_bus(home), program=server_program(settings))
     seed = _new_seed()
     await asyncio.to_thread(server.start, BusUsers(nodes=(), admin=public_bus_key(seed)))
@@ -203,9 +203,9 @@ async def _alone_with_the_bus(settings: Settings, home: Home) -> AsyncIterator[N
 
 
 async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Generation | None, list[str]]:
-    """Return the stream that is not retired, of this ledger or of any when it is unknown, and the names of others.
+    """Return the stream in use of this ledger (of any ledger if it is None), and the names of the other streams.
 
-    The record beside the streams is not asked: it may be lost, or of another time.
+    The record beside the streams is not used: it may be lost or outdated.
     """
     with bus_errors("listing the streams"):
         infos = await client.jetstream(timeout=request_timeout_s).streams_info()
@@ -218,14 +218,14 @@ async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Genera
             strangers.append(name)
         elif info.config.subjects == [subjects.event_pattern(match[1])]:
             in_use.append(Generation(match[1], int(match[2]), max(info.state.first_seq, 1)))
-    if len({one.ledger for one in in_use}) > 1:
-        names = ", ".join(one.name for one in in_use)
+    if len({stream.ledger for stream in in_use}) > 1:
+        names = ", ".join(stream.name for stream in in_use)
         raise Refused("WRONG_LEDGER", f"the bus folder holds streams of several ledgers: {names}", streams=names)
-    return max(in_use, key=lambda one: one.number, default=None), strangers
+    return max(in_use, key=lambda stream: stream.number, default=None), strangers
 
 
 def _ledger_of_bus(home: Home) -> str:
-    """Return the ledger that the bus folder was made for; only names in a configuration depend on it here."""
+    """Return the ledger of the bus folder; here only names in a configuration depend on it."""
     try:
         content = read_regular(home.bus / "generation.json", size_max_bytes=config_size_max_bytes)
         return msgspec.json.decode(content or b"", type=Generation).ledger
@@ -240,7 +240,7 @@ def _new_seed() -> str:
 
 def _damaged(history: LostHistory, seq: int, brought_back: int) -> Corrupted:
     message = (
-        f"message {seq} of {history.generation.name} is damaged or its batch is not whole: {brought_back} of "
-        f"{history.missing} entries were brought back; `deed recover --accept-loss` gives the others up"
+        f"message {seq} of {history.generation.name} is damaged, or its batch is incomplete. {brought_back} of "
+        f"{history.missing} entries were recovered; `deed recover --accept-loss` abandons the others."
     )
     return Corrupted("VERIFICATION_FAILED", message, index=seq - 1, brought_back=brought_back, missing=history.missing)

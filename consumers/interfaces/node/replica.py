@@ -1,13 +1,12 @@
-"""One node's log beside the stream that it shares with others: published to before the log is appended to, or followed.
+"""One node's log beside the stream that it shares with others: a leader publishes before it appends, others follow.
 
-- ``publish`` is what the leader's gates call inside their write transaction. Whatever goes wrong, nothing is appended,
-  and nothing is published again before the log was brought to the stream's end: an answer that was lost may have been
-  a yes.
-- ``follow`` appends what the stream holds and the log does not, in whole units and after a replay of each, with the
-  blobs that they refer to first. It believes nobody: what the log could not have taken is damage.
+- The leader's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing
+  is published again before the log has reached the stream's end: a lost answer may have been a yes.
+- ``follow`` appends the entries that the log lacks, in whole units, after a replay of each, and after the blobs that
+  they refer to. It trusts nobody: an entry that the log could not have accepted is damage.
 - ``rebuild`` fills the next generation from the log.
 
-What happens if we crash here, at any line: the stream is what counts, and the next start follows it.
+If we crash here, at any line: the stream counts, and the next start follows it.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from deedbook.ledger.system.metrics import Metrics
 log = structlog.get_logger("deedbook.replica")
 
 stream_silent_max_s: Final = 60.0
-"""In less do servers elect who leads a stream, where a majority of them is there."""
+"""A majority of servers elects the leader of a stream in less time."""
 
 near_least: Final = 8
-"""More than so many messages are read at once, from the nearest replica; fewer one by one, from the stream's leader."""
+"""More messages than this are read at once from the nearest replica; fewer one by one from the stream's leader."""
 
 publish_wait_max_s: Final = 10.0
-"""A stream of three servers elects a leader in less; and so long the writer waits for it."""
+"""How long a writer waits; a stream of three servers elects a leader in less time."""
 
 
 class DamagedError(Exception):
-    """The stream is not what was published, or not what this log continues. Never leaves the node."""
+    """The stream differs from what was published or from this log. Never leaves the node."""
 
 
 class Replica:
@@ -64,10 +63,10 @@ class Replica:
     def __init__(
         self, nats: Callable[[], NatsClient], entries: Log, ledger: str, name: str, *, replicas: int, record: Path
     ) -> None:
-        """``record`` is the file that remembers which generation is the last one known."""
+        """``record`` is the file of the last known generation."""
         self.log, self.ledger, self.name = entries, ledger, name
         self.is_open = False
-        """Whether this node leads, and what its gates decide is published."""
+        """Whether this node leads, so that it publishes the decisions of its gates."""
 
         self.generation: Generation | None = None
         self.metrics = Metrics()
@@ -80,52 +79,52 @@ class Replica:
         self._loop = asyncio.get_running_loop()
         self._at_work = asyncio.Lock()
         self.is_behind = False
-        """Whether the stream may hold what the log does not: nothing is published before that was followed."""
+        """Whether the stream may hold more than the log: nothing is published before the log has caught up."""
 
         self._published = 0
         self._silent_since: float | None = None
 
     def own(self) -> OwnLog:
-        """Return what the log says now."""
+        """Return the size and the term of the log."""
         with self.log.snapshot() as snapshot:
             term = snapshot.term()
             return OwnLog(self.name, snapshot.size, NodeTerm() if term is None else NodeTerm(term.number, term.node))
 
     def knows(self, node: str) -> bool:
-        """Whether the log names this node as one, and it was not removed."""
+        """Whether this name is a registered node that was not removed."""
         with self.log.snapshot() as snapshot:
             return is_node(snapshot, node)
 
     @property
     def has_all(self) -> bool:
-        """Whether the log holds all that this node ever gave to the stream; followers may be quicker to hold it."""
+        """Whether the log holds all that this node ever published; followers may hold it earlier."""
         return self._published <= self.own().size
 
     # Publishing first.
 
     def publish(self, start: int, entries: list[bytes], *, is_term: bool = False) -> None:
-        """Publish entries that belong at ``start``, before they are appended; in a thread, within its transaction.
+        """Publish the entries from index ``start`` before they are appended; in a thread, within its transaction.
 
-        None of them: the log must end where the stream does, so that what is refused is refused by who leads.
+        Without entries, check that the log ends where the stream does, so that only the leader refuses submissions.
 
-        Raises Unavailable: ``NOT_LEADER``; ``BUS_UNAVAILABLE``: they may be in the stream or not. Nobody is to be told
-        that they are.
+        Raises Unavailable: ``NOT_LEADER``; ``BUS_UNAVAILABLE``: the stream may hold the entries or not, so they must
+        not be acknowledged.
         """
         if not (self.is_open or is_term):
-            raise Unavailable("NOT_LEADER", f"{self.name} does not lead now: submit again, and who leads takes it")
+            raise Unavailable("NOT_LEADER", f"{self.name} does not lead now. Submit again; the leader will take it.")
         if self.is_behind:
-            raise _unknown("a publish before was not answered")
+            raise _unknown("an earlier publish got no answer")
         self._published = start + len(entries)
         try:
             asyncio.run_coroutine_threadsafe(self._publish_within(start, entries), self._loop).result()
         except BaseException as error:
-            self.is_behind = True  # from here on nobody knows what the stream holds, before it was followed
+            self.is_behind = True  # from here on the end of the stream is unknown until it was followed
             if isinstance(error, DeedbookError | concurrent.futures.CancelledError | TimeoutError):
                 raise _unknown(error_text(error)) from error
             raise
 
     def close(self) -> None:
-        """Publish nothing more, not even what is under way: who waits for it is told that nobody knows."""
+        """Stop publishing and cancel the running publish: its caller learns that the outcome is unknown."""
         self.is_open = False
         if self._publishing is not None:
             self._publishing.cancel()
@@ -142,7 +141,7 @@ class Replica:
         if not entries:
             info = await stream_info(self._nats(), self._known())
             if info.state.last_seq != start or self._is_retired(info):
-                raise Unavailable("BUS_UNAVAILABLE", "the log is not where the stream is")
+                raise Unavailable("BUS_UNAVAILABLE", "the log and the stream end at different indexes")
             return
         for ref in _refs(entries):
             await self._blobs.put(ref, self.log.blobs)
@@ -155,14 +154,14 @@ class Replica:
                 publisher = StreamPublisher(self._nats(), self._known(), self._read, answer_wait_s)
                 await publisher.start(acknowledged_seq=start)
                 self._publisher = publisher
-            while publisher.published < start + len(entries):  # also when the stream is forgotten meanwhile
+            while publisher.published < start + len(entries):  # also if the stream is forgotten meanwhile
                 await publisher.publish_next()
         except BaseException:
             self._publisher = None
             raise
 
     def _read(self, after_index: int, limit: int) -> list[OutboundMessage]:
-        """Return messages of the log and, beyond its end, those that are being published."""
+        """Return messages of the log and, after its end, those being published."""
         pending = [message for message in self._pending if message.index > after_index]
         own = self._pending[0].index - after_index - 1 if self._pending else limit
         before = Outbox(self.log, self.ledger).read(after_index, min(own, limit)) if own > 0 else []
@@ -171,7 +170,7 @@ class Replica:
     # Following.
 
     async def follow(self, *, must_reach: bool = False) -> None:
-        """Append what the stream holds; ``must_reach``: it must hold all that the log does, as for who is to lead.
+        """Append the entries of the stream; with ``must_reach`` it must hold the whole log, as for a new leader.
 
         Raises DamagedError. Unavailable: ``BUS_UNAVAILABLE``.
         """
@@ -181,11 +180,11 @@ class Replica:
 
     @property
     def silence(self) -> str:
-        """What to do about a log stream for which nobody has answered in long; empty while somebody does."""
+        """Advice about a log stream without an answer for a long time; empty while it answers."""
         silent_s = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
         if silent_s <= stream_silent_max_s:
             return ""
-        return f"no server has led the log stream for {silent_s:.0f} s: `Rebuild a stream` in deploy/runbook.md"
+        return f"the log stream has had no leader for {silent_s:.0f} s: see `Rebuild a stream` in deploy/runbook.md"
 
     @contextlib.contextmanager
     def _heard(self) -> Iterator[None]:
@@ -208,13 +207,13 @@ class Replica:
                 raise
             raise DamagedError(error.message) from error
         if self._is_retired(info):
-            self.forget_stream()  # another node found it damaged, or believed so: also a leader goes on in the next
-            raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired: the next one is looked for")
-        if faults := scrub_quick(info, generation):  # a server that lost some of it may be the stream's leader now
-            raise DamagedError(f"{generation.name} is not what was published: {'; '.join(faults)}")
+            self.forget_stream()  # another node retired it as damaged: a leader, too, continues in the next one
+            raise Unavailable("BUS_UNAVAILABLE", f"{generation.name} was retired. The node looks for the next one.")
+        if faults := scrub_quick(info, generation):  # the stream's present leader may be a server that lost part of it
+            raise DamagedError(f"{generation.name} differs from what was published: {'; '.join(faults)}")
         end, size = info.state.last_seq, self.own().size
         if end < size and must_reach:
-            message = f"{generation.name} ends at index {end - 1}, and this log, of what was published, has {size}"
+            message = f"{generation.name} ends at index {end - 1}, but this log has {size} published entries"
             raise DamagedError(message)
         while size < end:
             size = await self._take(generation, size, end)
@@ -222,7 +221,7 @@ class Replica:
         self.is_behind = False
 
     async def _take(self, generation: Generation, size: int, end: int) -> int:
-        """Append some of what follows: what is much from the nearest replica, if that has it as it should be."""
+        """Append the next entries; read many of them from the nearest replica, if its copy is sound."""
         if end - size > near_least:
             near = await read_near(self._nats(), generation, size + 1, end, answer_wait_s)
             with contextlib.suppress(DamagedError):
@@ -233,19 +232,19 @@ class Replica:
         return await self._append(size, list(read.values()), verify=True)
 
     async def _append(self, size: int, messages: Sequence[RawStreamMsg | None], *, verify: bool) -> int:
-        """Append whole units; ``verify`` each message by itself, so that what lies before a damaged one is taken."""
+        """Append whole units; ``verify`` checks each message, so that the entries before a damaged one are taken."""
         try:
             signed, sound = await asyncio.to_thread(self._read_units, size, messages, verify=verify)
-            for ref in (ref for one in signed for ref in blobs_of(one.candidate.data)):
+            for ref in (ref for entry in signed for ref in blobs_of(entry.candidate.data)):
                 await self._fetch(ref)
             if signed:
                 await asyncio.to_thread(self._follower.take, size, signed)
         except Corrupted as error:
             if error.code == "HISTORY_CHANGED":
-                return self.own().size  # a publish of ours ended at this moment
+                return self.own().size  # our own publish appended at this moment
             raise DamagedError(error.message) from error
         if not signed or sound < len(messages):
-            message = f"message {size + sound + 1} of the log stream is damaged, or its batch not whole"
+            message = f"message {size + sound + 1} of the log stream is damaged, or its batch is incomplete"
             raise DamagedError(message)
         return size + len(signed)
 
@@ -269,25 +268,25 @@ class Replica:
             await asyncio.to_thread(put_restored, self.log.blobs, content)
 
     async def _find(self) -> None:
-        """Find the stream in use, and compare its message of the log's last entry, if it has that.
+        """Find the stream in use, and compare its message with the log's last entry, if it has one at that index.
 
-        Two histories that have parted never meet again, so one entry tells of all before it.
+        Two histories that differ never agree again, so this entry proves all entries before it.
         """
-        found = await stream_in_use(self._nats(), self.ledger)
-        if found is None:
+        stream = await stream_in_use(self._nats(), self.ledger)
+        if stream is None:
             raise DamagedError("there is no log stream")
         size = self.own().size
         if size:
-            message = (await read_messages(self._nats(), found, size, size, answer_wait_s))[size]
+            message = (await read_messages(self._nats(), stream, size, size, answer_wait_s))[size]
             with self.log.snapshot() as snapshot:
                 if message is not None and entry_at(size, message) != snapshot.entry(size - 1):
-                    raise DamagedError(f"{found.name} and this log have different entries of index {size - 1}")
-        self.generation = found
-        self.metrics.put("stream_generation", found.number)
-        write_record(self._record, found)
+                    raise DamagedError(f"{stream.name} and this log have different entries at index {size - 1}")
+        self.generation = stream
+        self.metrics.put("stream_generation", stream.number)
+        write_record(self._record, stream)
 
     def forget_stream(self) -> None:
-        """Look for the stream again: there is another generation, or it was damaged."""
+        """Forget the stream, so that it is looked for again: it was damaged, or has a new generation."""
         self.generation = self._publisher = None
 
     async def scrub(self, pause_s: float) -> None:
@@ -310,7 +309,7 @@ class Replica:
     async def rebuild(self) -> None:
         """Retire the stream, if there is one, and publish the whole log to the next generation.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: the stream holds others where this log has its own. Unavailable:
+        Raises Corrupted: ``HISTORY_CHANGED``: stream and log differ at the same index. Unavailable:
         ``BUS_UNAVAILABLE``.
         """
         async with self._at_work:
@@ -319,9 +318,9 @@ class Replica:
             lost = None if newest.created is None else await lost_history(nats, newest, self.log)
             if lost is not None and lost.is_fork:
                 raise lost.error()
-            # Whoever rebuilds may have been stopped since it was asked to, and somebody lead meanwhile. What is retired
-            # takes nothing more: what it was given until now is taken over before the next stream is filled. And
-            # whoever retired one may have died before it made the next.
+            # This node may have been suspended since it began, and another may have led meanwhile. A retired stream
+            # accepts nothing more, so its entries are taken over before the next stream is filled. And a node that
+            # retired a stream may have died before it made the next one.
             number = newest.number
             while await self._retire(number) or (number == newest.number and newest.created is not None):
                 number += 1
@@ -337,7 +336,7 @@ class Replica:
             self.metrics.put("stream_generation", following.number)
 
     async def _put_blobs(self) -> None:
-        """Let the stream of blobs, which may be lost, too, hold all that the log refers to and that lies here."""
+        """Put every local blob that the log refers to into the stream of blobs, which may be lost, too."""
         self._blobs.forget()
         start = 0
         while entries := self._entries(start):
@@ -350,7 +349,7 @@ class Replica:
             return snapshot.entries(start, limit=limits.batch_events_max, size_max_bytes=limits.batch_size_max_bytes)
 
     async def _retire(self, number: int) -> bool:
-        """Retire a stream, and append what it holds beyond this log, as far as it is sound; False if it is not there.
+        """Retire a stream and append its sound entries beyond this log; False if there is no such stream.
 
         Raises Unavailable: ``BUS_UNAVAILABLE``.
         """
@@ -361,7 +360,7 @@ class Replica:
             while (size := self.own().size) < end:
                 await self._take(generation, size, end)
         except DamagedError as error:
-            log.warning("what lies behind damage in the retired stream is left there", error=str(error))
+            log.warning("left the entries after the damage in the retired stream", error=str(error))
         except Unavailable as error:
             if error.code != "BUS_DEGRADED":
                 raise
@@ -373,23 +372,23 @@ class Replica:
 
     def _known(self) -> Generation:
         if self.generation is None:
-            raise Unavailable("BUS_UNAVAILABLE", "the log stream was not found yet")
+            raise Unavailable("BUS_UNAVAILABLE", "the node has not found the log stream yet")
         return self.generation
 
 
 def _unknown(why: str) -> Unavailable:
-    message = f"nobody knows yet whether this was published ({why}): submit it again, it is never taken twice"
+    message = f"it is unknown whether this was published ({why}). Submit it again; it is never recorded twice."
     return Unavailable("BUS_UNAVAILABLE", message)
 
 
 def _refs(entries: Sequence[bytes]) -> list[str]:
     refs = list[str]()
     for entry in entries:
-        with contextlib.suppress(Refused):  # a replay says what is wrong with it
+        with contextlib.suppress(Refused):  # a replay reports the fault
             refs += blobs_of(decode_body(decode_entry(entry).body)[1])
     return refs
 
 
 def error_text(error: BaseException) -> str:
-    """Return what went wrong, for a log line."""
+    """Return the text of an error for a log line."""
     return error.message if isinstance(error, DeedbookError) else str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What the one node that leads runs beside the service: service agents, and what is configured."""
+"""The workers of the leading node beside the service: service agents, and configured tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from deedbook.ledger.system.metrics import Metrics
 from deedbook.projections.answers.reader import Reader
 
 Work = Callable[[threading.Event], None]
-"""What runs in a thread of its own until the event is set; what it raises is logged, and it is started again."""
+"""Runs in its own thread until the event is set; an error is logged, and the work is started again."""
 
 log = structlog.get_logger("deedbook.node")
 
@@ -39,16 +39,16 @@ blobs_interval_s: Final = 600.0
 
 
 def _drop_blobs(entries: Log, stop: threading.Event) -> None:
-    """Drop what no entry has referred to for a day, now and then; in short transactions, so that others may write."""
+    """Delete blobs that no entry referred to for a day, every ten minutes, in short transactions for other writers."""
     while not stop.is_set():
         dropped = drop_unreferenced(entries)
         if dropped.blobs:
-            log.info("blobs dropped that no entry refers to", blobs=dropped.blobs, size_bytes=dropped.size)
+            log.info("dropped unreferenced blobs", blobs=dropped.blobs, size_bytes=dropped.size)
         stop.wait(blobs_interval_s)
 
 
 def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = None) -> dict[str, Work]:
-    """Return what the node runs, by name: the compressor and the router, and what is configured.
+    """Return the workers of the node by name: the compressor, the router, and the configured ones.
 
     Raises Refused: ``NOT_TRUSTED``; ``INVALID_FIELD`` for a table of ``config.toml`` that is wrong.
     """

@@ -14,6 +14,7 @@ import pytest
 from calling import Deed, Place, call, environment
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
+from deedbook.consumers.interfaces.hooks.installation import own_command
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 from deedbook.ledger.errors import Exit
 
@@ -82,8 +83,8 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: De
         "gemini": json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]["deedbook"],
     }
     for harness, server in servers.items():
-        assert server["command"] == sys.executable
-        assert server["args"] == ["-P", "-m", "deedbook", "mcp", "--as", harness]
+        assert server["command"] == str(Path(sys.executable).with_name("deed"))
+        assert server["args"] == ["mcp", "--as", harness]
     assert not (project / ".mcp.json").exists()  # a team's file, as the settings are
     assert sorted(path.name for path in (project / ".claude").iterdir()) == ["commands", "settings.local.json"]
 
@@ -98,7 +99,7 @@ def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
     shared = {name: text for name, text in files(project).items() if not name.startswith("home/")}
     for name, content in shared.items():
         assert str(project).encode() not in content, name
-        assert sys.executable.encode() not in content, name
+        assert str(Path(sys.executable).parent).encode() not in content, name
     settings = json.loads((project / HARNESSES[harness].project.settings).read_text())
     assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"deed hook {harness}"
     written = files(project)
@@ -121,7 +122,7 @@ def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Deed, pro
     ready("setup", "claude-code", "--team")
     (project / ".claude/settings.local.json").write_bytes(own)  # as if a colleague's came by a pull
     ready("setup", "claude-code", "--remove")
-    assert b"consumers" not in (project / ".claude/settings.local.json").read_bytes()
+    assert b"deed" not in (project / ".claude/settings.local.json").read_bytes()
     assert ready.data("setup", "claude-code", "--check")["installed"] is True
     assert agents_page() in (project / "CLAUDE.md").read_text()
 
@@ -156,6 +157,51 @@ def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, proje
         assert "additionalContext" in said.stdout
         listed = Deed(ready._capsys, Place(folder / ".deedbook")).data("session", "list")["sessions"]
         assert [one["author"] for one in listed] == [whose]
+
+
+@pytest.mark.parametrize("scope", [[], ["--team"], ["--user"]], ids=["project", "team", "user"])
+def test_setup_ends_with_what_to_do_where_a_shell_does_not_find_the_command(
+    scope: list[str], ready: Deed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = Path(sys.executable).with_name("deed")
+    line = f"Agents call `deed` without a path: put {installed.parent} first on PATH."
+    (elsewhere := project / "bin").mkdir()
+    for path, is_missing in (("/usr/bin:/bin", True), (f"{elsewhere}:/usr/bin", False), (str(installed.parent), False)):
+        monkeypatch.setenv("PATH", path)
+        assert (ready("setup", "codex", *scope).splitlines()[-1] == line) == is_missing
+        assert ready.data("setup", "codex", *scope)["advice"].endswith(f"\n{line}") == is_missing
+        assert line not in ready("setup", "codex", "--remove", *scope)
+        (elsewhere / "deed").unlink(missing_ok=True)
+        (elsewhere / "deed").symlink_to(installed)  # as uv and pipx make it
+    (elsewhere / "deed").unlink()
+    (elsewhere / "deed").write_text("#!/bin/sh\n")
+    (elsewhere / "deed").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{elsewhere}:{installed.parent}")
+    assert ready("setup", "codex", *scope).splitlines()[-1] == line
+
+
+def test_files_name_the_command_beside_the_interpreter_else_on_path_else_its_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert own_command() == str(Path(sys.executable).with_name("deed"))
+    monkeypatch.setattr(sys, "executable", str(project / "python"))
+    (project / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(project / "bin"))
+    assert own_command() == "deed"
+    (project / "bin" / "deed").touch(mode=0o755)
+    assert own_command() == str(project / "bin" / "deed")
+
+
+def test_hooks_that_name_the_command_alone_are_not_taken_for_a_teams(
+    ready: Deed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(project / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert ready("setup", "codex").splitlines()[-1].endswith("put the folder of `deed` first on PATH.")
+    assert '"deed hook codex --as codex"' in (project / ".codex/hooks.json").read_text()
+    assert ready.data("setup", "codex", "--as", "codex")["scope"] == "local"
+    ready("setup", "codex", "--remove")
+    assert not (project / ".codex").exists()
 
 
 def test_an_agent_that_is_not_registered_is_refused_with_the_command(alone: Deed, project: Path) -> None:
@@ -253,3 +299,8 @@ def test_prime_of_a_served_ledger_is_that_of_its_folder(deed: Deed) -> None:
 def test_a_hook_called_by_its_verb_answers_and_ends_with_0(ready: Deed, project: Path) -> None:
     said = call("hook", "codex", "--as", "codex", cwd=project)
     assert (said.code, said.out, said.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("words", [[], ["nobody"], ["codex", "--what"], ["codex", "--as-of", "5"], ["codex", "--home"]])
+def test_a_hook_called_wrongly_says_nothing_and_ends_with_0(words: list[str], nowhere: Deed) -> None:
+    assert nowhere.run("hook", *words) == (0, "", "")

@@ -80,4 +80,4 @@ def test_six_agents_found_the_answer(lived: Ledger) -> None:
 def test_mistake_in_the_story_is_no_event(lived: Ledger, tmp_path: Path) -> None:
     story = life.Life(lived.settings, tmp_path, {})
     with pytest.raises(ValueError, match="@versoin"):
-        story._looked_up({"version": ["@versoin"]}, {"on": "handoff/x"})
+        story._resolved({"version": ["@versoin"]}, {"on": "handoff/x"})

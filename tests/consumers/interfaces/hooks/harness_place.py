@@ -14,6 +14,7 @@ import inside
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 
+DEED: Final = str(Path(sys.executable).with_name("deed"))
 wait_max_s: Final = 100.0
 # How long a hook may take, for those that are to say something; and for those that are to be given up.
 PATIENCE: Final = str(Path(__file__).with_name("patience"))
@@ -79,13 +80,13 @@ class Place:
 
     def data(self, *words: object, **changed: str) -> Any:
         """Call a verb with ``--json`` and return its data."""
-        return json.loads(self.deedbook(*words, "--json", **changed))["data"]
+        return json.loads(self.deed(*words, "--json", **changed))["data"]
 
     def with_ledger(self, *agents: str) -> Place:
         """Make the ledger and register agents."""
-        self.deedbook("init")
+        self.deed("init")
         for name in agents:
-            self.deedbook("agent", "add", name, "--role", "agent")
+            self.deed("agent", "add", name, "--role", "agent")
         return self
 
     def commands(self, harness: str) -> dict[str, str]:
@@ -100,7 +101,7 @@ class Place:
 
     def hook(self, harness: str, given: bytes, *options: str, **changed: str) -> Said:
         """Call a hook as a harness does: through a shell."""
-        words = [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", harness, "--as", harness, *options]
+        words = [DEED, "hook", harness, "--as", harness, *options]
         return self.run("sh", "-c", shlex.join(words), given=given, **changed)
 
     def log(self) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 def inline(part: str) -> list[str]:
     """Return the commands that stand in the sentences of the page from one that begins so."""
     lines = [line for line in agents_page().split("\n") if line.startswith(part)]
-    return [one for line in lines for one in re.findall(r"`(deedbook [^`]+)`", line)]
+    return [one for line in lines for one in re.findall(r"`(deed [^`]+)`", line)]
 
 
 def example(number: int, place: Place) -> list[list[str]]:
@@ -35,7 +35,7 @@ def example(number: int, place: Place) -> list[list[str]]:
 def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> str:
     """Run a command of the page as an agent, with what its capital words stand for."""
     words = shlex.split(command) if isinstance(command, str) else command
-    return place.deedbook(*((SAID | meant).get(word, word) for word in words[1:]), DEEDBOOK_AGENT=agent)
+    return place.deed(*((SAID | meant).get(word, word) for word in words[1:]), DEEDBOOK_AGENT=agent)
 
 
 def test_the_page_has_at_most_450_tokens() -> None:
@@ -71,9 +71,9 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         assert "warning" not in printed, printed
     _let_reviewer_act(place)
 
-    (next_,) = [one for one in inline("Take up") if one == "deed next"]
+    (next_,) = [one for one in inline("Continue") if one == "deed next"]
     assert "deed handoff claim --as ben expire" in follow(place, "ben", next_)
-    shown = follow(place, "ben", inline("Take up")[1]) + follow(place, "ben", example(1, place)[0])
+    shown = follow(place, "ben", inline("Continue")[1]) + follow(place, "ben", example(1, place)[0])
     for told in (
         "tested by: python -m unittest",
         "touches: src/login.py",
@@ -87,7 +87,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         printed = follow(place, "ben", words)
     assert "criterion 2 is open" in printed
     (waiver,) = place.data("next", "--as", "rita")["items"]
-    place.deedbook(*shlex.split(waiver["command"])[1:])
+    place.deed(*shlex.split(waiver["command"])[1:])
     (complete,) = inline("All met")
     follow(place, "ben", complete)
     _let_reviewer_act(place)
@@ -97,16 +97,16 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
     follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
     assert place.data("report", "query")["total_found"] == 1
-    assert place.deedbook("verify")
+    assert place.deed("verify")
 
 
 def test_prime_names_the_page_until_a_harness_has_it_and_never_tells_it_again(tmp_path: Path) -> None:
     place = Place(tmp_path).with_ledger("ann")
-    told = place.deedbook("prime", "--as", "ann")
+    told = place.deed("prime", "--as", "ann")
     assert told.startswith("`deed prime --page` prints how to work with Deedbook; `deed setup ")
-    assert place.deedbook("prime", "--page") == agents_page()
+    assert place.deed("prime", "--page") == agents_page()
     (place.project / "AGENTS.md").write_text(f"# Ours\n\n{agents_page()}")
-    assert "deed prime --page" not in place.deedbook("prime", "--as", "ann")
+    assert "deed prime --page" not in place.deed("prime", "--as", "ann")
 
 
 def _let_reviewer_act(place: Place) -> None:
@@ -115,4 +115,4 @@ def _let_reviewer_act(place: Place) -> None:
     assert items
     for item in items:
         read = place.data("handoff", "show", item["id"])["version"]
-        place.deedbook(*shlex.split(item["command"])[1:], "--version", read)
+        place.deed(*shlex.split(item["command"])[1:], "--version", read)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import trusted, work_tree
 from faults import is_long_run
-from harness_place import Said, given_up
+from harness_place import DEED, Said, given_up
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.interfaces.hooks.responses import session_name
@@ -37,7 +37,7 @@ def snapshots(place: Place) -> list[dict[str, Any]]:
 
 @each_harness
 def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place: Place) -> None:
-    place.deedbook("setup", harness)
+    place.deed("setup", harness)
     commands = place.commands(harness)
     assert commands.keys() == HARNESSES[harness].events.keys()
 
@@ -60,7 +60,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
         assert fire(event) == SILENT
     assert snapshots(place) == []  # nothing was recorded
     for number, event in enumerate(saving, 1):
-        place.deedbook("session", "finding", session, f"it is number {number}", "--as", harness)
+        place.deed("session", "finding", session, f"it is number {number}", "--as", harness)
         assert fire(event) == SILENT
         assert fire(event) == SILENT
         assert len(snapshots(place)) == number
@@ -68,7 +68,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert (newest["author"], newest["session_id"]) == (harness, session)
     assert "it is number 1" in newest["context_summary"]
     assert place.data("session", "show", session)["status"] == "open"
-    place.deedbook("session", "finding", session, "the last word", "--as", harness)
+    place.deed("session", "finding", session, "the last word", "--as", harness)
     assert fire("SessionEnd") == SILENT
     assert fire("SessionEnd") == SILENT
     assert len(snapshots(place)) == len(saving) + 1
@@ -106,7 +106,7 @@ def test_a_brief_comes_where_the_conversation_has_none(harness: str, source: str
 
 def test_a_session_that_was_ended_goes_on_in_the_next_one(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
-    place.deedbook("session", "end", "codex-0a1b-2c3d", "--as", "codex")
+    place.deed("session", "end", "codex-0a1b-2c3d", "--as", "codex")
     place.hook("codex", place.event("codex", "SessionStart", source="resume"))
     place.hook("codex", place.event("codex", "SessionStart", source="compact"))
     newest, first = place.data("session", "list")["sessions"]
@@ -177,9 +177,21 @@ def test_fields_of_a_wrong_type_break_nothing(changed: dict[str, Any], place: Pl
     assert all(line["code"] != "UNEXPECTED" for line in place.log())
 
 
-@pytest.mark.parametrize("words", [[], ["nobody"], ["codex", "--as"], ["codex", "--what", "x"]], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nobody"],
+        ["codex", "--as"],
+        ["codex", "--what", "x"],
+        ["codex", "more"],
+        ["codex", "--home", __file__],
+        ["--as-of", "x"],
+    ],
+    ids=str,
+)
 def test_a_command_line_that_nobody_wrote_is_silent(words: list[str], place: Place) -> None:
-    command = [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", *words]
+    command = [DEED, "hook", *words]
     assert place.run(*command, given=place.event("codex", "SessionStart")) == SILENT
 
 
@@ -207,7 +219,7 @@ def test_a_locked_key_still_gets_its_brief(place: Place) -> None:
 
 
 def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) -> None:
-    place.deedbook("agent", "add", "hu", "--role", "human", "--unprotected")
+    place.deed("agent", "add", "hu", "--role", "human", "--unprotected")
     before = place.data("log")["total"]
     said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--as", "hu")
     assert "You act as hu" in said.out.decode(), "the brief comes all the same"
@@ -218,14 +230,14 @@ def test_a_hook_signs_as_nobody_whom_setup_and_the_tools_refuse(place: Place) ->
 
 def test_a_disk_that_takes_nothing_more_breaks_nothing(place: Place) -> None:
     place.hook("codex", place.event("codex", "SessionStart"))
-    place.deedbook("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
-    hook = shlex.join([sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"])
+    place.deed("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
+    hook = shlex.join([DEED, "hook", "codex", "--as", "codex"])
     for event in ("SessionStart", "Stop"):
         # No file may be written at all: EFBIG wherever a full disk says ENOSPC.
         said = place.run("bash", "-c", f"ulimit -f 0; exec {hook}", given=place.event("codex", event, session_id="n"))
         assert (said.code, said.err) == (0, b"")
         assert bool(said.out) == (event == "SessionStart")
-    assert place.deedbook("verify")
+    assert place.deed("verify")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -256,7 +268,7 @@ def test_standard_input_that_is_always_ready_is_given_up(place: Place) -> None:
     said = place.run(
         "sh",
         "-c",
-        f"exec {shlex.quote(sys.executable)} -P -m deedbook.consumers.interfaces.hooks codex </dev/zero",
+        f"exec {shlex.quote(DEED)} hook codex </dev/zero",
         **given_up,
     )
     assert said == (0, b"", b"")
@@ -267,7 +279,7 @@ def test_standard_input_that_is_always_ready_is_given_up(place: Place) -> None:
 def test_a_hook_whose_folder_was_removed_gets_its_brief(place: Place) -> None:
     gone = place.project / "gone"
     gone.mkdir()
-    hook = shlex.join([sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"])
+    hook = shlex.join([DEED, "hook", "codex", "--as", "codex"])
     given = place.event("codex", "SessionStart")
     said = place.run("sh", "-c", f"cd gone && rmdir ../gone && exec {hook}", given=given)
     assert (said.code, said.err, place.log()) == (0, b"", [])
@@ -281,7 +293,7 @@ def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(place: Place) -> None:
 
 def test_standard_input_that_never_ends_is_given_up(place: Place) -> None:
     words = ["codex", "--as", "codex", "--home", str(place.ledger)]
-    command, pipe = [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", *words], subprocess.PIPE
+    command, pipe = [DEED, "hook", *words], subprocess.PIPE
     environment = place.environment | given_up
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as child:
         assert child.stdin is not None
@@ -335,7 +347,7 @@ def test_the_log_of_hooks_stays_within_two_files(tmp_path: Path) -> None:
 
 def test_hooks_at_the_same_time_open_one_session(place: Place) -> None:
     command, pipe = (
-        [sys.executable, "-P", "-m", "deedbook.consumers.interfaces.hooks", "codex", "--as", "codex"],
+        [DEED, "hook", "codex", "--as", "codex"],
         subprocess.PIPE,
     )
     children = [

@@ -76,7 +76,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def installation(harness: str, project: Path, agent: str = "me", **options: Any) -> Installation:
-    return Installation(HARNESSES[harness], project, Launcher(sys.executable, agent), **options)
+    return Installation(HARNESSES[harness], project, Launcher("/my tools/bin/deed", agent), **options)
 
 
 def states(found: Installation) -> set[State]:
@@ -126,7 +126,7 @@ def test_settings_keep_what_they_had_and_get_what_the_harness_takes(harness: str
         (group,) = (one for one in found["hooks"][event] if one not in was["hooks"].get(event, []))
         (handler,) = group["hooks"]
         assert handler["type"] == "command"
-        assert handler["command"].startswith(sys.executable)
+        assert handler["command"] == f"'/my tools/bin/deed' hook {harness} --as me"
         assert 0 < handler["timeout"] / HARNESSES[harness].timeout_units_per_s <= 5
 
 
@@ -167,7 +167,7 @@ def test_edits_around_our_part_stay_when_it_goes(harness: str, project: Path, *,
     kept = files.settings.read_text()
     assert scan(kept).value["theme"] == "light"
     assert scan(kept).value["new"] == 1
-    assert "consumers" not in kept
+    assert "deed" not in kept
     assert "// mine" in kept
     assert "// dark" in kept
 
@@ -355,7 +355,7 @@ def test_a_project_that_may_not_be_written_is_refused_as_such(harness: str, tmp_
         "from deedbook.ledger.errors import Unavailable\n"
         "folder = pathlib.Path(sys.argv[2]); found = HARNESSES[sys.argv[1]]\n"
         "os.setuid(65534)\n"
-        "try: Installation(found, folder, Launcher('/bin/python', 'me')).install()\n"
+        "try: Installation(found, folder, Launcher('/bin/deed', 'me')).install()\n"
         "except Unavailable as error: print(error.code)\n"
     )
     folder = tmp_path / "not mine"

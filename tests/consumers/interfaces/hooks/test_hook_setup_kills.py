@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -47,7 +46,7 @@ def made_at(folder: Path) -> Path:
 
 
 def installation(project: Path, agent: str = "me") -> Installation:
-    return Installation(HARNESSES["codex"], project, Launcher(sys.executable, agent))
+    return Installation(HARNESSES["codex"], project, Launcher("/usr/bin/deed", agent))
 
 
 def killed_before(step: int, work: Callable[[], Any]) -> bool:

@@ -89,7 +89,7 @@ def ask(witnessing: Witnessing, *, rounds: int = 1) -> list[str]:
     """Let it ask, whatever pauses it would make; return what it logged of problems."""
     with capture_logs() as logs, ThreadPoolExecutor(4) as threads:
         for _ in range(rounds):
-            for asked in witnessing._asked:
+            for asked in witnessing._states:
                 asked.again_s = 0.0
             witnessing.ask_once(threads)
     return [str(entry["error"]) for entry in logs if entry["event"] == "not witnessed"]
@@ -140,14 +140,14 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (lambda asked: (200, Signer("liar.example", 8).line(note_in(asked))), "holds no cosignature of the key"),
-        (lambda asked: (200, Signer("other.example", 7).line(note_in(asked))), "holds no cosignature of the key"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 1_600_000_000)), "which is not now"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 4_000_000_000)), "which is not now"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 0)), "does not match the checkpoint"),
-        (lambda asked: (200, LIAR.line(note_in(asked).replace("\n", "\n1", 1), int(time.time()))), "does not match"),
-        (lambda asked: (200, LIAR.line(note_in(asked), int(time.time()), signed_time_s=1)), "does not match"),
-        (lambda _: (200, ""), "holds no cosignature"),
+        (lambda asked: (200, Signer("liar.example", 8).line(note_in(asked))), "has no cosignature of the key"),
+        (lambda asked: (200, Signer("other.example", 7).line(note_in(asked))), "has no cosignature of the key"),
+        (lambda asked: (200, LIAR.line(note_in(asked), 1_600_000_000)), "not from now"),
+        (lambda asked: (200, LIAR.line(note_in(asked), 4_000_000_000)), "not from now"),
+        (lambda asked: (200, LIAR.line(note_in(asked), 0)), "does not fit the checkpoint"),
+        (lambda asked: (200, LIAR.line(note_in(asked).replace("\n", "\n1", 1), int(time.time()))), "does not fit"),
+        (lambda asked: (200, LIAR.line(note_in(asked), int(time.time()), signed_time_s=1)), "does not fit"),
+        (lambda _: (200, ""), "has no cosignature"),
         (lambda _: (200, "<html>"), "INVALID_FORMAT"),
         (lambda _: (200, "x" * 300_000), "larger than"),
         (lambda _: (403, "no"), "status 403"),
@@ -181,7 +181,7 @@ def test_a_witness_that_is_away_keeps_nobody_waiting_and_is_asked_less_and_less(
     [told] = ask(ours, rounds=3)  # a problem that stays is told once
     assert "the connection failed" in told
     assert witnessed(ledger) == client.checkpoint()
-    away = ours._asked[1]
+    away = ours._states[1]
     assert away.pause_s == 8.0
     assert ask(ours, rounds=9) == []
     assert away.pause_s == limits.witness_retry_max_s
