@@ -1,16 +1,16 @@
-"""From the lines of a session, or the messages of a conversation, to the responses in it.
+"""Extracts the responses from the lines of a session, or from the messages of a conversation.
 
-The original of a response is its own lines or its own part of a document, and not the whole file: transcripts grow, so
-a file would be another original after every word, and a response copied into another file would be kept twice.
+The original of a response is its own lines or its own part of a document, not the whole file. Transcripts grow, so the
+file would be another original after every word, and a response that was copied to another file would be stored twice.
 
-Rules this module keeps:
+Rules of this module:
 
-- Lines of one API message (one ``message.id`` of one session) are one response, also where other lines stand between
-  them; ``open_max`` of them are waited for at once. What comes after that is a response of its own.
+- The lines of one API message (one ``message.id`` of one session) are one response, even if other lines are between
+  them. At most ``open_max`` responses are open at once; later lines of a closed one are a response of their own.
 - A response answers the user's prompt above it: the nearest along ``parentUuid``, else the last one of the same agent.
-  Results of tools, what the harness put in (``isMeta``) and summaries of compacted sessions are no prompts.
-- A line that cannot be read is handed on with the reason, one without a word that thinking could stand under is
-  counted; neither keeps the others from being read.
+  Tool results, texts of the harness (``isMeta``) and summaries of compacted sessions are no prompts.
+- A line that cannot be read is passed on with the reason. A line without any mark of thinking is counted. The other
+  lines are read all the same.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SPOKEN: Final = ("role", "message", "from", "sender", "payload")
 
 
 class Prompt(NamedTuple):
-    """What the model was asked (its beginning), and the bytes that say so where they are few enough to be held."""
+    """The beginning of a user's prompt, and its bytes if they are few enough to be held."""
 
     text: str
     original: bytes
 
 
 class Place(NamedTuple):
-    """Where something stands: the file as the ledger calls it, the line, and the position within it (from 1)."""
+    """A position in a transcript: the file as the ledger names it, the line, and the position in the line (from 1)."""
 
     file: str
     line: int | None = None
@@ -53,10 +53,10 @@ class Place(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A response that may hold thinking: decoded JSON or text, and what its surroundings say of it.
+    """A response that may hold thinking: decoded JSON or text, and facts from its surroundings.
 
-    ``session`` and ``message`` are the ids it bears (empty: none), ``at`` its time as it is written there, ``lines``
-    how many lines it takes, ``odd`` the numbers in it that could only be read as texts.
+    ``session`` and ``message`` are its ids (empty: none), ``at`` its time as written, ``lines`` the number of its
+    lines, ``odd`` the numbers in it that could only be read as texts.
     """
 
     place: Place
@@ -72,7 +72,7 @@ class Answered(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """What could not be read, the ids it bears, and why; ``original`` is None where it is too large to be kept, too."""
+    """An item that could not be read, its ids, and the reason; ``original`` is None if it is too large to be stored."""
 
     place: Place
     original: bytes | None
@@ -83,14 +83,14 @@ class Unread(NamedTuple):
 
     @classmethod
     def of(cls, answered: Answered, reason: str) -> Unread:
-        """Return what is told of a response."""
+        """Return the response as unread, with the reason."""
         size, ids = len(answered.original), (answered.session, answered.message)
         return cls(answered.place, answered.original, size, reason, *ids)
 
 
 @dataclass
 class Progress:
-    """How far reading has come; ``skipped`` lines and messages hold no thinking, and neither do ``other_files``."""
+    """The progress of reading; ``skipped`` lines and messages have no thinking, and neither have ``other_files``."""
 
     done_bytes: int = 0
     total_bytes: int = 0
@@ -101,7 +101,7 @@ class Progress:
 
 
 class _Open(msgspec.Struct):
-    """A response whose lines are still being collected; ``answered`` has what its first line says of it."""
+    """A response whose lines are still being collected; ``answered`` has the facts of its first line."""
 
     answered: Answered
     lines: list[bytes]
@@ -112,7 +112,7 @@ class Conversation:
     """Takes the lines of one file in order, and yields the responses that may hold thinking."""
 
     def __init__(self, progress: Progress, depth: int = 0) -> None:
-        """Count what is passed over in ``progress``; ``depth`` is how deep this conversation stands in others."""
+        """Count skipped lines in ``progress``; ``depth`` is how deep this conversation is nested in others."""
         self._progress = progress
         self._depth = depth
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
@@ -122,7 +122,7 @@ class Conversation:
         self._prompt: Prompt | None = None
 
     def feed(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
-        """Take one line or message, and yield what is complete."""
+        """Take one line or message, and yield the responses that are complete."""
         head = lines.read_head(line) if _is_utf8(line) else None
         if head is None:
             yield from self._odd(line, place)
@@ -130,7 +130,7 @@ class Conversation:
             yield from self._object(line, place, head)
 
     def finish(self) -> Iterator[Answered | Unread]:
-        """Yield the responses that were waited for."""
+        """Yield the responses that are still open."""
         while self._open:
             yield from self._close_oldest()
 
@@ -141,7 +141,7 @@ class Conversation:
             yield from responses
             if responses or not lines.has_trace(line):
                 return
-            # What was asked may stand beside the answer to it, in one document.
+            # The prompt may be beside its answer, in one document.
         session = lines.text(head.session) or lines.text(head.session_id)
         yield from self._line(line, place, session, lines.nested_head(head) or head)
 
@@ -179,7 +179,7 @@ class Conversation:
         answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
-        # What a tool is called with may be anything; the original has it.
+        # The arguments of a tool call may be anything; the original has them.
         calls = lines.only_calls_tools if answered.is_session else lambda _line: False
         spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:
@@ -220,7 +220,7 @@ class Conversation:
         yield from inner.finish()
 
     def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
-        """Yield what a line that is no JSON object comes to: a list of blocks or messages, nothing, or a fault."""
+        """Yield the content of a line that is no JSON object: blocks or messages of a list, nothing, or an unread item."""
         try:
             value, odd = lines.decoded(line)
         except Refused as refusal:
@@ -239,13 +239,13 @@ class Conversation:
         elif not any(name in part for part in objects for name in _SPOKEN):
             yield Answered(place, line, value, odd=odd)
         elif (parts := lines.items(line)) is None:
-            yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be told apart")
+            yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
         else:
             yield from self._inner(parts, place)
 
 
 def merged(values: list[Any]) -> Any:
-    """Return one response of the lines that it takes: the first, with the blocks of all; equal blocks stand once."""
+    """Return one response made of all its lines: the first line, with the blocks of all; equal blocks occur once."""
     messages = [value["message"] if isinstance(value.get("message"), dict) else value for value in values]
     if len(messages) == 1:
         return messages[0]

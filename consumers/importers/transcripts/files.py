@@ -1,7 +1,7 @@
-"""Which files are transcripts, and their reading: line by line, or whole where a file is one document or a text.
+"""Finds transcripts and reads them: line by line, or whole if the file is one document or a text.
 
-Lines are read whatever the file's size; of one longer than ``line_size_max_bytes`` nothing is decoded. A file that
-begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
+Lines are read whatever the file's size; a line longer than ``line_size_max_bytes`` is not decoded. A file that does not
+begin like UTF-8 text (compressed, or UTF-16) is one unread item, whatever its name.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
 _OTHERS: Final = {
-    b"\x1f\x8b": "packed with gzip: unpack it first",
-    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"\x1f\x8b": "compressed with gzip: unpack it first",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it first",
     b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\xff\xfe": "UTF-16: make it UTF-8 first",
-    b"\xfe\xff": "UTF-16: make it UTF-8 first",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8 first",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8 first",
 }
 
 
 def find_transcripts(path: Path) -> list[Path]:
-    """Return the one file, or the files of a folder that may be transcripts; see ``find_files``."""
+    """Return the file, or the files of a folder that may be transcripts; see ``find_files``."""
     return find_files(path, (*LINES, ".json", *TEXTS))
 
 
 def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
-    """Yield the responses of a file that may hold thinking, and what of it could not be read."""
+    """Yield the responses of a file that may hold thinking, and its unread parts."""
     place = Place(name_in(file, root))
     before = progress.done_bytes
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:
         try:
             descriptor = stack.enter_context(open_regular(file, follow=True))
-        except Refused as refusal:  # a pipe or a device, which would be waited for, or has no end
+        except Refused as refusal:  # a pipe or a device: reading it would block or never end
             yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
             return
         opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
         size = os.fstat(opened.fileno()).st_size
-        what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
-        if what is not None:
+        form = next((form for sign, form in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
+        if form is not None:
             original = opened.read() if size <= blob_size_max_bytes else None
-            yield Unread(place, original, size, f"INVALID_FORMAT: the file is {what}")
+            yield Unread(place, original, size, f"INVALID_FORMAT: the file is {form}")
         elif _are_lines(file, opened):
             yield from _read_lines(opened, place, progress)
         else:
@@ -103,16 +103,16 @@ def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -
         progress.done_bytes += len(line)
         if size <= blob_size_max_bytes:
             whole += line
-    reason = f"TOO_LARGE: the line has {size} bytes; at most {line_size_max_bytes} are read"
+    reason = f"TOO_LARGE: the line has {size} bytes; the limit is {line_size_max_bytes}"
     return Unread(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
 
 
 def _read_whole(
     opened: BinaryIO, size: int, place: Place, progress: Progress, *, is_asked_for: bool
 ) -> Iterator[Answered | Unread]:
-    """Yield what is in a document or a text; one that nobody named is passed over when it shows no thinking."""
+    """Yield the responses of a document or text; a file that the user did not name is skipped if it has no thinking."""
     if size > document_size_max_bytes:
-        yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; at most {document_size_max_bytes}")
+        yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}")
         return
     content = opened.read()
     if not is_asked_for and not lines.has_trace(content):
@@ -129,7 +129,7 @@ def _read_whole(
 
 def _read_text(content: bytes, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
     if len(content) > text_size_max_bytes:
-        reason = f"TOO_LARGE: the text has {len(content)} bytes; at most {text_size_max_bytes} are read"
+        reason = f"TOO_LARGE: the text has {len(content)} bytes; the limit is {text_size_max_bytes}"
         yield Unread(place, content, len(content), reason)
         return
     try:

@@ -177,7 +177,7 @@ def test_what_stands_for_nothing_is_kept_aside_with_the_reason(tail: str, note: 
 
 def test_a_note_larger_than_a_blob_is_kept_aside() -> None:
     made = record("findings/1", b"", content=None)
-    assert "not even its original is kept" in made.data.reason
+    assert "not even its original is stored" in made.data.reason
 
 
 @pytest.mark.parametrize("sign", ["word ", "文", "x", '"\\ '])
