@@ -33,14 +33,14 @@ nesting_max: Final = 3
 _SPOKEN: Final = ("role", "message", "from", "sender", "payload")
 
 
-class Prompt(NamedTuple):
+class UserPrompt(NamedTuple):
     """The beginning of a user's prompt, and its bytes if they are few enough to be held."""
 
     text: str
     original: bytes
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """A position in a transcript: the file as the ledger names it, the line, and the position in the line (from 1)."""
 
     file: str
@@ -52,29 +52,29 @@ class Place(NamedTuple):
         return f"{self.file}{line}" + ("" if self.position is None else f"#{self.position}")
 
 
-class Answered(NamedTuple):
+class TranscriptResponse(NamedTuple):
     """A response that may hold thinking: decoded JSON or text, and facts from its surroundings.
 
     ``session`` and ``message`` are its ids (empty: none), ``at`` its time as written, ``lines`` the number of its
     lines, ``odd`` the numbers in it that could only be read as texts.
     """
 
-    place: Place
+    place: SourcePosition
     original: bytes
     response: Any
     is_session: bool = False
     session: str = ""
     message: str = ""
     at: Any = None
-    prompt: Prompt | None = None
+    prompt: UserPrompt | None = None
     lines: int = 1
     odd: tuple[str, ...] = ()
 
 
-class Unread(NamedTuple):
+class UnreadItem(NamedTuple):
     """An item that could not be read, its ids, and the reason; ``original`` is None if it is too large to be stored."""
 
-    place: Place
+    place: SourcePosition
     original: bytes | None
     size: int
     reason: str
@@ -82,7 +82,7 @@ class Unread(NamedTuple):
     message: str = ""
 
     @classmethod
-    def of(cls, answered: Answered, reason: str) -> Unread:
+    def of(cls, answered: TranscriptResponse, reason: str) -> UnreadItem:
         """Return the response as unread, with the reason."""
         size, ids = len(answered.original), (answered.session, answered.message)
         return cls(answered.place, answered.original, size, reason, *ids)
@@ -103,7 +103,7 @@ class Progress:
 class _Open(msgspec.Struct):
     """A response whose lines are still being collected; ``answered`` has the facts of its first line."""
 
-    answered: Answered
+    answered: TranscriptResponse
     lines: list[bytes]
     has_trace: bool = False
 
@@ -117,11 +117,11 @@ class Conversation:
         self._depth = depth
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._open_bytes = 0
-        self._prompts: OrderedDict[str, Prompt] = OrderedDict()
-        self._last: OrderedDict[tuple[str, str], Prompt] = OrderedDict()
-        self._prompt: Prompt | None = None
+        self._prompts: OrderedDict[str, UserPrompt] = OrderedDict()
+        self._last: OrderedDict[tuple[str, str], UserPrompt] = OrderedDict()
+        self._prompt: UserPrompt | None = None
 
-    def feed(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
+    def feed(self, line: bytes, place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         """Take one line or message, and yield the responses that are complete."""
         head = lines.read_head(line) if _is_utf8(line) else None
         if head is None:
@@ -129,12 +129,14 @@ class Conversation:
         else:
             yield from self._object(line, place, head)
 
-    def finish(self) -> Iterator[Answered | Unread]:
+    def finish(self) -> Iterator[TranscriptResponse | UnreadItem]:
         """Yield the responses that are still open."""
         while self._open:
             yield from self._close_oldest()
 
-    def _object(self, line: bytes, place: Place, head: lines.Head) -> Iterator[Answered | Unread]:
+    def _object(
+        self, line: bytes, place: SourcePosition, head: lines.Head
+    ) -> Iterator[TranscriptResponse | UnreadItem]:
         messages = lines.conversation(head)
         if messages is not None:
             responses = list(self._inner(messages, place))
@@ -145,7 +147,9 @@ class Conversation:
         session = lines.text(head.session) or lines.text(head.session_id)
         yield from self._line(line, place, session, lines.nested_head(head) or head)
 
-    def _line(self, line: bytes, place: Place, session: str, head: lines.Head) -> Iterator[Answered | Unread]:
+    def _line(
+        self, line: bytes, place: SourcePosition, session: str, head: lines.Head
+    ) -> Iterator[TranscriptResponse | UnreadItem]:
         message = lines.read_message(head)
         is_session = message is not None and (bool(session) or lines.text(head.uuid) != "")
         role = lines.role_of(head, message)
@@ -155,7 +159,9 @@ class Conversation:
             return
         named = lines.text(message.id) if message is not None else lines.text(head.id)
         named = named or lines.text(head.uuid)
-        opened = _Open(Answered(place, b"", None, is_session, session, named, lines.time_of(head), prompt), [])
+        opened = _Open(
+            TranscriptResponse(place, b"", None, is_session, session, named, lines.time_of(head), prompt), []
+        )
         if is_session and named:
             opened = self._open.setdefault((session, named), opened)
             self._add(opened, line)
@@ -171,11 +177,11 @@ class Conversation:
             opened.has_trace = opened.has_trace or lines.has_trace(line)
             self._open_bytes += len(line)
 
-    def _close_oldest(self) -> Iterator[Answered | Unread]:
+    def _close_oldest(self) -> Iterator[TranscriptResponse | UnreadItem]:
         _, opened = self._open.popitem(last=False)
         yield from self._closed(opened)
 
-    def _closed(self, opened: _Open) -> Iterator[Answered | Unread]:
+    def _closed(self, opened: _Open) -> Iterator[TranscriptResponse | UnreadItem]:
         answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
@@ -188,7 +194,7 @@ class Conversation:
         try:
             read = [lines.decoded(line) for line in spoken]
         except Refused as refusal:
-            yield Unread(answered.place, original, len(original), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(answered.place, original, len(original), f"{refusal.code}: {refusal.message}")
             return
         response = merged([_innermost(value) for value, _ in read])
         odd = tuple(number for _, numbers in read for number in numbers)
@@ -196,13 +202,13 @@ class Conversation:
 
     def _prompt_for(
         self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str
-    ) -> Prompt | None:
+    ) -> UserPrompt | None:
         chain = (session, lines.text(head.agent) or str(head.is_sidechain is True))
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
             contents = [head.content, head.value, head.parts] if message is None else [message.content, message.parts]
             prompt_text = next((text for content in contents if (text := lines.prompt_text(content))), "")
-            own = Prompt(prompt_text, line if len(line) <= prompt_size_max_bytes else b"") if prompt_text else None
+            own = UserPrompt(prompt_text, line if len(line) <= prompt_size_max_bytes else b"") if prompt_text else None
         prompt = own or self._prompts.get(lines.text(head.parent)) or self._last.get(chain)
         if own is not None:
             _remember(self._last, chain, own)
@@ -210,7 +216,7 @@ class Conversation:
             _remember(self._prompts, uuid, prompt)
         return prompt
 
-    def _inner(self, messages: list[msgspec.Raw], place: Place) -> Iterator[Answered | Unread]:
+    def _inner(self, messages: list[msgspec.Raw], place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         if self._depth >= nesting_max:
             self._progress.skipped += 1
             return
@@ -219,17 +225,17 @@ class Conversation:
             yield from inner.feed(bytes(message), place._replace(position=position))
         yield from inner.finish()
 
-    def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
-        """Yield the content of a line that is no JSON object: blocks or messages of a list, nothing, or an unread item."""
+    def _odd(self, line: bytes, place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+        """Yield the content of a line that is no JSON object: parts of a list, nothing, or an unread item."""
         try:
             value, odd = lines.decoded(line)
         except Refused as refusal:
-            yield Unread(place, line, len(line), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(place, line, len(line), f"{refusal.code}: {refusal.message}")
             return
         if isinstance(value, dict):
             head = lines.repaired_head(value)
             if head is None:
-                yield Unread(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
+                yield UnreadItem(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
             else:
                 yield from self._object(line, place, head)
             return
@@ -237,9 +243,9 @@ class Conversation:
         if not objects or not lines.has_trace(line):
             self._progress.skipped += 1
         elif not any(name in part for part in objects for name in _SPOKEN):
-            yield Answered(place, line, value, odd=odd)
+            yield TranscriptResponse(place, line, value, odd=odd)
         elif (parts := lines.items(line)) is None:
-            yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
+            yield UnreadItem(place, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
         else:
             yield from self._inner(parts, place)
 
@@ -267,7 +273,7 @@ def _innermost(value: Any) -> Any:
     return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
 
 
-def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:
+def _remember(known: OrderedDict[Any, UserPrompt], key: Any, prompt: UserPrompt) -> None:
     known[key] = prompt
     known.move_to_end(key)
     if len(known) > prompts_max:

@@ -15,7 +15,13 @@ from typing import BinaryIO, Final
 
 from deedbook.consumers.importers.records import find_files, name_in
 from deedbook.consumers.importers.transcripts import lines
-from deedbook.consumers.importers.transcripts.conversation import Answered, Conversation, Place, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import (
+    Conversation,
+    Progress,
+    SourcePosition,
+    TranscriptResponse,
+    UnreadItem,
+)
 from deedbook.consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import blob_size_max_bytes
@@ -42,22 +48,22 @@ def find_transcripts(path: Path) -> list[Path]:
     return find_files(path, (*LINES, ".json", *TEXTS))
 
 
-def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
+def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield the responses of a file that may hold thinking, and its unread parts."""
-    place = Place(name_in(file, root))
+    place = SourcePosition(name_in(file, root))
     before = progress.done_bytes
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:
         try:
             descriptor = stack.enter_context(open_regular(file, follow=True))
         except Refused as refusal:  # a pipe or a device: reading it would block or never end
-            yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(place, None, 0, f"{refusal.code}: {refusal.message}")
             return
         opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
         size = os.fstat(opened.fileno()).st_size
         form = next((form for sign, form in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
         if form is not None:
             original = opened.read() if size <= blob_size_max_bytes else None
-            yield Unread(place, original, size, f"INVALID_FORMAT: the file is {form}")
+            yield UnreadItem(place, original, size, f"INVALID_FORMAT: the file is {form}")
         elif _are_lines(file, opened):
             yield from _read_lines(opened, place, progress)
         else:
@@ -77,7 +83,9 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
     return lines.read_head(first.removeprefix(BOM_UTF8)) is not None
 
 
-def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+def _read_lines(
+    opened: BinaryIO, place: SourcePosition, progress: Progress
+) -> Iterator[TranscriptResponse | UnreadItem]:
     conversation = Conversation(progress)
     number = 0
     while line := opened.readline(line_size_max_bytes + 1):
@@ -95,7 +103,7 @@ def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[
     yield from conversation.finish()
 
 
-def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -> Unread:
+def _too_long(opened: BinaryIO, line: bytes, place: SourcePosition, progress: Progress) -> UnreadItem:
     whole = bytearray(line)
     size = len(line)
     while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
@@ -104,15 +112,17 @@ def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -
         if size <= blob_size_max_bytes:
             whole += line
     reason = f"TOO_LARGE: the line has {size} bytes; the limit is {line_size_max_bytes}"
-    return Unread(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
+    return UnreadItem(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
 
 
 def _read_whole(
-    opened: BinaryIO, size: int, place: Place, progress: Progress, *, is_asked_for: bool
-) -> Iterator[Answered | Unread]:
+    opened: BinaryIO, size: int, place: SourcePosition, progress: Progress, *, is_asked_for: bool
+) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield the responses of a document or text; a file that the user did not name is skipped if it has no thinking."""
     if size > document_size_max_bytes:
-        yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}")
+        yield UnreadItem(
+            place, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}"
+        )
         return
     content = opened.read()
     if not is_asked_for and not lines.has_trace(content):
@@ -127,17 +137,17 @@ def _read_whole(
         yield from _read_text(content, place, progress)
 
 
-def _read_text(content: bytes, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+def _read_text(content: bytes, place: SourcePosition, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
     if len(content) > text_size_max_bytes:
         reason = f"TOO_LARGE: the text has {len(content)} bytes; the limit is {text_size_max_bytes}"
-        yield Unread(place, content, len(content), reason)
+        yield UnreadItem(place, content, len(content), reason)
         return
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        yield Unread(place, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
+        yield UnreadItem(place, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
         return
     if has_tags(text):
-        yield Answered(place, content, text)
+        yield TranscriptResponse(place, content, text)
     else:
         progress.other_files += 1

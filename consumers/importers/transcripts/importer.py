@@ -23,7 +23,7 @@ import msgspec
 from deedbook.consumers.importers.reasoning import continuation_of
 from deedbook.consumers.importers.records import Aside, Counts, Record, kept_aside
 from deedbook.consumers.importers.transcripts import mapping
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -44,7 +44,7 @@ CREDENTIAL: Final = "SECRET_DETECTED"
 TASK_LEFT_OUT: Final = "(the prompt holds what looks like a secret)"
 
 
-class Existing(NamedTuple):
+class ExistingMatch(NamedTuple):
     """The reasoning ``name`` to which a response belongs; ``rest`` is still to be added to it (None: nothing).
 
     ``is_new``: the reasoning does not exist yet. ``owner`` is the agent who imported it.
@@ -76,23 +76,23 @@ class ExistingReasoning:
         names = [name for thought in thoughts for name in thought.names]
         self._rows = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
-    def of(self, thought: mapping.Thought) -> Existing:
+    def of(self, thought: mapping.Thought) -> ExistingMatch:
         """Return the reasoning to which a response belongs, and the part of it that is missing there."""
         for name in thought.names:
             row = self._rows.get(name)
             if row is None and name not in self._planned:
-                return Existing(name, thought.memory, is_new=True)
+                return ExistingMatch(name, thought.memory, is_new=True)
             if row is not None and row["imported"] is None:
                 continue  # an agent's own reasoning that happens to have this id
             owner = "" if row is None else row["author"]
             if row is not None and row["ref"] == compute_reasoning_ref(thought.memory):
-                return Existing(name, None, is_new=False, owner=owner)
+                return ExistingMatch(name, None, is_new=False, owner=owner)
             stored = self._planned.get(name) or self._memory(name)
             if is_beginning(thought.memory, stored):
-                return Existing(name, None, is_new=False, owner=owner)
+                return ExistingMatch(name, None, is_new=False, owner=owner)
             if is_beginning(stored, thought.memory):
-                return Existing(name, rest_of(thought.memory, stored), is_new=False, owner=owner)
-        return Existing(thought.names[-1], thought.memory, is_new=True)
+                return ExistingMatch(name, rest_of(thought.memory, stored), is_new=False, owner=owner)
+        return ExistingMatch(thought.names[-1], thought.memory, is_new=True)
 
     def has_record(self, stream: str) -> bool:
         """Return whether something was kept aside on a stream."""
@@ -166,15 +166,15 @@ class TranscriptImport:
         self._faults_of = faults_of
         self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
-        self._waiting: list[mapping.Thought | Unread] = []
+        self._waiting: list[mapping.Thought | UnreadItem] = []
         self._names: set[str] = set()
         self._size = 0
 
-    def take(self, response: Answered | Unread) -> None:
+    def take(self, response: TranscriptResponse | UnreadItem) -> None:
         """Take one response or unread item."""
-        item = mapping.thought_in(response, self._task) if isinstance(response, Answered) else response
+        item = mapping.thought_in(response, self._task) if isinstance(response, TranscriptResponse) else response
         if item is None:
-            assert isinstance(response, Answered)
+            assert isinstance(response, TranscriptResponse)
             self._progress.skipped += response.lines
             return
         names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.aside_stream(item)}
@@ -204,7 +204,7 @@ class TranscriptImport:
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._aside(Unread.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
+            return self._aside(UnreadItem.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
@@ -218,11 +218,11 @@ class TranscriptImport:
             reason = (
                 f"NOT_AUTHORIZED: {existing.owner} imported its beginning, so only {existing.owner} can import the rest"
             )
-            return self._aside(Unread.of(answered, reason))
+            return self._aside(UnreadItem.of(answered, reason))
         try:
             record = self._record(thought, existing, task)
         except Refused as refusal:
-            return self._aside(Unread.of(answered, f"{refusal.code}: {refusal.message}"))
+            return self._aside(UnreadItem.of(answered, f"{refusal.code}: {refusal.message}"))
         self._existing.plan(existing.name, thought.memory)
         self._check(thought)
         return record
@@ -232,7 +232,7 @@ class TranscriptImport:
         self.totals.sound += not faults
         self.totals.faults.update(faults)
 
-    def _record(self, thought: mapping.Thought, existing: Existing, task: DirtyValue | None) -> Record:
+    def _record(self, thought: mapping.Thought, existing: ExistingMatch, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
         if existing.is_new:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
@@ -242,7 +242,7 @@ class TranscriptImport:
         aside = mapping.aside_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)
 
-    def _aside(self, left: Unread) -> Record | None:
+    def _aside(self, left: UnreadItem) -> Record | None:
         """Return the record of an item that is kept aside; None, and counted, if that exists already."""
         reason, stream = left.reason, mapping.aside_stream(left)
         source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
@@ -266,7 +266,7 @@ class TranscriptImport:
         except Refused:
             return self._put_blob(encode_canonical(note))  # the ids look like a secret, too
 
-    def _prompt(self, answered: Answered) -> str | None:
+    def _prompt(self, answered: TranscriptResponse) -> str | None:
         """Store the whole prompt if the task is only its beginning; None if it cannot be stored."""
         if answered.prompt is None or not answered.prompt.original:
             return None

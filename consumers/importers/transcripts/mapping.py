@@ -21,7 +21,7 @@ import msgspec
 
 from deedbook.consumers.importers.reasoning import extensions_of
 from deedbook.consumers.importers.records import Record, claimed_time
-from deedbook.consumers.importers.transcripts.conversation import Answered, Unread
+from deedbook.consumers.importers.transcripts.conversation import TranscriptResponse, UnreadItem
 from deedbook.consumers.sdk.text import shorten
 from deedbook.consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
 from deedbook.consumers.sdk.thinking.response import read_tags
@@ -54,14 +54,14 @@ _WHY: Final = {
 class Thought(NamedTuple):
     """A response with its graph; ``names`` are the ids that it may have, in the order in which they are tried."""
 
-    answered: Answered
+    answered: TranscriptResponse
     extraction: Extraction
     memory: ReasoningMemory
     names: tuple[str, ...]
     is_task_whole: bool
 
 
-def thought_in(answered: Answered, task: str = "") -> Thought | Unread | None:
+def thought_in(answered: TranscriptResponse, task: str = "") -> Thought | UnreadItem | None:
     """Return the thinking of a response; None if it has none.
 
     ``task`` is used if the response states none; the ids are made without it.
@@ -70,12 +70,12 @@ def thought_in(answered: Answered, task: str = "") -> Thought | Unread | None:
         return _thought_in(answered, task)
     except Refused as refusal:
         if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
-            return Unread.of(answered, f"{refusal.code}: {refusal.message}")
+            return UnreadItem.of(answered, f"{refusal.code}: {refusal.message}")
         reason = _hidden(answered.response)
-        return Unread.of(answered, reason) if reason else None
+        return UnreadItem.of(answered, reason) if reason else None
 
 
-def _thought_in(answered: Answered, task: str) -> Thought | None:
+def _thought_in(answered: TranscriptResponse, task: str) -> Thought | None:
     extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
     if answered.is_session and not _is_thinking_of_a_session(extraction):
         return None
@@ -106,7 +106,7 @@ def answer_of(extraction: Extraction) -> str:
     return "\n\n".join(parts)
 
 
-def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
+def names_of(answered: TranscriptResponse, extraction: Extraction) -> tuple[str, ...]:
     """Return the ids that a response may have, the best first; they do not depend on where it was found."""
     sources = [[source.text, source.thinking, source.answer] for source in extraction.sources]
     by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, sources])
@@ -114,9 +114,9 @@ def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
     return (by_ids, by_content) if by_ids else (by_content,)
 
 
-def aside_stream(left: Answered | Unread) -> str:
+def aside_stream(left: TranscriptResponse | UnreadItem) -> str:
     """Return the stream on which a response is kept aside: the same wherever it is found, and however it grows."""
-    original = str(left.size).encode() if isinstance(left, Unread) and not left.original else left.original or b""
+    original = str(left.size).encode() if isinstance(left, UnreadItem) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
     return f"{KEPT_ASIDE}/{name}"
 
@@ -227,7 +227,7 @@ def _hidden(response: Any) -> str:
     return ""
 
 
-def _by_ids(answered: Answered | Unread) -> str:
+def _by_ids(answered: TranscriptResponse | UnreadItem) -> str:
     if len(answered.message) >= own_id_min_chars:
         return _name("ids", [answered.message])  # a session that is resumed repeats it under an id of its own
     return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""

@@ -1,16 +1,16 @@
-"""Prose about a graph that a language model writes beside the brief, and what is checked before anybody reads it.
+"""Asks a language model for prose about a graph, beside the brief, and checks the prose before anybody reads it.
 
-Prose never replaces facts; gates and budgets see nothing of it. Each sentence is labelled with the steps it speaks of,
-and the fidelity of all is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or
-not at all: a text that is wrong in one place has lost the reader's trust in the others. Refused is prose
+Prose never replaces facts, and gates and budgets ignore it. Each sentence is labelled with its steps, and the fidelity
+is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is accepted whole or not at all: after one
+wrong sentence the reader cannot trust the others. Prose is rejected if
 
-- that has not 3 to 6 sentences, or names a step that the graph has not, or would read as a heading;
-- with a number, path, name or address that stands neither in the steps a sentence is labelled with nor in what the
-  graph says of itself (task, conclusion, limitations): so a figure cannot wander from one step to another either;
-- that speaks of other things than the steps it is labelled with, by its words;
-- that any veto of the metric speaks against, which also catches a model that was talked into saying something else.
+- it does not have 3 to 6 sentences, names a step that the graph does not have, or reads as a heading;
+- it has a number, path, name or address that is neither in the steps of its sentence nor in the graph's own task,
+  conclusion or limitations: so a figure cannot move from one step to another;
+- its words are about other things than the steps of its sentence;
+- a veto of the metric applies, which also catches a model that was talked into saying something else.
 
-A sentence that repeats what a hostile step says passes, labelled with that step: so does the step's own fact.
+A sentence that repeats the words of a hostile step passes, labelled with that step: so does the step's own fact.
 """
 
 from __future__ import annotations
@@ -54,34 +54,34 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _ProseAnswer(msgspec.Struct, frozen=True):
     sentences: Annotated[list[Sentence], msgspec.Meta(max_length=50)]
 
 
 def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     """Return 3 to 6 checked sentences about a graph.
 
-    Raises Refused: ``TOO_LARGE`` when the graph is too large to be sent, ``INVALID_FIELD`` when it has no step.
+    Raises Refused: ``TOO_LARGE`` if the graph is too large to be sent, ``INVALID_FIELD`` if it has no step.
     Unavailable: ``LLM_UNAVAILABLE``, or ``LLM_INVALID`` with the ``problems`` of the answer.
     """
     if not memory.steps:
-        raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")
+        raise Refused("INVALID_FIELD", "the graph has no step, so there is nothing to write about", field="steps")
     messages, index = prose_messages(memory), index_graph(memory)
-    sentences = client.ask(messages, _Written).sentences
+    sentences = client.ask(messages, _ProseAnswer).sentences
     if problems := prose_problems(sentences, index):
-        message = f"what the model wrote is not shown: {problems[0]}"
+        message = f"the model's prose was rejected: {problems[0]}"
         raise Unavailable("LLM_INVALID", message, problems=problems[:problems_shown_max])
     return Prose(sentences, measure_prose(sentences, index), FIDELITY_KIND, client.model, prompt_digest(messages))
 
 
 def holds(prose: Prose, memory: ReasoningMemory) -> bool:
-    """Tell whether published prose passes what was checked before it was published, and claims no other fidelity."""
+    """Return whether published prose still passes all checks and claims the right fidelity."""
     index = index_graph(memory)
     return not prose_problems(prose.sentences, index) and prose.fidelity == measure_prose(prose.sentences, index)
 
 
 def prose_messages(memory: ReasoningMemory) -> list[Message]:
-    """Return what a model is asked about a graph; anybody who has the graph can rebuild it and compare its hash."""
+    """Return the messages to a model about a graph; anybody who has the graph can rebuild them and compare the hash."""
     return [Message("system", _INSTRUCTIONS), Message("user", data_block("graph", _shown(memory)))]
 
 
@@ -91,7 +91,7 @@ def measure_prose(sentences: list[Sentence], index: GraphIndex) -> Fidelity:
 
 
 def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
-    """Return every reason why prose must not be shown; empty when it may be."""
+    """Return every reason to reject prose; empty if it may be shown."""
     problems: list[str] = []
     if not lead_sentences_min <= len(sentences) <= lead_sentences_max:
         problems.append(f"it has {len(sentences)} sentences, not {lead_sentences_min} to {lead_sentences_max}")
@@ -108,8 +108,8 @@ def _form_problems(text: str) -> list[str]:
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")
-    if len(text) >= sentence_max_chars:  # what a reader cut has exactly so many
-        problems.append(f"has not fewer than {sentence_max_chars} characters")
+    if len(text) >= sentence_max_chars:  # a text that a reader cut has exactly that length
+        problems.append(f"has {sentence_max_chars} characters or more")
     if looks_like_heading(text):
         problems.append("reads as a heading")
     return problems
@@ -118,28 +118,28 @@ def _form_problems(text: str) -> list[str]:
 def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: GraphIndex) -> list[str]:
     unknown = [number for number in sentence.steps if number not in steps]
     if unknown:
-        return [f"names step {unknown[0]}, which the graph has not"]
+        return [f"names step {unknown[0]}, which the graph does not have"]
     text = unicodedata.normalize("NFKC", sentence.text)
     allowed = [index.memory.task, index.memory.conclusion, *index.memory.known_limitations]
     allowed += [word for number in sentence.steps for word in _step_words(steps[number])]
     source = unicodedata.normalize("NFKC", "\n".join(allowed))
     foreign = sorted(anchors(text) - anchors(source)) + _foreign_places(text, source)
     if foreign:
-        return [f"has {', '.join(dict.fromkeys(foreign))}, which its steps have not"]
+        return [f"has {', '.join(dict.fromkeys(foreign))}, which its steps do not have"]
     if _own_share(text, source, index) < _own_share_min:
-        return ["speaks of other things than its steps"]
-    return [f"is spoken against by the metric: {veto.rule} ({veto.detail})" for veto in find_vetoes(text, index)]
+        return ["is about other things than its steps"]
+    return [f"has a veto of the metric: {veto.rule} ({veto.detail})" for veto in find_vetoes(text, index)]
 
 
 def _own_share(text: str, source: str, index: GraphIndex) -> float:
-    """Return the share of a sentence's content words, by weight, that stand in what it is labelled with."""
-    own, given = set(content_words(text)), set(content_words(source))
+    """Return the share of a sentence's content words, by weight, that its steps contain."""
+    own, allowed = set(content_words(text)), set(content_words(source))
     total = sum(index.weight_of(word) for word in own)
-    return sum(index.weight_of(word) for word in own & given) / total if total else 0.0
+    return sum(index.weight_of(word) for word in own & allowed) / total if total else 0.0
 
 
 def _foreign_places(text: str, source: str) -> list[str]:
-    """Return hosts, addresses and dotted names that do not stand in the source, letter by letter."""
+    """Return hosts, addresses and dotted names that are not in the source, letter by letter."""
     places = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
     places += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
     return [place for place in places if place not in source and not _INITIALS.fullmatch(place)]
@@ -155,7 +155,7 @@ def _shown(memory: ReasoningMemory) -> dict[str, Any]:
     names = ("step_number", "type", "content", "evidence", "assumptions", "conclusion")
     steps = []
     for step in memory.steps:
-        given = {name: value for name, value in step.to_dict().items() if value and name in names}
-        steps.append(given | {"rests_on": memory.dependencies.get(step.step_number, [])})
+        fields = {name: value for name, value in step.to_dict().items() if value and name in names}
+        steps.append(fields | {"rests_on": memory.dependencies.get(step.step_number, [])})
     own = {"task": memory.task, "conclusion": memory.conclusion, "known_limitations": memory.known_limitations}
     return own | {"steps": steps}
