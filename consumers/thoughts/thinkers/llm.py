@@ -194,7 +194,7 @@ class LlmThinker:
         usable = [answer for answer, _ in answers if not isinstance(answer, kinds.Failure)]
         failures = [answer for answer, _ in answers if isinstance(answer, kinds.Failure)]
         final = (_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), "SEARCH_EXHAUSTED")
-        # A temporary failure comes first: the search pauses and later recalls the good answers. After a deadline it ends.
+        # A temporary failure comes first: the search pauses and recalls the good answers later. At a deadline it ends.
         return next((failure for failure in failures if failure.code not in final), None) or usable or failures[0]
 
     def _ask_until_usable(self, question: _ModelQuestion[F]) -> tuple[F | kinds.Failure, kinds.Usage]:

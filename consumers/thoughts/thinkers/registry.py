@@ -21,7 +21,7 @@ MODEL: Final = "llm"
 
 
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
-    """Return the thinker ``named``, else a program that reads the problem, else the model. Raises Refused: ``USAGE``."""
+    """Return the thinker ``named``, else a program that reads the problem, else the model. Raises Refused ``USAGE``."""
     if named is not None:
         return thinker_named(named, actions)
     programs = list[Thinker]()
@@ -53,7 +53,9 @@ def thinker_named(name: str, actions: Actions) -> Thinker:
 def registered() -> dict[str, EntryPoint]:
     """Return the programs of installed packages by name, ours first, without loading any."""
     points: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (not point.value.startswith(__name__), point)):
+    for point in sorted(
+        entry_points(group=GROUP), key=lambda point: (not point.value.startswith(f"{__package__}."), point)
+    ):
         # `python -m` puts the working folder first, and a stranger's folder may look like a package.
         if point.dist is not None and Folder(str(point.dist.locate_file(""))).resolve() == Folder.cwd():
             continue
