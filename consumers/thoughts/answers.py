@@ -40,25 +40,25 @@ def respond(nodes: Nodes, request: kinds.Message, thinker: Thinker, language: ki
     """Return a thinker's answer to ``request``; ``nodes`` are those of the tree when it was made."""
     result: tuple[msgspec.Struct | None, kinds.Failure | None]
     match request:
-        case kinds.DecomposeTask(payload=asked):
-            result = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-        case kinds.GenerateThoughts(payload=asked):
-            result = _generated(nodes, asked, thinker)
-        case kinds.EvaluateThoughts(payload=asked):
-            result = _evaluated(nodes, asked, thinker)
-        case kinds.SynthesizeSolution(payload=asked):
-            result = _synthesized(asked, thinker, language)
+        case kinds.DecomposeTask(payload=wanted):
+            result = _checked(thinker.decompose(wanted.problem, wanted.task_type), kinds.Decomposition)
+        case kinds.GenerateThoughts(payload=wanted):
+            result = _generated(nodes, wanted, thinker)
+        case kinds.EvaluateThoughts(payload=wanted):
+            result = _evaluated(nodes, wanted, thinker)
+        case kinds.SynthesizeSolution(payload=wanted):
+            result = _synthesized(wanted, thinker, language)
         case _:  # any other message: those of the orchestrator, and answers
             raise TypeError(f"{type(request).__name__} is not a request to a thinker")
     return message(ANSWERS[type(request)], request.task_id, *result)
 
 
 def _generated(
-    nodes: Nodes, asked: kinds.GeneratePayload, thinker: Thinker
+    nodes: Nodes, wanted: kinds.GeneratePayload, thinker: Thinker
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
-    answer = thinker.generate(path_to(nodes, asked.parent_node.id), asked)
+    answer = thinker.generate(path_to(nodes, wanted.parent_node.id), wanted)
     if isinstance(answer, kinds.GeneratedPayload):
-        answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: asked.num_candidates]))
+        answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: wanted.num_candidates]))
     payload, failure = _checked(answer, kinds.GeneratedPayload)
     if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
         text = "two candidates have the same temporary id"
@@ -67,11 +67,11 @@ def _generated(
 
 
 def _evaluated(
-    nodes: Nodes, asked: kinds.EvaluatePayload, thinker: Thinker
+    nodes: Nodes, wanted: kinds.EvaluatePayload, thinker: Thinker
 ) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
-    ids = {node.id for node in asked.candidates}
-    paths = [path_to(nodes, node.id) for node in asked.candidates]
-    answer = thinker.evaluate(paths, asked)
+    ids = {node.id for node in wanted.candidates}
+    paths = [path_to(nodes, node.id) for node in wanted.candidates]
+    answer = thinker.evaluate(paths, wanted)
     if isinstance(answer, kinds.ResultsPayload):
         by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
         answer = msgspec.structs.replace(
@@ -84,11 +84,11 @@ def _evaluated(
 
 
 def _synthesized(
-    asked: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
+    wanted: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
     """Return the solution; if the path does not claim to be a solution, it is marked as checked by nobody."""
-    payload, failure = _checked(thinker.synthesize(asked), kinds.Solution)
-    if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
+    payload, failure = _checked(thinker.synthesize(wanted), kinds.Solution)
+    if payload is None or thinker.checks or thinker.is_solution(wanted.best_path):
         return payload, failure
     errors = [*payload.verification.validation_errors, phrase(language, "unchecked")]
     unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)

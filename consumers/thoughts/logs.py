@@ -56,7 +56,7 @@ class _LogFile(NamedTuple):
 
 class _Line(NamedTuple):
     accepted_ms: int
-    place: _LogFile
+    log_file: _LogFile
     entry: kinds.LogEntry
 
 
@@ -91,18 +91,18 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     for event in events:
         task.apply(event)
     lines = list(_lines(events, task))
-    of_place: dict[_LogFile, list[_Line]] = {}
+    lines_of: dict[_LogFile, list[_Line]] = {}
     for line in lines:
-        of_place.setdefault(line.place, []).append(line)
-    numbers = _numbers(of_place)
+        lines_of.setdefault(line.log_file, []).append(line)
+    numbers = _numbers(lines_of)
     # Three digits from 98 files on, so that the timeline has the last number.
     digits = max(2, len(str(max(numbers.values(), default=0) + 2)))
-    names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
+    names = {log_file: f"{number:0{digits}}-{log_file.name}" for log_file, number in numbers.items()}
     info = task_info(events, task)
     info_text = msgspec.json.format(json_text(info), indent=2)
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
-    for place in sorted(numbers, key=numbers.__getitem__):
-        files[f"{names[place]}.log"] = _json_lines(of_place[place])
+    for log_file in sorted(numbers, key=numbers.__getitem__):
+        files[f"{names[log_file]}.log"] = _json_lines(lines_of[log_file])
     agent_calls = sum(isinstance(event.data, kinds.Question) for event in events)
     timeline = _timeline(info, lines, names, agent_calls, partial(phrase, task.language))
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
@@ -134,10 +134,10 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
-        number = rounds.place(event)
-        place = _LogFile(role, number if role in _IN_ROUNDS else 0)
+        number = rounds.round_of(event)
+        log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
         if (event.author, event.id) not in written:
-            yield from (_Line(event.accepted_ms, place, entry) for entry in entries_of(event, task.language, config))
+            yield from (_Line(event.accepted_ms, log_file, entry) for entry in entries_of(event, task.language, config))
 
 
 class _Rounds:
@@ -149,7 +149,7 @@ class _Rounds:
         self._of_node: dict[str, int] = {}
         self._last: dict[str, int] = {}
 
-    def place(self, event: Event) -> int:
+    def round_of(self, event: Event) -> int:
         """Return the round of the next event; if it has none of its own, its author's last round."""
         data = event.data
         if isinstance(data, kinds.GenerateThoughts):
@@ -169,14 +169,14 @@ class _Rounds:
         return number or self._last.get(event.author) or 1
 
 
-def _numbers(places: Iterable[_LogFile]) -> dict[_LogFile, int]:
+def _numbers(log_files: Iterable[_LogFile]) -> dict[_LogFile, int]:
     """Return the number of each file: the first three are fixed, then the rounds, then the synthesizer."""
-    distinct = set(places)
+    distinct = set(log_files)
     numbers = {_LogFile(role): number for number, role in enumerate(_FIRST, 1) if _LogFile(role) in distinct}
-    rounds = (place for place in distinct if place.role in _IN_ROUNDS)
-    following = sorted(rounds, key=lambda place: (place.round, _IN_ROUNDS.index(place.role)))
-    following += [place for place in distinct if place.role == "synthesizer"]
-    return numbers | {place: number for number, place in enumerate(following, len(_FIRST) + 1)}
+    rounds = (log_file for log_file in distinct if log_file.role in _IN_ROUNDS)
+    following = sorted(rounds, key=lambda log_file: (log_file.round, _IN_ROUNDS.index(log_file.role)))
+    following += [log_file for log_file in distinct if log_file.role == "synthesizer"]
+    return numbers | {log_file: number for number, log_file in enumerate(following, len(_FIRST) + 1)}
 
 
 def _json_lines(lines: Sequence[_Line]) -> bytes:
@@ -194,7 +194,7 @@ def _timeline(
     text = [say("timeline", task_id=info["task_id"], problem=one_line(info["problem"]), start=start)]
     for line in lines:
         clock = clock_text(line.accepted_ms)[len("2025-10-30T") : -1]
-        text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
+        text.append(f"[{clock}] [{names[line.log_file]}] {one_line(line.entry.msg)}")
         if line.entry.data:
             text.append(say("timeline_data", data=one_line(_encoded(line.entry.data).decode())))
     numbers = {"lines": len(lines), "agent_calls": agent_calls, "llm_calls": info["final_stats"]["llm_calls"]}

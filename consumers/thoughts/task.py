@@ -208,23 +208,23 @@ class Task:
             case _:  # an answer to no pending request
                 pass
 
-    def _generated(self, event: Event, data: kinds.GeneratedThoughts, asked: kinds.GeneratePayload) -> None:
-        parent = asked.parent_node.id
+    def _generated(self, event: Event, data: kinds.GeneratedThoughts, request: kinds.GeneratePayload) -> None:
+        parent = request.parent_node.id
         if data.payload is None:
             self._failed(event, [parent], data.error)
             return
-        if candidates := data.payload.candidates[: asked.num_candidates]:
+        if candidates := data.payload.candidates[: request.num_candidates]:
             self.drawn.append(DrawnCandidates(event.id, parent, candidates))
         self.attempts.pop(parent, None)
 
-    def _evaluated(self, event: Event, data: kinds.EvaluationResults, asked: kinds.EvaluatePayload) -> None:
+    def _evaluated(self, event: Event, data: kinds.EvaluationResults, request: kinds.EvaluatePayload) -> None:
         for judged in data.payload.evaluations if data.payload is not None else ():
             self._change([judged.node_id], evaluation=judged.evaluation)
             self.judged[judged.node_id] = event.id
         if data.payload is not None:
             self.suggested.update(data.payload.pruning_suggestions)
-        missed = [node.id for node in asked.candidates if self.nodes[node.id].evaluation is None]
-        for node in asked.candidates:
+        missed = [node.id for node in request.candidates if self.nodes[node.id].evaluation is None]
+        for node in request.candidates:
             if node.id not in missed:
                 self.attempts.pop(node.id, None)
         self._failed(event, missed, data.error)

@@ -5,8 +5,8 @@
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
     >>> context = ThoughtContext(problem=problem, current_depth=1, max_depth=3)
-    >>> asked = GeneratePayload(root, "sequential_proposal", 2, context)
-    >>> answer = Game24().generate([root], asked)
+    >>> request = GeneratePayload(root, "sequential_proposal", 2, context)
+    >>> answer = Game24().generate([root], request)
     >>> [candidate.content for candidate in answer.candidates]
     ['13 - 9 = 4, left: 4, 4, 10', '13 - 10 = 3, left: 3, 4, 9']
 
@@ -77,16 +77,16 @@ class Thinker(Protocol):
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape of a problem."""
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to ``num_candidates`` thoughts that may follow the last node of ``path``; none at a dead end."""
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return the score (0 to 10) of the last node of each path, their ranking, and nodes to prune."""
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last node claims to be a solution; pure, because a restarted explorer asks again."""
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
         """Return the answer of the best path, verified as far as this thinker can."""
 
 

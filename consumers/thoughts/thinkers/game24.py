@@ -146,8 +146,8 @@ class Game24:
         constraints, goal = [say("game_once"), say("game_operations")], say("game_goal", target=game.target)
         return kinds.Decomposition("single_equation", steps_to, depth, constraints, goal)
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
-        game, k = read_game(path[0].content), asked.num_candidates
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        game, k = read_game(path[0].content), request.num_candidates
         if isinstance(game, kinds.Failure):
             return game
         if (left := _left(path, game)) is None:
@@ -159,7 +159,7 @@ class Game24:
         ]
         return kinds.GeneratedPayload(candidates=candidates)
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         game = read_game(paths[0][0].content)
         return game if isinstance(game, kinds.Failure) else ranked([self._judge(path, game) for path in paths])
 
@@ -167,12 +167,12 @@ class Game24:
         game = read_game(path[0].content)
         return isinstance(game, Game) and len(path) > 1 and _left(path, game) == (game.target,)
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
         """Return one expression for the path, verified by exact arithmetic from the problem's own numbers."""
-        game, say = read_game(asked.problem), self._say
+        game, say = read_game(request.problem), self._say
         if isinstance(game, kinds.Failure):
             return game
-        claims = [read_claim(node.content) for node in asked.best_path[1:]]
+        claims = [read_claim(node.content) for node in request.best_path[1:]]
         done = replay(game.numbers, [claim for claim in claims if claim is not None], say)
         errors = [say("game_no_equation", step=place) for place, claim in enumerate(claims, 1) if claim is None]
         errors += done.errors

@@ -74,7 +74,7 @@ F = TypeVar("F", bound=msgspec.Struct)
 class _ModelQuestion(NamedTuple, Generic[F]):
     """A question: its text, its data, and the form of the answer; ``keep`` returns the usable part, or refuses it."""
 
-    asked: str
+    text: str
     about: dict[str, Any]
     form: type[F]
     keep: Callable[[F], F] = lambda answer: answer
@@ -111,18 +111,18 @@ class LlmThinker:
         return True
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
-        asked = (
+        text = (
             f"Decompose the problem into as few steps as it takes: each is searched, and paid for.{_JSON}"
             '{"thought_granularity": "what one step is, in a word or two", "intermediate_steps": ["what it decides"],'
             ' "depth_estimate": how many steps, 1 to 64, "constraints": ["what every step has to keep"],'
             ' "success_criteria": "by what one sees that the problem is solved"}'
         )
-        shapes = self._ask([_ModelQuestion(asked, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
+        shapes = self._ask([_ModelQuestion(text, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
         return shapes if isinstance(shapes, kinds.Failure) else shapes[0]
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to k thoughts: one question that proposes them all, or k questions that each sample one."""
-        k, context = min(asked.num_candidates, candidates_max), asked.context
+        k, context = min(request.num_candidates, candidates_max), request.context
         about = _known(context) | {"steps_so_far": [node.content for node in path[1:]]}
         about |= {"intermediate_steps": context.intermediate_steps, "a_step_is": context.thought_granularity}
         form = (
@@ -131,7 +131,7 @@ class LlmThinker:
             f' {thought_max_chars} characters", "action_type": "of what kind it is, in a word",'
             ' "metadata": {"is_solution": true if it solves the problem and nothing is left to do, else false}}]}'
         )
-        if asked.generation_strategy == "sequential_proposal":
+        if request.generation_strategy == "sequential_proposal":
             several = "the next step" if k == 1 else f"{k} next steps that differ in what they try, the best first"
             asks: list[tuple[str, int | None]] = [(f"Propose {several}.", None)]
         else:
@@ -143,17 +143,17 @@ class LlmThinker:
             return answers
         return _used(kinds.GeneratedPayload([thought for answer in answers for thought in answer.candidates]), k)
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         """Return the model's scores: one question for each path, or one question that compares all paths."""
-        about = _known(asked.context)
+        about = _known(request.context)
         steps = {path[-1].id: [node.content for node in path[1:]] for path in paths}
-        dimensions = ", ".join(f'"{name}": 0 to 10' for name in asked.evaluation_criteria)
+        dimensions = ", ".join(f'"{name}": 0 to 10' for name in request.evaluation_criteria)
         form = (
             '"score": 0 (cannot lead to a solution) to 10 (surely does), "confidence": 0 to 1,'
             f' "reasoning": "why, in a sentence or two", "dimension_scores": {{{dimensions}}}'
         )
-        place = f"{_place(asked.context)} Use the whole scale.{_JSON}"
-        if asked.evaluation_strategy == "comparative_voting":
+        place = f"{_place(request.context)} Use the whole scale.{_JSON}"
+        if request.evaluation_strategy == "comparative_voting":
             text = f"Compare the candidates by their last steps, and evaluate every one of them. {place}"
             text += f'{{"evaluations": [{{"node_id": "the candidate\'s", {form}}}]}}'
             about |= {"candidates": [{"node_id": id_, "steps": texts} for id_, texts in steps.items()]}
@@ -164,7 +164,7 @@ class LlmThinker:
                 _ModelQuestion, f"Judge the last of the steps. {place}{{{form}}}", form=kinds.NodeEvaluation
             )
             each = [(about | {"steps": texts}, partial(_of_node, id_=id_)) for id_, texts in steps.items()]
-            scores = self._ask([judge(about=asked_about, keep=keep) for asked_about, keep in each])
+            scores = self._ask([judge(about=data, keep=keep) for data, keep in each])
         return scores if isinstance(scores, kinds.Failure) else ranked(scores)
 
     def is_solution(self, path: Path) -> bool:
@@ -173,7 +173,7 @@ class LlmThinker:
         judged = last.evaluation is None or last.evaluation.score >= solution_score_min
         return len(path) > 1 and str(last.metadata.get("is_solution")).lower() == "true" and judged
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
         """Return the model's answer and its own verdict on it; a deadline does not prevent it."""
         text = (
             "Write the answer that the steps lead to, whole and by itself, as whoever posed the problem can use it;"
@@ -183,7 +183,7 @@ class LlmThinker:
             ' "alternative_solutions": ["another answer, in a sentence"]}'
         )
         self._until_s = inf
-        about = _known(asked) | {"steps": [node.content for node in asked.best_path[1:]]}
+        about = _known(request) | {"steps": [node.content for node in request.best_path[1:]]}
         answers = self._ask([_ModelQuestion(text, about, kinds.Solution, _on_its_own_word)])
         return answers if isinstance(answers, kinds.Failure) else answers[0]
 
@@ -200,9 +200,9 @@ class LlmThinker:
     def _ask_until_usable(self, question: _ModelQuestion[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
         fault, usage, form = "", kinds.Usage(), question.form
         for tried in range(self.client.endpoint.settings.attempts):
-            asked = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.asked}"
+            prompt = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.text}"
             data = data_block("thoughts", question.about) + (f"\n{data_block('fault', fault)}" if fault else "")
-            messages = [Message("system", asked), Message("user", data)]
+            messages = [Message("system", prompt), Message("user", data)]
             answered = self.recorder.recall(prompt_digest(messages)) if self.recorder else None
             if fault and answered is None and self.recorder and not self.recorder.may_ask_again():
                 break
@@ -241,8 +241,8 @@ class LlmThinker:
         return kinds.Failure(code=code, message=error.message[:2_000], recoverable=True, retry_after_s=after_s)
 
 
-def _known(asked: kinds.ThoughtContext | kinds.SynthesizePayload) -> dict[str, Any]:
-    return {"problem": asked.problem, "goal": asked.goal, "constraints": asked.constraints}
+def _known(request: kinds.ThoughtContext | kinds.SynthesizePayload) -> dict[str, Any]:
+    return {"problem": request.problem, "goal": request.goal, "constraints": request.constraints}
 
 
 def _place(context: kinds.ThoughtContext) -> str:
