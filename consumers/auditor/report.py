@@ -95,7 +95,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trust(self) -> str:
-        """What the verdict relies on: ``anchored`` or ``self-asserted``."""
+        """The basis of the verdict: ``anchored`` or ``self-asserted``."""
         return "anchored" if self.anchored else "self-asserted"
 
     @property

@@ -59,7 +59,7 @@ class TranscriptResponse(NamedTuple):
     lines, ``odd`` the numbers in it that could only be read as texts.
     """
 
-    place: SourcePosition
+    source: SourcePosition
     original: bytes
     response: Any
     is_session: bool = False
@@ -74,7 +74,7 @@ class TranscriptResponse(NamedTuple):
 class UnreadItem(NamedTuple):
     """An item that could not be read, its ids, and the reason; ``original`` is None if it is too large to be stored."""
 
-    place: SourcePosition
+    source: SourcePosition
     original: bytes | None
     size: int
     reason: str
@@ -85,7 +85,7 @@ class UnreadItem(NamedTuple):
     def of(cls, answered: TranscriptResponse, reason: str) -> UnreadItem:
         """Return the response as unread, with the reason."""
         size, ids = len(answered.original), (answered.session, answered.message)
-        return cls(answered.place, answered.original, size, reason, *ids)
+        return cls(answered.source, answered.original, size, reason, *ids)
 
 
 @dataclass
@@ -121,13 +121,13 @@ class Conversation:
         self._last: OrderedDict[tuple[str, str], UserPrompt] = OrderedDict()
         self._prompt: UserPrompt | None = None
 
-    def feed(self, line: bytes, place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+    def feed(self, line: bytes, source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         """Take one line or message, and yield the responses that are complete."""
         head = lines.read_head(line) if _is_utf8(line) else None
         if head is None:
-            yield from self._odd(line, place)
+            yield from self._odd(line, source)
         else:
-            yield from self._object(line, place, head)
+            yield from self._object(line, source, head)
 
     def finish(self) -> Iterator[TranscriptResponse | UnreadItem]:
         """Yield the responses that are still open."""
@@ -135,20 +135,20 @@ class Conversation:
             yield from self._close_oldest()
 
     def _object(
-        self, line: bytes, place: SourcePosition, head: lines.Head
+        self, line: bytes, source: SourcePosition, head: lines.Head
     ) -> Iterator[TranscriptResponse | UnreadItem]:
         messages = lines.conversation(head)
         if messages is not None:
-            responses = list(self._inner(messages, place))
+            responses = list(self._inner(messages, source))
             yield from responses
             if responses or not lines.has_trace(line):
                 return
             # The prompt may be beside its answer, in one document.
         session = lines.text(head.session) or lines.text(head.session_id)
-        yield from self._line(line, place, session, lines.nested_head(head) or head)
+        yield from self._line(line, source, session, lines.nested_head(head) or head)
 
     def _line(
-        self, line: bytes, place: SourcePosition, session: str, head: lines.Head
+        self, line: bytes, source: SourcePosition, session: str, head: lines.Head
     ) -> Iterator[TranscriptResponse | UnreadItem]:
         message = lines.read_message(head)
         is_session = message is not None and (bool(session) or lines.text(head.uuid) != "")
@@ -160,7 +160,7 @@ class Conversation:
         named = lines.text(message.id) if message is not None else lines.text(head.id)
         named = named or lines.text(head.uuid)
         opened = _Open(
-            TranscriptResponse(place, b"", None, is_session, session, named, lines.time_of(head), prompt), []
+            TranscriptResponse(source, b"", None, is_session, session, named, lines.time_of(head), prompt), []
         )
         if is_session and named:
             opened = self._open.setdefault((session, named), opened)
@@ -194,7 +194,7 @@ class Conversation:
         try:
             read = [lines.decoded(line) for line in spoken]
         except Refused as refusal:
-            yield UnreadItem(answered.place, original, len(original), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(answered.source, original, len(original), f"{refusal.code}: {refusal.message}")
             return
         response = merged([_innermost(value) for value, _ in read])
         odd = tuple(number for _, numbers in read for number in numbers)
@@ -216,38 +216,38 @@ class Conversation:
             _remember(self._prompts, uuid, prompt)
         return prompt
 
-    def _inner(self, messages: list[msgspec.Raw], place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+    def _inner(self, messages: list[msgspec.Raw], source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         if self._depth >= nesting_max:
             self._progress.skipped += 1
             return
         inner = Conversation(self._progress, self._depth + 1)
         for position, message in enumerate(messages, 1):
-            yield from inner.feed(bytes(message), place._replace(position=position))
+            yield from inner.feed(bytes(message), source._replace(position=position))
         yield from inner.finish()
 
-    def _odd(self, line: bytes, place: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+    def _odd(self, line: bytes, source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         """Yield the content of a line that is no JSON object: parts of a list, nothing, or an unread item."""
         try:
             value, odd = lines.decoded(line)
         except Refused as refusal:
-            yield UnreadItem(place, line, len(line), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(source, line, len(line), f"{refusal.code}: {refusal.message}")
             return
         if isinstance(value, dict):
             head = lines.repaired_head(value)
             if head is None:
-                yield UnreadItem(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
+                yield UnreadItem(source, line, len(line), "INVALID_FORMAT: no fields can be read from it")
             else:
-                yield from self._object(line, place, head)
+                yield from self._object(line, source, head)
             return
         objects = [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
         if not objects or not lines.has_trace(line):
             self._progress.skipped += 1
         elif not any(name in part for part in objects for name in _SPOKEN):
-            yield TranscriptResponse(place, line, value, odd=odd)
+            yield TranscriptResponse(source, line, value, odd=odd)
         elif (parts := lines.items(line)) is None:
-            yield UnreadItem(place, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
+            yield UnreadItem(source, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
         else:
-            yield from self._inner(parts, place)
+            yield from self._inner(parts, source)
 
 
 def merged(values: list[Any]) -> Any:

@@ -50,25 +50,25 @@ def find_transcripts(path: Path) -> list[Path]:
 
 def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield the responses of a file that may hold thinking, and its unread parts."""
-    place = SourcePosition(name_in(file, root))
+    source = SourcePosition(name_in(file, root))
     before = progress.done_bytes
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:
         try:
             descriptor = stack.enter_context(open_regular(file, follow=True))
         except Refused as refusal:  # a pipe or a device: reading it would block or never end
-            yield UnreadItem(place, None, 0, f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(source, None, 0, f"{refusal.code}: {refusal.message}")
             return
         opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
         size = os.fstat(opened.fileno()).st_size
         form = next((form for sign, form in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
         if form is not None:
             original = opened.read() if size <= blob_size_max_bytes else None
-            yield UnreadItem(place, original, size, f"INVALID_FORMAT: the file is {form}")
+            yield UnreadItem(source, original, size, f"INVALID_FORMAT: the file is {form}")
         elif _are_lines(file, opened):
-            yield from _read_lines(opened, place, progress)
+            yield from _read_lines(opened, source, progress)
         else:
             progress.lines += 1
-            yield from _read_whole(opened, size, place, progress, is_asked_for=file == root)
+            yield from _read_whole(opened, size, source, progress, is_asked_for=file == root)
         progress.done_bytes = before + size
     progress.files += 1
 
@@ -84,7 +84,7 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
 
 
 def _read_lines(
-    opened: BinaryIO, place: SourcePosition, progress: Progress
+    opened: BinaryIO, source: SourcePosition, progress: Progress
 ) -> Iterator[TranscriptResponse | UnreadItem]:
     conversation = Conversation(progress)
     number = 0
@@ -92,18 +92,18 @@ def _read_lines(
         number += 1
         progress.lines += 1
         progress.done_bytes += len(line)
-        here = place._replace(line=number)
+        line_source = source._replace(line=number)
         if len(line) > line_size_max_bytes and not line.endswith(b"\n"):
-            yield _too_long(opened, line, here, progress)
+            yield _too_long(opened, line, line_source, progress)
             continue
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         if line.strip():
-            yield from conversation.feed(line, here)
+            yield from conversation.feed(line, line_source)
     yield from conversation.finish()
 
 
-def _too_long(opened: BinaryIO, line: bytes, place: SourcePosition, progress: Progress) -> UnreadItem:
+def _too_long(opened: BinaryIO, line: bytes, source: SourcePosition, progress: Progress) -> UnreadItem:
     whole = bytearray(line)
     size = len(line)
     while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
@@ -112,16 +112,16 @@ def _too_long(opened: BinaryIO, line: bytes, place: SourcePosition, progress: Pr
         if size <= blob_size_max_bytes:
             whole += line
     reason = f"TOO_LARGE: the line has {size} bytes; the limit is {line_size_max_bytes}"
-    return UnreadItem(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
+    return UnreadItem(source, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
 
 
 def _read_whole(
-    opened: BinaryIO, size: int, place: SourcePosition, progress: Progress, *, is_asked_for: bool
+    opened: BinaryIO, size: int, source: SourcePosition, progress: Progress, *, is_asked_for: bool
 ) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield the responses of a document or text; a file that the user did not name is skipped if it has no thinking."""
     if size > document_size_max_bytes:
         yield UnreadItem(
-            place, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}"
+            source, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}"
         )
         return
     content = opened.read()
@@ -129,25 +129,25 @@ def _read_whole(
         progress.other_files += 1
         return
     text = content.removeprefix(BOM_UTF8)
-    if place.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
+    if source.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
         conversation = Conversation(progress)
-        yield from conversation.feed(text, place)
+        yield from conversation.feed(text, source)
         yield from conversation.finish()
     else:
-        yield from _read_text(content, place, progress)
+        yield from _read_text(content, source, progress)
 
 
-def _read_text(content: bytes, place: SourcePosition, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
+def _read_text(content: bytes, source: SourcePosition, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
     if len(content) > text_size_max_bytes:
         reason = f"TOO_LARGE: the text has {len(content)} bytes; the limit is {text_size_max_bytes}"
-        yield UnreadItem(place, content, len(content), reason)
+        yield UnreadItem(source, content, len(content), reason)
         return
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        yield UnreadItem(place, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
+        yield UnreadItem(source, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
         return
     if has_tags(text):
-        yield TranscriptResponse(place, content, text)
+        yield TranscriptResponse(source, content, text)
     else:
         progress.other_files += 1

@@ -245,7 +245,7 @@ class TranscriptImport:
     def _aside(self, left: UnreadItem) -> Record | None:
         """Return the record of an item that is kept aside; None, and counted, if that exists already."""
         reason, stream = left.reason, mapping.aside_stream(left)
-        source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
+        source = shorten(str(left.source).strip(), mapping.source_max_chars) or "—"
         if self._existing.has_record(stream):
             self.totals.keep_aside([Aside(source, reason)])
             return None

@@ -141,7 +141,7 @@ def records_of(
     for event in events:
         yield RecordImported(
             original=original,
-            source=shorten(str(answered.place).strip(), source_max_chars) or "—",
+            source=shorten(str(answered.source).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
             mapped_kind=KIND_OF[type(event)],
             mapped=msgspec.to_builtins(event, str_keys=True),

@@ -50,7 +50,7 @@ def test_lines_of_one_message_are_one_response_with_exactly_these_lines(tmp_path
     lines = session()
     (thought,) = thoughts(write(tmp_path / "s.jsonl", [{"type": "summary", "summary": "x"}, *lines]))
     assert thought.answered.original == encoded([lines[1], lines[2], lines[4]])
-    assert str(thought.answered.place) == "s.jsonl:3"
+    assert str(thought.answered.source) == "s.jsonl:3"
     assert (thought.memory.task, thought.memory.conclusion, thought.memory.ai_id) == (PROMPT, ANSWER, MODEL)
     assert (thought.answered.session, thought.answered.message) == ("s-1", "msg_1")
 
@@ -174,7 +174,7 @@ def test_broken_line_is_handed_on_with_its_place_and_the_others_are_read(tmp_pat
     content, code = BROKEN[fault]
     found, _ = read(write(tmp_path / "s.jsonl", [*session(1), content.rstrip(b"\n") + b"\n", *session(2)]))
     (unread,) = [one for one in found if isinstance(one, UnreadItem)]
-    assert (unread.place.line, unread.original) == (6, content.rstrip(b"\n") + b"\n")
+    assert (unread.source.line, unread.original) == (6, content.rstrip(b"\n") + b"\n")
     assert unread.reason.startswith(code), unread.reason
     assert sum(isinstance(one, TranscriptResponse) for one in found) == 2
 
@@ -249,7 +249,7 @@ def test_line_that_is_too_long_is_kept_and_not_decoded(tmp_path: Path, monkeypat
     long = encoded([line("assistant", "l", thinking("x" * 5_000), message="m")])
     found, progress = read(write(tmp_path / "s.jsonl", [*session(1), long, *session(2)]))
     (unread,) = [one for one in found if isinstance(one, UnreadItem)]
-    assert (unread.original, unread.size, unread.place.line) == (long, len(long), 6)
+    assert (unread.original, unread.size, unread.source.line) == (long, len(long), 6)
     assert unread.reason.startswith("TOO_LARGE")
     assert progress.done_bytes == (tmp_path / "s.jsonl").stat().st_size
     monkeypatch.setattr(files, "blob_size_max_bytes", 3_000)
@@ -285,7 +285,7 @@ def test_folder_is_walked_for_transcripts_only(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "in" / "a.jsonl")
     found = find_transcripts(tmp_path)
-    names = {str(one.place).partition(":")[0].partition("#")[0] for file in found for one in read(file, tmp_path)[0]}
+    names = {str(one.source).partition(":")[0].partition("#")[0] for file in found for one in read(file, tmp_path)[0]}
     assert names == kept.keys()
 
 
