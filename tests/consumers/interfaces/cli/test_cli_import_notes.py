@@ -70,7 +70,7 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     deed("import", "empirica", "--as", "a", "--git", folder)
     start = f"refs/notes/empirica/tasks/{session}"
     [aside] = deed.data("import", "list", "--kept-aside", "--source", start)["records"]
-    assert "no place" in aside["reason"]
+    assert "a session here has no tasks" in aside["reason"]
     [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["records"]
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
     document = deed.document("import", "list", "--limit", 1)
