@@ -1,11 +1,11 @@
-"""``deed verify --bundle``: what a stranger can check of an exported bundle, without writing anything.
+"""``deed verify --bundle``: audits an exported bundle without writing anything.
 
-A bundle of one stream is a part of a log (``ledger.admission.replay``): it holds authority, the streams that the rules
-look at, and the ledger's word on where they end.
+A bundle of one stream is a part of a log (``ledger.admission.replay``). It holds the authority events, the streams that
+the rules read, and the ledger's signed statement of where those streams end.
 
-An entry bundle is taken apart by the tile beside it, so that damage stays with the entry that has it. Entries stand one
-after the other, each behind its length (C2SP tlog-tiles, Log entries): one wrong length would shift all that follow.
-The tile says which hash each must have, so a length with one byte changed is found by trying.
+An entry bundle is split with the help of its tile, so that damage is reported for the damaged entry only. Each entry
+follows its length (C2SP tlog-tiles, Log entries), so one wrong length would shift all entries after it. The tile has
+the hash of each entry: if one byte of a length changed, the reader finds the true length by trying all values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from deedbook.consumers.auditor.replay import Replay
-from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, Replayed
+from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, ReplayOutcome
 from deedbook.ledger.admission.replay import PartialReplay
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import Bundle, layout
@@ -31,8 +31,8 @@ from deedbook.ledger.proof.checkpoint import Checkpoint, StreamHeads, open_strea
 from deedbook.ledger.proof.receipt import Receipt
 
 _LENGTH = 2
-_WHOLE_LOG_ONLY = "only the whole log shows that idempotency keys were used once, session keys within their number of \
-events, and that the clock did not jump"
+_WHOLE_LOG_ONLY = "this audit did not check idempotency keys, the event limits of session keys, or the clock: that \
+takes the whole log"
 
 
 def verify_bundle(
@@ -42,7 +42,7 @@ def verify_bundle(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return the audit of a bundle. Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: it is none."""
+    """Return the audit of a bundle. Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: not a bundle."""
     findings = Findings()
     anchor = Anchor(findings, root, trusted_checkpoint)
     try:
@@ -76,15 +76,15 @@ def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Cal
     checkpoint = _check_members(bundle, replay.outcome, findings)
     frontier = replay.frontier
     if checkpoint is not None and frontier is not None and frontier.root() != checkpoint.root:
-        findings.problem(None, "VERIFICATION_FAILED", "the entries do not give the root of the checkpoint")
+        findings.problem(None, "VERIFICATION_FAILED", "the root hash of the entries differs from the checkpoint's")
     return anchor.report("bundle", replay.outcome, checkpoint=checkpoint)
 
 
 def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditReport:
-    """Return the audit of a bundle of one stream: authority, the stream, and the streams that its rules look at."""
+    """Return the audit of a bundle of one stream: authority, the stream, and the streams that its rules read."""
     manifest = bundle.manifest
     if manifest.indexes != sorted(set(manifest.indexes)):
-        findings.problem(None, "CORRUPTED", "manifest.json does not list the entries in order")
+        findings.problem(None, "CORRUPTED", "manifest.json lists entries out of order")
     part, root = PartialReplay(), bytes.fromhex(manifest.root)
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
@@ -97,21 +97,21 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
             part.feed(index, data, split_hashes(receipt.extra or b""))
         else:
-            message = f"entry {index} is not in the tree of the checkpoint"
+            message = f"entry {index} is not in the checkpoint's tree"
             findings.problem(index, "VERIFICATION_FAILED", message)
     ends = _read_stream_heads(bundle, part, findings)
     if ends is not None:
         part.finish(ends.streams, ends.authority, ends.size)
         for event in part.events:
             if event.kind not in AUTHORITY_KINDS and event.stream not in ends.streams:
-                message = f"entry {event.index} is of the stream {event.stream}, which is not one of the bundle's"
+                message = f"entry {event.index} is from the stream {event.stream}, which this bundle does not cover"
                 findings.problem(event.index, "INVALID_FIELD", message)
     for index, refusal in sorted(part.refused.items()):
         findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
     for index, refusal in sorted((part.notes | part.doubtful).items()):
         findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
-    replay = Replayed(
+    replay = ReplayOutcome(
         size=manifest.size,
         roots={manifest.size: root},
         frontier=None,
@@ -131,14 +131,14 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
 def _read_proof(proof: bytes, index: int, note: bytes) -> Receipt:
     receipt = Receipt.parse(proof.decode("utf-8"))
     if receipt.to_text().encode() != proof or receipt.index != index:
-        raise Refused("INVALID_FORMAT", "it is not in its one form, or of another index")
+        raise Refused("INVALID_FORMAT", "it is not in canonical form, or is the proof of another index")
     if receipt.checkpoint_text.encode() != note:
-        raise Refused("VERIFICATION_FAILED", "it is under another checkpoint")
+        raise Refused("VERIFICATION_FAILED", "it refers to another checkpoint")
     return receipt
 
 
 def _read_stream_heads(bundle: Bundle, part: PartialReplay, findings: Findings) -> StreamHeads | None:
-    """Return the ledger's word on where the bundle's streams end, if it is of the tree of its checkpoint."""
+    """Return the ledger's signed statement of where the bundle's streams end, if it is about the checkpoint's tree."""
     manifest, created = bundle.manifest, part.created
     try:
         if created is None:
@@ -146,9 +146,9 @@ def _read_stream_heads(bundle: Bundle, part: PartialReplay, findings: Findings) 
         note = bundle.read("ends").decode("utf-8")
         ends = open_stream_heads(note, *verifiers_of(created.origin, part.state.checkpoint_keys().at(manifest.size)))
         if (ends.size, ends.root) != (manifest.size, manifest.root) or manifest.stream not in ends.streams:
-            raise Refused("VERIFICATION_FAILED", "it is of another tree or stream")
+            raise Refused("VERIFICATION_FAILED", "it is about another tree or stream")
     except (DeedbookError, UnicodeDecodeError) as error:
-        findings.problem(None, "VERIFICATION_FAILED", f"where the streams end cannot be told: {message_of(error)}")
+        findings.problem(None, "VERIFICATION_FAILED", f"nothing proves where the streams end: {message_of(error)}")
         part.finish()
         return None
     return ends
@@ -158,8 +158,8 @@ def _tile(bundle: Bundle, level: int, number: int, width: int, findings: Finding
     name = layout.tile_name(level, number, width)
     content = bundle.read(name)
     if len(content) != width * HASH_SIZE:
-        place = layout.entry_range(name)
-        findings.problem(place["index"], "CORRUPTED", f"{name} has {len(content)} bytes", end=place["end"])
+        covered = layout.entry_range(name)
+        findings.problem(covered["index"], "CORRUPTED", f"{name} has {len(content)} bytes", end=covered["end"])
         content = content.ljust(width * HASH_SIZE, b"\0")[: width * HASH_SIZE]
     return [content[start : start + HASH_SIZE] for start in range(0, len(content), HASH_SIZE)]
 
@@ -171,31 +171,31 @@ def _check_upper_tiles(bundle: Bundle, hashes: list[bytes], findings: Findings) 
         for number, width in layout.tiles_of(size, level):
             tile = _tile(bundle, level, number, width, findings)
             start = number * TILE_WIDTH
-            for place, (stored, wanted) in enumerate(zip(tile, hashes[start : start + width], strict=True), start):
+            for position, (stored, wanted) in enumerate(zip(tile, hashes[start : start + width], strict=True), start):
                 if stored != wanted:
-                    first, covered = place * TILE_WIDTH**level, TILE_WIDTH**level
-                    message = f"hash {place} of tile level {level} is not that of entries {first} on"
+                    first, covered = position * TILE_WIDTH**level, TILE_WIDTH**level
+                    message = f"hash {position} of tile level {level} does not match the entries from {first} on"
                     findings.problem(first, "CORRUPTED", message, end=first + covered)
             if width == TILE_WIDTH:
                 above.append(root_of(tile))
         hashes = above
 
 
-def _check_members(bundle: Bundle, replay: Replayed, findings: Findings) -> Checkpoint | None:
-    """Check what is no entry against what the entries say; return the checkpoint if it is the ledger's."""
+def _check_members(bundle: Bundle, replay: ReplayOutcome, findings: Findings) -> Checkpoint | None:
+    """Compare all other files of the bundle with its entries; return the checkpoint if the ledger signed it."""
     manifest, created = bundle.manifest, replay.created
     _check_files(bundle, findings)
     if (manifest.content == "log") != (manifest.stream is None):
-        findings.problem(None, "CORRUPTED", "manifest.json names a stream for a whole log, or none for a stream")
+        findings.problem(None, "CORRUPTED", "manifest.json names a stream of a whole log, or none of a stream bundle")
     program = bundle.read("verify.py")
     if sha256(program).hexdigest() != manifest.verify_py:
-        findings.problem(None, "CORRUPTED", "verify.py is not the program that the manifest names")
+        findings.problem(None, "CORRUPTED", "verify.py does not match its hash in manifest.json")
     elif program != verify_program():
-        findings.note(None, "UNSUPPORTED_VERSION", "verify.py is of another version of Deedbook: do not run it unread")
+        findings.note(None, "UNSUPPORTED_VERSION", "verify.py is from another Deedbook version: read it before running")
     if sha256(bundle.read("schemas.json")).hexdigest().encode() not in program:
-        findings.problem(None, "CORRUPTED", "schemas.json is not the table of kinds that verify.py knows")
+        findings.problem(None, "CORRUPTED", "schemas.json does not match the schemas that verify.py expects")
     if created is None:
-        message = "entry 0 does not name the ledger's keys: nothing can be checked by them"
+        message = "entry 0 does not name the ledger's keys, so no signature of the ledger can be checked"
         findings.problem(0, "VERIFICATION_FAILED", message)
         return None
     try:
@@ -207,7 +207,7 @@ def _check_members(bundle: Bundle, replay: Replayed, findings: Findings) -> Chec
         return None
     named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
     if named != (replay.ledger, created.origin, checkpoint.size, checkpoint.root.hex()):
-        findings.problem(None, "VERIFICATION_FAILED", "manifest.json is not what checkpoint and entry 0 say")
+        findings.problem(None, "VERIFICATION_FAILED", "manifest.json contradicts the checkpoint or entry 0")
     return checkpoint
 
 
@@ -219,22 +219,22 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
             findings.problem(None, error.code, f"{layout.blob_name(ref)}: {error.message}")
     for file, digest in bundle.manifest.files.items():
         if blake3(bundle.read(layout.home_name(file))).hexdigest() != digest:
-            findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} is not the file that the manifest names")
+            findings.problem(None, "CORRUPTED", f"{layout.home_name(file)} does not match its hash in manifest.json")
 
 
-def _check_keys(bundle: Bundle, replay: Replayed, findings: Findings) -> None:
+def _check_keys(bundle: Bundle, replay: ReplayOutcome, findings: Findings) -> None:
     if replay.lost_from is not None:
-        findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ were not compared: an entry is lost")
+        findings.note(replay.lost_from, "VERIFICATION_FAILED", "keys/ was not compared, because an entry is lost")
         return
     for name, wanted in layout.key_members(replay.authority).items():
         if bundle.read(name) != wanted:
-            findings.problem(None, "CORRUPTED", f"{name} is not what the entries say")
+            findings.problem(None, "CORRUPTED", f"{name} contradicts the entries")
 
 
 def split_entries(
     content: bytes, tile: Sequence[bytes], start: int, findings: Findings
 ) -> tuple[list[bytes], set[int]]:
-    """Return the entries of a bundle, and the indexes whose hash is not the tile's."""
+    """Return the entries of a bundle, and the indexes of entries whose hash differs from the tile's."""
     entries: list[bytes] = []
     damaged: set[int] = set()
     at = 0
@@ -246,7 +246,7 @@ def split_entries(
             damaged.add(index)
             true_size = _true_size(content, at, wanted)
             where = "the length before entry" if true_size != size else "entry"
-            findings.problem(index, "CORRUPTED", f"{where} {index} is not the one whose hash is in the tree")
+            findings.problem(index, "CORRUPTED", f"{where} {index} does not match the hash in the tree")
             size = true_size
             entry = content[at + _LENGTH : at + _LENGTH + size]
         entries.append(entry)
@@ -257,7 +257,7 @@ def split_entries(
 
 
 def _true_size(content: bytes, at: int, wanted: bytes) -> int:
-    """Return the length of the entry at ``at``: that with one byte changed which gives the hash, else the one there."""
+    """Return the length of the entry at ``at``: one that gives the hash after changing a byte, else the stored one."""
     high, low = content[at : at + _LENGTH].ljust(_LENGTH, b"\0")
     for size in (*(byte << 8 | low for byte in range(256)), *(high << 8 | byte for byte in range(256))):
         entry = content[at + _LENGTH : at + _LENGTH + size]

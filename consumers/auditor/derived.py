@@ -1,6 +1,6 @@
-"""The tables that are derived from the entries, compared with a replay: state, ids and blobs.
+"""Compares the tables that the log derived from its entries (state, ids, blobs) with a replay.
 
-Each is read once, record by record, and none is kept whole in memory a second time.
+Each table is read once, record by record, so no second copy of it is held in memory.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _ID_KEY_BYTES = 48
 _CHUNK_NUMBER_BYTES = 4
 attempts_max: Final = 5
-# Where the records of streams, keys and idempotency keys say which entry they follow from.
+# The field of a record (stream, key, idempotency key) that names the entry it follows from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
 _NAMED = {b"s": "stream", b"a": "agent"}
 
 
 class StreamMarks:
-    """16 bytes for each entry: the digest of its stream, as the ids table keys it; zeros where it is unknown.
+    """The digest of each entry's stream (16 bytes, as in the keys of the ids table); zeros where it is unknown.
 
-    ``blobs`` are those that entries rest on, each with the index of the first such entry.
+    ``blobs`` maps each blob that entries reference to the index of the first such entry.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class StreamMarks:
         self.blobs: dict[str, int] = {}
 
     def observe(self, index: int, candidate: Candidate) -> None:
-        """Remember the stream of an entry, and its blobs."""
+        """Record the stream and the blobs of an entry."""
         self._marks.extend(bytes(16 * (index + 1) - len(self._marks)))
         self._marks[16 * index :] = stream_digest(candidate.body.stream)
         for ref in blobs_of(candidate.data):
@@ -58,14 +58,14 @@ class StreamMarks:
 
 
 def table_records(reader: PageReader, table: str, findings: Findings) -> Iterator[Record]:
-    """Yield the records of a table; what cannot be read is a problem."""
+    """Yield the records of a table; report a problem if some cannot be read."""
     count = 0
     try:
         for record in reader.records(table):
             count += 1
             yield record
     except UnreadableError as error:
-        findings.problem(None, "CORRUPTED", f"table {table}: {count} records were read, the rest cannot be ({error})")
+        findings.problem(None, "CORRUPTED", f"table {table}: only the first {count} records can be read ({error})")
 
 
 def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
@@ -81,9 +81,9 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
             seen.add(key)
             wanted = expected.get(key)
             if wanted is None:
-                findings.problem(None, "CORRUPTED", f"the record of {_named(key)} follows from no entry")
+                findings.problem(None, "CORRUPTED", f"no entry explains the record of {_named(key)}")
             elif wanted != value and not is_same_record(key, wanted, value):
-                message = f"the record of {_named(key)} is not what the entries give"
+                message = f"the record of {_named(key)} contradicts the entries"
                 findings.problem(_last_index(key, wanted), "CORRUPTED", message)
     if replay.lost_from is not None:
         findings.note(replay.lost_from, "CORRUPTED", "records of streams, agents and keys were not compared")
@@ -93,54 +93,54 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
 
 
 def check_ids(reader: PageReader, replay: Replay, marks: StreamMarks, findings: Findings) -> None:
-    """Compare the table of the duplicate check with the events' ids."""
+    """Compare the ids table, which detects duplicates, with the events' ids."""
     seen = bytearray(replay.size)
     for key, value in table_records(reader, "ids", findings):
         index = int.from_bytes(value, "big")
         if index >= replay.size:
-            findings.problem(None, "CORRUPTED", f"the ids table names an entry {index}, beyond the log's end")
+            findings.problem(None, "CORRUPTED", f"the ids table names entry {index}, which is beyond the log's end")
             continue
         seen[index] = 1
         is_right = replay.state.indexes.get(key[16:]) == index and marks.of(index) == key[:16]
         if not (is_right and len(key) == _ID_KEY_BYTES):
-            message = f"the ids table has entry {index} under an id or stream that it does not have"
+            message = f"the ids table has entry {index} under a wrong id or stream"
             findings.problem(index, "CORRUPTED", message)
-    place = seen.find(0)
-    while place >= 0:
-        findings.problem(place, "CORRUPTED", f"the ids table lacks entry {place}")
-        place = seen.find(0, place + 1)
+    index = seen.find(0)
+    while index >= 0:
+        findings.problem(index, "CORRUPTED", f"the ids table lacks entry {index}")
+        index = seen.find(0, index + 1)
 
 
 def check_blobs(home: Path, marks: StreamMarks, findings: Findings) -> None:
-    """Hash every blob; one that is not here is a note, as are uploads that were not finished: they expire."""
+    """Hash every blob. A missing blob is a note, and so is an unfinished upload, because uploads expire."""
     if not (home / FOLDER / FILE).is_file():
         _note_missing({}, {}, marks, findings)
         return
     reader = PageReader(home, FOLDER)
     for _ in range(attempts_max):
-        found = Findings()
-        before = _blob_tables(reader, found)
+        attempt = Findings()
+        before = _blob_tables(reader, attempt)
         hashed: dict[bytes, tuple[int, bytes, bytes]] = {}
-        chunks = table_records(reader, "chunks", found)
-        for place, of_upload in groupby(chunks, key=lambda chunk: chunk[0][:-_CHUNK_NUMBER_BYTES]):
-            hashed[place] = _hashed(chunk for _, chunk in of_upload)
-        _compare_blobs(*before, hashed, found)
-        if not found.problems or before == _blob_tables(reader, Findings()):
-            findings.merge(found)
+        chunks = table_records(reader, "chunks", attempt)
+        for position, of_upload in groupby(chunks, key=lambda chunk: chunk[0][:-_CHUNK_NUMBER_BYTES]):
+            hashed[position] = _hashed(chunk for _, chunk in of_upload)
+        _compare_blobs(*before, hashed, attempt)
+        if not attempt.problems or before == _blob_tables(reader, Findings()):
+            findings.merge(attempt)
             _note_missing(*before[:2], marks, findings)
             return
-        # A blob was stored or dropped meanwhile, and may look damaged for that: look again.
-    findings.note(None, "STORE_IN_USE", "blobs are being stored too fast to be compared: they were not")
+        # A blob was stored or deleted meanwhile and may look damaged for that reason: try again.
+    findings.note(None, "STORE_IN_USE", "the blobs were not compared, because they keep changing: stop the writers")
 
 
 Table = dict[bytes, bytes]
 
 
 def _note_missing(records: Table, aliases: Table, marks: StreamMarks, findings: Findings) -> None:
-    here = {f"{name}:{key.hex()}" for name, table in (("blake3", records), ("sha256", aliases)) for key in table}
-    if missing := sorted((index, ref) for ref, index in marks.blobs.items() if ref not in here):
+    present = {f"{name}:{key.hex()}" for name, table in (("blake3", records), ("sha256", aliases)) for key in table}
+    if missing := sorted((index, ref) for ref, index in marks.blobs.items() if ref not in present):
         index, ref = missing[0]
-        message = f"{len(missing)} blobs that entries rest on are not here, the first {ref}: copy them from a backup"
+        message = f"{len(missing)} blobs that entries reference are missing, first {ref}: copy them from a backup"
         findings.note(index, "NOT_FOUND", message)
 
 
@@ -165,13 +165,14 @@ def _compare_blobs(
         if hashed.pop(record.place, _hashed(())) != wanted or record.blake3 != digest:
             findings.problem(None, "CORRUPTED", f"{name} is damaged")
         elif aliases.get(record.sha256) != digest:
-            findings.problem(None, "CORRUPTED", f"blob sha256:{record.sha256.hex()} leads to another blob")
+            findings.problem(None, "CORRUPTED", f"blob sha256:{record.sha256.hex()} points to another blob")
     for key, value in intents.items():
         if key[:DIGEST_BYTES] not in records:
-            findings.note(None, "NOT_FOUND", f"blob blake3:{key[:DIGEST_BYTES].hex()} was never finished")
+            findings.note(None, "NOT_FOUND", f"the upload of blob blake3:{key[:DIGEST_BYTES].hex()} was never finished")
             hashed.pop(intent_decoder.decode(value).place, None)
-    for place in hashed:
-        findings.problem(None, "CORRUPTED", f"chunks lie under {place.hex()}, where no blob and no upload has any")
+    for position in hashed:
+        message = f"the chunks at {position.hex()} belong to no blob and no upload"
+        findings.problem(None, "CORRUPTED", message)
 
 
 def _hashed(chunks: Iterable[bytes]) -> tuple[int, bytes, bytes]:
@@ -185,11 +186,11 @@ def _hashed(chunks: Iterable[bytes]) -> tuple[int, bytes, bytes]:
 
 def read_head(reader: PageReader) -> Head | None:
     """Return the stored head, or None when it cannot be read."""
-    found = reader.first("state", HEAD_KEY)
-    if found is None or found[0] != HEAD_KEY:
+    record = reader.first("state", HEAD_KEY)
+    if record is None or record[0] != HEAD_KEY:
         return None
     try:
-        head = head_decoder.decode(found[1])
+        head = head_decoder.decode(record[1])
     except UNREADABLE:
         return None
     is_possible = head.format == FORMAT and len(head.frontier) == 32 * head.size.bit_count() and head.size >= 0
@@ -212,11 +213,11 @@ def _check_head(value: bytes, replay: Replay, findings: Findings) -> None:
         "authority_version": head.authority_version == replay.state.authority_version or replay.lost_from is not None,
     }
     if wrong := [name for name in is_right if not is_right[name]]:
-        findings.problem(None, "CORRUPTED", f"the head says another {', '.join(wrong)} than the entries give")
+        findings.problem(None, "CORRUPTED", f"the head contradicts the entries in: {', '.join(wrong)}")
 
 
 def is_same_record(key: bytes, wanted: bytes, value: bytes) -> bool:
-    """Return whether two encodings are of one record: the roles of an agent are a set, in no order."""
+    """Return whether two encodings mean the same record: the roles of an agent are a set, in no order."""
     try:
         return bool(decode_record(key, wanted) == decode_record(key, value))
     except UNREADABLE:

@@ -1,12 +1,12 @@
-"""``deed fsck``: everything that an auditor checks, and that what the log derived from its entries still fits them.
+"""``deed fsck``: audits the ledger, and compares the tables that the log derived from its entries with the entries.
 
-The ledger may be in use meanwhile: entries never change, and derived tables are compared when the head before and after
-is the same.
+The ledger may be in use meanwhile. Entries never change, and a pass counts only if the head was the same before and
+after it.
 
-Entries are compared with the stored hashes, 256 at a time: a full tile names the damaged one. In the last, unfinished
-tile only the frontier is stored: a few roots over up to 128 entries each. There, whatever a signature covers is named
-by the signature; what it does not cover (the ledger's clock, the numbers of the batch) is found by trying: which single
-byte, put back, gives the stored root?
+Entries are compared with the stored hashes, 256 at a time: a full tile identifies the damaged entry. For the last,
+unfinished tile only the frontier is stored: a few roots over up to 128 entries each. There, a signature identifies
+damage in the bytes that it covers. Damage in other bytes (the ledger's clock, the batch numbers) is found by trying
+which single byte, when changed, gives the stored root.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from deedbook.ledger.log.tables import Head
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
 
 attempts_max: Final = 5
-# Where the head is lost, entries are read until the table ends.
+# If the head is lost, entries are read until the table ends.
 _SIZE_UNKNOWN: Final = 2**40
-# What the search for one changed byte may hash: some seconds.
+# The most that the search for one changed byte hashes: this takes some seconds.
 search_hashed_max_bytes: Final = 4 * 1024**3
 
 
@@ -48,7 +48,7 @@ def fsck(
     trusted_checkpoint: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
-    """Return what is wrong with the ledger in ``home``, by index, or by range for an unreadable page.
+    """Return the problems of the ledger in ``home``, by index, or by range for an unreadable page.
 
     ``root`` and ``trusted_checkpoint`` as in ``verify_log``; ``progress`` is called with entries done and to do. Raises
     Unavailable: ``NO_LEDGER``; ``STORE_IN_USE`` when the ledger is written too fast to be compared.
@@ -58,7 +58,7 @@ def fsck(
         findings = Findings()
         try:
             check_data_file(reader.file)
-        except Corrupted as error:  # what is left is looked at all the same
+        except Corrupted as error:  # go on with the rest of the file
             findings.problem(None, error.code, error.message)
         head = read_head(reader)
         check = _Check(home, reader, findings, head, Anchor(findings, root, trusted_checkpoint))
@@ -69,7 +69,7 @@ def fsck(
             check.replay.stop()
         if read_head(reader) == head:
             return check.anchor.report("fsck", check.replay.outcome)
-    raise Unavailable("STORE_IN_USE", "the ledger is being written: stop `deed serve` and its agents, and try again")
+    raise Unavailable("STORE_IN_USE", "the ledger is being written to: stop `deed serve` and its agents, and try again")
 
 
 class _Check:
@@ -117,16 +117,16 @@ class _Check:
             entries = [entry for entry in self._last[first - start : end - start] if entry is not None]
             changed = find_changed_byte(entries, root)
             if changed is None:
-                message = f"entries {first} to {end - 1}, or the head's frontier, are not those of the tree"
+                message = f"entries {first} to {end - 1}, or the head's frontier, do not match the tree"
                 self._findings.problem(first, "CORRUPTED", message, end=end)
             else:
                 index = first + changed[0]
-                message = f"byte {changed[1]} of entry {index} is not the one that the tree holds"
+                message = f"byte {changed[1]} of entry {index} does not match the tree"
                 self._findings.problem(index, "CORRUPTED", message)
 
 
 class TreeCheck:
-    """Compares the entries, chunk by chunk, with the tiles that were stored for them."""
+    """Compares the entries, chunk by chunk, with their stored tiles."""
 
     def __init__(self, tiles: dict[bytes, bytes], findings: Findings) -> None:
         self.tiles = tiles
@@ -134,7 +134,7 @@ class TreeCheck:
         self._roots: list[bytes | None] = []
 
     def damaged(self, number: int, entries: Sequence[bytes | None]) -> set[int]:
-        """Report and return the indexes of a full chunk whose entries are not those of the tree."""
+        """Report and return the indexes of the entries of a full chunk that do not match the tree."""
         stored = self.tiles.get(tile_key(0, number), b"")
         above = self.tiles.get(tile_key(1, number // TILE_WIDTH), b"")
         at = number % TILE_WIDTH * HASH_SIZE
@@ -147,19 +147,19 @@ class TreeCheck:
                 self._bad_tile(0, number)
             return set()
         start = number * TILE_WIDTH
-        hashes = [stored[place : place + HASH_SIZE] for place in range(0, len(stored), HASH_SIZE)]
+        hashes = [stored[at : at + HASH_SIZE] for at in range(0, len(stored), HASH_SIZE)]
         if len(stored) != TILE_WIDTH * HASH_SIZE:
             self._bad_tile(0, number)
             self._roots.append(root_of(known) if len(known) == len(entries) else None)
             return set()
         self._roots.append(root_of(hashes) if root_of(hashes) == wanted_root or None in leaves else root_of(known))
-        found = {start + place for place, leaf in enumerate(leaves) if leaf is not None and leaf != hashes[place]}
-        for index in sorted(found):
-            self._findings.problem(index, "CORRUPTED", f"entry {index} is not the one whose hash is in the tree")
-        return found
+        damaged = {start + at for at, leaf in enumerate(leaves) if leaf not in (None, hashes[at])}
+        for index in sorted(damaged):
+            self._findings.problem(index, "CORRUPTED", f"entry {index} does not match the hash in the tree")
+        return damaged
 
     def check_upper(self) -> None:
-        """Compare the tiles above level 0, after the last full chunk, and look for tiles that belong nowhere."""
+        """Compare the tiles above level 0, after the last full chunk, and report tiles that are not of this log."""
         expected = {tile_key(0, number) for number in range(len(self._roots))}
         level, hashes = 1, self._roots
         while hashes:
@@ -179,14 +179,14 @@ class TreeCheck:
     def _bad_tile(self, level: int, number: int) -> None:
         width = TILE_WIDTH ** (level + 1)
         start = number * width
-        message = f"tile {number} of level {level} is not what entries {start} to {start + width - 1} give"
+        message = f"tile {number} of level {level} does not match entries {start} to {start + width - 1}"
         self._findings.problem(start, "CORRUPTED", message, end=start + width)
 
 
 def mismatching_subtrees(
     size: int, frontier: bytes, entries: Sequence[bytes | None]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (start, end, stored root) of the unfinished tile's subtrees that the last ``entries`` do not give."""
+    """Yield (start, end, stored root) of the unfinished tile's subtrees that do not match the last ``entries``."""
     rest = len(entries)
     roots = Frontier.from_bytes(size, frontier).roots
     start = 0
@@ -199,9 +199,9 @@ def mismatching_subtrees(
 
 
 def find_changed_byte(entries: Sequence[bytes], root: bytes) -> tuple[int, int] | None:
-    """Return (entry, byte) where another byte, outside body, key and signature, gives the root; None if nowhere."""
+    """Return the (entry, byte) outside body, key and signature whose change gives the root; else None."""
     if 256 * sum(len(entry) * len(_unsigned_bytes(entry)) for entry in entries) > search_hashed_max_bytes:
-        return None  # the range is named, which is less, but soon
+        return None  # the caller reports the range: less precise, but soon
     leaves = [leaf_hash(entry) for entry in entries]
     for position, entry in enumerate(entries):
         path = inclusion_path(leaves, position)
@@ -217,9 +217,9 @@ def _unsigned_bytes(data: bytes) -> list[int]:
     try:
         entry = decode_entry(data)
     except Refused:
-        return []  # named already
+        return []  # reported already
     body = data.index(entry.body)
     key = data.index(entry.key, body + len(entry.body))
     sig = data.index(entry.sig, key + len(entry.key))
     covered = (range(body, body + len(entry.body)), range(key, key + len(entry.key)), range(sig, sig + len(entry.sig)))
-    return [place for place in range(len(data)) if not any(place in part for part in covered)]
+    return [at for at in range(len(data)) if not any(at in part for part in covered)]

@@ -1,6 +1,6 @@
-"""Reading the tables of a log that may be damaged, through ``pages`` in a process of its own.
+"""Reads the tables of a log that may be damaged, through ``pages`` in a process of its own.
 
-Where it died, the stretch of entries that cannot be read is searched by galloping and halving: 2 log2(n) starts of it.
+If that process dies, a galloping and then a binary search finds the end of the unreadable range: 2 log2(n) starts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Record = tuple[bytes, bytes]
 
 
 class UnreadableError(Exception):
-    """The reading process ended before the end of the table; the message says how."""
+    """The reading process ended before the end of the table; the message has the reason."""
 
 
 class PageReader:
-    """Reads the tables of an environment in ``folder``: the log's, unless another is named."""
+    """Reads the tables of the LMDB environment in ``folder``: the log's, unless another database is named."""
 
     def __init__(self, folder: Path, database: str = DATABASE) -> None:
-        """Read the log of the ledger in ``folder``, or its blobs. Raises Unavailable: ``NO_LEDGER``."""
+        """Open the log of the ledger in ``folder``, or its blobs. Raises Unavailable: ``NO_LEDGER``."""
         self._path = folder / database
         if not self.file.is_file():
             raise no_log(self._path)
@@ -54,9 +54,9 @@ class PageReader:
     ) -> Generator[Record, None, None]:
         """Yield the records of a table from the key ``start`` on; at most ``limit`` unless it is 0.
 
-        Raises UnreadableError: after the last record that could be read.
+        Raises UnreadableError after the last record that could be read.
         """
-        # -P: a folder called `ledger` in the working directory is not what is imported.
+        # -P: Python must not import a folder `deedbook` of the working directory.
         command = [sys.executable, "-P", "-m", "deedbook.consumers.auditor.pages"]
         command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
@@ -66,7 +66,7 @@ class PageReader:
                 process.kill()
 
     def first(self, table: str, start: bytes) -> Record | None:
-        """Return the first record from ``start`` on, or None when there is none or it cannot be read."""
+        """Return the first record from ``start`` on; None if there is none or it cannot be read."""
         try:
             with contextlib.closing(self.records(table, start, 1)) as records:
                 return next(records, None)
@@ -74,7 +74,7 @@ class PageReader:
             return None
 
     def entries(self, size: int, findings: Findings) -> Iterator[bytes | None]:
-        """Yield the entries up to ``size``, as far as any can be read; None for one that cannot, which is reported."""
+        """Yield the entries up to ``size``; None for each that cannot be read, which is also reported."""
         position = 0
         for _ in range(unreadable_ranges_max):
             for is_careful in (False, True):
@@ -87,13 +87,13 @@ class PageReader:
                 else:
                     return
             end = self._end_of_unreadable(position, size)
-            what = f"entry {position}" if end == position + 1 else f"entries {position} to {end - 1}"
-            findings.problem(position, "CORRUPTED", f"{what} cannot be read ({reason})", end=end)
+            entries = f"entry {position}" if end == position + 1 else f"entries {position} to {end - 1}"
+            findings.problem(position, "CORRUPTED", f"{entries} cannot be read ({reason})", end=end)
             if end == size:
                 return
             yield from (None for _ in range(position, end))
             position = end
-        findings.problem(position, "CORRUPTED", "too many stretches cannot be read: the rest was not tried", end=size)
+        findings.problem(position, "CORRUPTED", "too many ranges cannot be read: the rest was not tried", end=size)
 
     def _stretch(self, position: int, size: int, findings: Findings, *, is_careful: bool) -> Iterator[bytes | None]:
         while True:
@@ -116,7 +116,7 @@ class PageReader:
                 continue
             index = int.from_bytes(key, "big") if len(key) == len(index_key(0)) else -1
             if position == size:
-                findings.problem(position, "CORRUPTED", f"a record lies beyond the log's end at {size}")
+                findings.problem(position, "CORRUPTED", f"there is a record beyond the log's end at {size}")
                 return
             if following == index_key(position + 1) or (following is None and position == size - 1):
                 findings.problem(position, "CORRUPTED", f"the key of entry {position} is damaged: {key.hex()}")
@@ -131,7 +131,7 @@ class PageReader:
                 findings.problem(position, "CORRUPTED", f"a record before entry {position} has the key {key.hex()}")
 
     def _end_of_unreadable(self, first: int, size: int) -> int:
-        """Return the index after a stretch that begins at ``first``: taken to be in one piece."""
+        """Return the index after the unreadable range that begins at ``first``, assuming that it has no gaps."""
         low, step = first, 1
         while (high := first + step) < size and not self._is_readable(high):
             low, step = high, step * 2
@@ -139,24 +139,24 @@ class PageReader:
         return between.start + bisect_left(between, True, key=self._is_readable)  # noqa: FBT003 - a key
 
     def _is_readable(self, index: int) -> bool:
-        found = self.first("entries", index_key(index))
-        return found is not None and found[0] == index_key(index)
+        record = self.first("entries", index_key(index))
+        return record is not None and record[0] == index_key(index)
 
 
 def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None]]:
     """Yield each record with the key after it; a record before an unreadable page is yielded first."""
-    held: Record | None = None
+    previous: Record | None = None
     try:
         for record in records:
-            if held is not None:
-                yield held, record[0]
-            held = record
+            if previous is not None:
+                yield previous, record[0]
+            previous = record
     except UnreadableError:
-        if held is not None:
-            yield held, None
+        if previous is not None:
+            yield previous, None
         raise
-    if held is not None:
-        yield held, None
+    if previous is not None:
+        yield previous, None
 
 
 def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:

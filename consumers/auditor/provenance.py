@@ -1,9 +1,10 @@
-"""W3C PROV: who did what when, and on what it rests, for the tools of that family (PROV-DM, PROV-JSON, PROV-N, 2013).
+"""Exports events as W3C PROV, for the tools that read it (PROV-DM, PROV-JSON, PROV-N, 2013).
 
-An event is two things there. The *activity* ``deedbook:entry/INDEX`` happened when the ledger accepted it, and was
-associated with its author, an agent. The *entity* named by the event's id is what the activity generated; it was
-derived from what the event rests on (``projections.catalog.fold``: ``deedbook:via`` says how): the entities of other
-events, or what is named by a hash or a stream alone. Nothing here is signed: a receipt or a bundle proves the events.
+PROV describes an event by two things. The *activity* ``deedbook:entry/INDEX`` happened when the ledger accepted the
+event, and is associated with the author, an agent. The activity generated the *entity* that has the event's id. That
+entity was derived from what the event references (``projections.catalog.fold``; ``deedbook:via`` says how): entities
+of other events, or things that only a hash or a stream names. A receipt or bundle proves the events; nothing here is
+signed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from deedbook.ledger.system.files import write_whole
 
 
 def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: str, humans: Collection[str]) -> int:
-    """Write PROV-N to a file whose name ends in ``.provn``, else PROV-JSON; return how many events it tells of.
+    """Write PROV-N if the file's name ends in ``.provn``, else PROV-JSON; return the number of events.
 
-    ``events`` are rows of ``catalog.why``; whoever is not in ``humans`` is a program. Raises Unavailable:
+    ``events`` are rows of ``catalog.why``; authors that are not in ``humans`` are programs. Raises Unavailable:
     ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
     try:
         from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        message = "PROV needs the package prov: pip install 'deedbook[prov]'"
+        message = "PROV needs the package prov. Install it: pip install 'deedbook[prov]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error
     rows = {row["event_index"]: row for row in events}
     document = ProvDocument()
@@ -39,24 +40,24 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
         document.agent(f"deedbook:agent/{author}", {PROV_TYPE: kind})
     for index, row in sorted(rows.items()):
         activity, author = f"deedbook:entry/{index}", f"deedbook:agent/{row['author']}"
-        moment = datetime.fromtimestamp(row["accepted_ms"] / 1000, UTC)
-        document.activity(activity, moment, moment, {"deedbook:claimed_time": row["at"], "deedbook:key": row["key"]})
+        at = datetime.fromtimestamp(row["accepted_ms"] / 1000, UTC)
+        document.activity(activity, at, at, {"deedbook:claimed_time": row["at"], "deedbook:key": row["key"]})
         document.wasAssociatedWith(activity, author)
-        what: dict[Any, Any] = {
+        attributes: dict[Any, Any] = {
             PROV_TYPE: deedbook[row["kind"]],
             "deedbook:stream": row["stream"],
             "deedbook:index": index,
         }
-        document.entity(row["id"], what)
-        document.wasGeneratedBy(row["id"], activity, moment)
+        document.entity(row["id"], attributes)
+        document.wasGeneratedBy(row["id"], activity, at)
         document.wasAttributedTo(row["id"], author)
         for ref in row["refs"]:
-            # What no event here made is named by its hash as it stands, or by its stream without odd characters.
+            # A source that no event here made is named by its hash, or by its stream with odd characters quoted.
             other = ref["ref"] if "/" not in ref["ref"] else f"deedbook:stream/{quote(ref['ref'])}"
             source = rows[ref["event_index"]]["id"] if ref["event_index"] in rows else other
-            document.used(activity, source, moment)
-            how = {"deedbook:via": ref["via"], "deedbook:ref": ref["ref"]}
-            document.wasDerivedFrom(row["id"], source, activity, other_attributes=how)
+            document.used(activity, source, at)
+            attributes = {"deedbook:via": ref["via"], "deedbook:ref": ref["ref"]}
+            document.wasDerivedFrom(row["id"], source, activity, other_attributes=attributes)
     text = document.serialize(format="provn" if file.suffix == ".provn" else "json")
     write_whole(file, f"{text}\n".encode(), mode=0o644)
     return len(rows)

@@ -1,11 +1,11 @@
-"""``deed fsck --repair``: the tables that the log derived from its entries, put right from the entries.
+"""``deed fsck --repair``: rebuilds the tables that the log derived from its entries.
 
-All of it is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing; call it
-again. Entries and tree are never touched. What a rule refuses stays in the log and is *skipped*: it counts for
-nobody from now on, and stays a problem for whoever verifies.
+The repair is one write transaction: nobody appends meanwhile, and a repair that is stopped has changed nothing and can
+be called again. It never touches entries and tree. An entry that a rule refuses stays in the log and is *skipped*: no
+reader counts it any more, and every audit still reports it.
 
-Refused: a repair from entries that the tree does not hold, or whose signatures do not fit. That would make the damage
-good; a backup does not.
+The repair refuses entries that do not match the tree or whose signatures are wrong, because it would turn the damage
+into the valid state. Restore a backup instead.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.log.state import Snapshot
 
-# What a rule never says of an entry: with one of these the log itself is damaged, not what was derived from it.
+# Codes that no rule gives: they mean that the log itself is damaged, and not only the derived tables.
 _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})
 
 
-class Repaired(msgspec.Struct, frozen=True):
-    """What a repair changed: records and ids written anew, those removed, and the entries that are skipped."""
+class FsckRepair(msgspec.Struct, frozen=True):
+    """The result of a repair: how many records and ids it wrote and removed, and the entries that are now skipped."""
 
     size: int
     written: int
@@ -44,8 +44,8 @@ class Repaired(msgspec.Struct, frozen=True):
     skipped: list[Problem]
 
 
-def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | None = None) -> Repaired:
-    """Put the derived tables of the ledger in ``home`` right; ``progress`` is called with entries done and to do.
+def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | None = None) -> FsckRepair:
+    """Rebuild the derived tables of the ledger in ``home``; ``progress`` is called with entries done and to do.
 
     Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``, ``STORE_FULL``: nothing was changed. Corrupted: the log
     itself is damaged, and nothing was changed.
@@ -54,7 +54,7 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
     with Log(home, map_size=map_size) as log, log.writing() as (txn, snapshot):
         head = snapshot.head
         if head is None:
-            return Repaired(0, 0, 0, [])
+            return FsckRepair(0, 0, 0, [])
         ids: dict[bytes, bytes] = {}
 
         def observe(index: int, candidate: Candidate) -> None:
@@ -68,11 +68,11 @@ def repair(home: Path, *, map_size: int, progress: Callable[[int, int], None] | 
             replay.stop()
         _require_whole(replay, head, findings)
         state = _state(txn, log.tables.state, replay.state.packed | {HEAD_KEY: _head(head, replay)})
-        # If we crash here, or before the commit, LMDB drops it all, and the tables are what they were.
-        changes = [_put_right(txn, log.tables.state, state), _put_right(txn, log.tables.ids, ids)]
+        # If we crash here, or before the commit, LMDB drops the transaction, and the tables are as before.
+        changes = [_rewrite(txn, log.tables.state, state), _rewrite(txn, log.tables.ids, ids)]
     written, removed = (sum(counts) for counts in zip(*changes, strict=True))
-    skipped = [one for one in findings.sorted_problems() if skipped_key(one.index or 0) in state]
-    return Repaired(head.size, written, removed, skipped)
+    skipped = [problem for problem in findings.sorted_problems() if skipped_key(problem.index or 0) in state]
+    return FsckRepair(head.size, written, removed, skipped)
 
 
 def _replay_all(snapshot: Snapshot, size: int, replay: Replay, progress: Callable[[int, int], None]) -> None:
@@ -90,10 +90,12 @@ def _require_whole(replay: Replay, head: Head, findings: Findings) -> None:
     damage = [problem for problem in findings.sorted_problems() if problem.code in _OF_THE_LOG]
     if damage or replay.lost_from is not None:
         index = damage[0].index if damage else replay.lost_from
-        message = f"entry {index} itself is damaged: `deed fsck` says how; restore a backup, nothing was changed"
+        message = f"entry {index} itself is damaged, and nothing was changed: restore a backup (`deed fsck` shows more)"
         raise Corrupted("CORRUPTED", message, index=index)
     if frontier is None or frontier.to_bytes() != head.frontier:
-        message = "the entries are not those of the tree: `deed fsck` says which; restore a backup"
+        message = (
+            "the entries do not match the tree, and nothing was changed: restore a backup (`deed fsck` shows more)"
+        )
         raise Corrupted("CORRUPTED", message)
 
 
@@ -102,7 +104,7 @@ def _head(head: Head, replay: Replay) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(head, accepted_ms=replay.clock_ms, **versions))
 
 
-def _put_right(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> tuple[int, int]:
+def _rewrite(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> tuple[int, int]:
     stored = _records(txn, table)
     extra = stored.keys() - wanted.keys()
     for key in extra:
@@ -114,14 +116,14 @@ def _put_right(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes,
 
 
 def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the state as it must be: with what follows from no entry, and equal records in the bytes they have."""
-    kept = {
+    """Return the target state: ``wanted``, plus stored records that no entry gives, plus equal records as stored."""
+    unchanged = {
         key: value
         for key, value in _records(txn, table).items()
-        # What agents have spent of their quotas is in no entry. The roles of an agent are a set, in no order.
+        # No entry holds the spent quotas of agents. The roles of an agent are a set, in no order.
         if key[:1] in OF_NO_ENTRY or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
     }
-    return wanted | kept
+    return wanted | unchanged
 
 
 def _records(txn: lmdb.Transaction, table: lmdb._Database) -> dict[bytes, bytes]:

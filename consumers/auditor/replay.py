@@ -1,11 +1,11 @@
-"""Replaying a log: every entry in its one form, every signature, and the very rules the gate decided by.
+"""Replays a log: checks the canonical form of every entry, every signature, and the rules that the gate applied.
 
-Nothing here stops at a problem. But an entry that could not be decoded is missing from the state, so what rules refuse
-after it is a note, not a problem: it would blame honest entries. A refused event leaves no trace in the replayed state,
-as at the gate. Gate-only checks (secret patterns) depend on more than the log and are not replayed.
+A replay does not stop at a problem. An entry that cannot be decoded is missing from the state. Rule violations after it
+are therefore notes, not problems: otherwise honest entries would be blamed. A refused event does not change the
+replayed state, as at the gate. Checks that need more than the log (secret patterns) are not replayed.
 
-The state stays small over millions of events: a record is kept as the bytes that the log itself stores, decoded only in
-a cache of bounded size, and an id as its 32 bytes. (As objects and text they took some 600 bytes an event.)
+The state stays small over millions of events: a record is stored as the log's own bytes and decoded only in a cache of
+bounded size, and an id takes 32 bytes. (As objects and text they took some 600 bytes an event.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deedbook.consumers.auditor.cache import Kept
-from deedbook.consumers.auditor.report import Replayed
+from deedbook.consumers.auditor.cache import CachedReplay
+from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.clock import Clock
@@ -46,9 +46,9 @@ _ID_BYTES: Final = 32
 class Replay:
     """One pass over a log. Feed it all entries in order, then call ``finish``.
 
-    ``roots_at`` are sizes whose roots are wanted (``roots``); ``observe`` is called with the index of every entry
-    whose body could be decoded, and with that. ``size`` entries were fed; ``frontier`` is that of their tree, None
-    after one that could not be read.
+    ``roots_at`` are the tree sizes for which ``roots`` is filled. ``observe`` is called with the index and the decoded
+    body of every entry that can be decoded. ``size`` is the number of entries so far; ``frontier`` is the frontier of
+    their tree, None after an entry that could not be read.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Replay:
         roots_at: Collection[int] = (),
         observe: Callable[[int, Candidate], None] | None = None,
     ) -> None:
-        """Report into ``findings``; ``expected_events`` decides whether signatures are verified by workers."""
+        """Report into ``findings``; ``expected_events`` decides whether worker processes verify signatures."""
         self.state = PackedState()
         self.kinds: Counter[str] = Counter()
         self.created: LedgerCreated | None = None
@@ -82,9 +82,9 @@ class Replay:
         self._mark_root()
 
     @property
-    def outcome(self) -> Replayed:
-        """What a report is made of; complete after ``finish``."""
-        return Replayed(
+    def outcome(self) -> ReplayOutcome:
+        """The data of a report; complete after ``finish``."""
+        return ReplayOutcome(
             size=self.size,
             roots=self.roots,
             frontier=self.frontier,
@@ -105,7 +105,7 @@ class Replay:
 
     @property
     def checkpoint_keys(self) -> CheckpointKeys:
-        """The keys that may sign checkpoints, as the events that count say."""
+        """The keys that may sign checkpoints, according to the accepted events."""
         return Layer(self.state).checkpoint_keys()
 
     @property
@@ -114,7 +114,7 @@ class Replay:
         return self._clock.now
 
     def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
-        """Replay the next entries; None stands for one that could not be read (whoever read it reports that)."""
+        """Replay the next entries; None stands for an entry that could not be read (the caller reports it)."""
         chunk = Layer(self.state)
         layer = Layer(chunk)
         leaves: list[bytes] = []
@@ -127,18 +127,18 @@ class Replay:
                 self._replay(index, data, layer, is_damaged=index in damaged)
             chunk.size = index + 1
         self.state.take(chunk)
-        self._grow(leaves)
+        self._extend_tree(leaves)
         self.size += len(entries)
         self._mark_root()
 
-    def keep(self) -> Kept | None:
-        """Wait for all signatures, and return what the next audit goes on from: None if anything is wrong."""
+    def to_cache(self) -> CachedReplay | None:
+        """Wait for all signatures; return the state from which the next audit resumes, None if there is a problem."""
         self._signatures.wait()
         mark, findings, frontier = self._clock.mark(), self._findings, self.frontier
         is_whole, open_at = len(self.state.indexes) == self.size, self._batches.open_at
         if mark is None or frontier is None or self.ledger is None or findings.problems_total or not is_whole:
             return None
-        return Kept(
+        return CachedReplay(
             ledger=self.ledger,
             size=self.size,
             root=frontier.root(),
@@ -156,37 +156,37 @@ class Replay:
             signed_by={key: indexes.tobytes() for key, indexes in self._signed_by.items()},
         )
 
-    def hash_again(self, entries: Sequence[bytes]) -> None:
-        """Take the next entries for those that were verified before ``go_on``: only their tree grows."""
-        self._grow([leaf_hash(data) for data in entries])
+    def rehash(self, entries: Sequence[bytes]) -> None:
+        """Add the next entries to the tree only, because an earlier audit verified them; ``resume`` follows."""
+        self._extend_tree([leaf_hash(data) for data in entries])
         self.size += len(entries)
         self._mark_root()
 
-    def go_on(self, kept: Kept, again: Mapping[int, bytes]) -> None:
-        """Go on after what was hashed again, which gave the root; ``again`` are the entries of ``kept.read_again``."""
-        for index in kept.authority:
-            self._look_at(index, *decode_body(decode_entry(again[index]).body))
-        for index in range(kept.batch_at, kept.size):
-            entry = decode_entry(again[index])
+    def resume(self, cached: CachedReplay, reread: Mapping[int, bytes]) -> None:
+        """Continue after entries whose rehashed root matched; ``reread`` has those of ``cached.reread_indexes``."""
+        for index in cached.authority:
+            self._count(index, *decode_body(decode_entry(reread[index]).body))
+        for index in range(cached.batch_at, cached.size):
+            entry = decode_entry(reread[index])
             self._batches.add(index, entry, pae(entry.body))
-        state, self.kinds = self.state, Counter(kept.kinds)
-        state.size, state.ledger, state.authority_version = kept.size, kept.ledger, kept.authority_version
-        state.packed = kept.records
-        for index, at in enumerate(range(0, len(kept.ids), _ID_BYTES)):
-            state.indexes[kept.ids[at : at + _ID_BYTES]] = index
-        self._signed_by = {key: array("Q", indexes) for key, indexes in kept.signed_by.items()}
-        self._clock.go_on(kept.clock, kept.size - 1)
-        self._version, self._verified_before = kept.version, kept.verified
-        self._findings.notes, self._findings.notes_total = [*kept.notes], kept.notes_total
+        state, self.kinds = self.state, Counter(cached.kinds)
+        state.size, state.ledger, state.authority_version = cached.size, cached.ledger, cached.authority_version
+        state.packed = cached.records
+        for index, at in enumerate(range(0, len(cached.ids), _ID_BYTES)):
+            state.indexes[cached.ids[at : at + _ID_BYTES]] = index
+        self._signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
+        self._clock.go_on(cached.clock, cached.size - 1)
+        self._version, self._verified_before = cached.version, cached.verified
+        self._findings.notes, self._findings.notes_total = [*cached.notes], cached.notes_total
 
     def finish(self) -> None:
-        """Wait for all signatures; from now on the report is complete."""
+        """Wait for all signatures; then the report is complete."""
         self._batches.end()
         self._clock.end()
         self._signatures.close()
         self.compromised_signatures = sorted(self._compromised_signatures())
         if self.lost_from is not None:
-            message = f"entry {self.lost_from} is lost: what rules refuse after it is a note, not a problem"
+            message = f"entry {self.lost_from} is lost: rule violations after it are only notes"
             self._findings.note(self.lost_from, "VERIFICATION_FAILED", message)
 
     def _compromised_signatures(self) -> Iterator[int]:
@@ -200,7 +200,7 @@ class Replay:
         """Stop the workers after an error."""
         self._signatures.stop()
 
-    def _grow(self, leaves: list[bytes]) -> None:
+    def _extend_tree(self, leaves: list[bytes]) -> None:
         start = self.size
         for wanted in sorted(size for size in self._roots_at if start < size < start + len(leaves)):
             if self.frontier is not None:
@@ -224,7 +224,9 @@ class Replay:
             self._lose(index)
             return
         if entry.version < self._version:
-            self._findings.problem(index, "UNSUPPORTED_VERSION", f"the version of entry {index} goes back")
+            self._findings.problem(
+                index, "UNSUPPORTED_VERSION", f"entry {index} has a lower version than the entry before it"
+            )
         self._version = entry.version
         signed = pae(entry.body)
         if entry.batch_size > 1:
@@ -248,28 +250,30 @@ class Replay:
 
     def _decide(self, index: int, candidate: Candidate, entry: Entry, layer: Layer) -> None:
         body = candidate.body
-        self._look_at(index, body, candidate.data)
+        self._count(index, body, candidate.data)
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
-                self._findings.note(index, "NOT_FOUND", f"entry {index} follows from {cause}, which is not before it")
-        judged = decide_again(index, candidate, entry, layer, self._clock.now)
-        if judged.refused is not None:
-            refusal = judged.refused
+                self._findings.note(
+                    index, "NOT_FOUND", f"entry {index} names the cause {cause}, which is not an earlier entry"
+                )
+        decision = decide_again(index, candidate, entry, layer, self._clock.now)
+        if decision.refused is not None:
+            refusal = decision.refused
             self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
             self.state.packed[keys.skipped_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since
             message = f"a key of {body.stream} is compromised: its signatures since entry {since} cannot be trusted"
             self._findings.note(index, "KEY_REVOKED", message)
-        if judged.event is not None:
+        if decision.event is not None:
             self._signed_by.setdefault(entry.key, array("Q")).append(index)
-        if judged.misplaced is not None:
-            self._report(index, judged.misplaced.code, f"entry {index}: {judged.misplaced.message}")
+        if decision.misplaced is not None:
+            self._report(index, decision.misplaced.code, f"entry {index}: {decision.misplaced.message}")
         self.state.remember(candidate.id, index)
         if self._observe is not None:
             self._observe(index, candidate)
 
-    def _look_at(self, index: int, body: Body, data: EventData) -> None:
+    def _count(self, index: int, body: Body, data: EventData) -> None:
         self.kinds[body.kind] += 1
         if index == 0:
             self.ledger = body.ledger
@@ -278,12 +282,12 @@ class Replay:
             self.authority.append((index, body.author, data))
 
     def _report(self, index: int, code: str, message: str) -> None:
-        """Report what rules say of an entry; when one before it is lost, only as a note."""
+        """Report a rule violation; only as a note if an earlier entry is lost."""
         (self._findings.problem if self.lost_from is None else self._findings.note)(index, code, message)
 
 
 class PackedState(Base):
-    """The state after a replay, packed."""
+    """The state after a replay, as packed bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -293,17 +297,17 @@ class PackedState(Base):
 
     def record(self, key: bytes) -> Any:
         """Return the record under a state key, or None."""
-        found = self._decoded.get(key)
-        if found is None and (data := self.packed.get(key)) is not None:
-            found = self._decoded[key] = decode_record(key, data)
-        return found
+        record = self._decoded.get(key)
+        if record is None and (data := self.packed.get(key)) is not None:
+            record = self._decoded[key] = decode_record(key, data)
+        return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event, or None."""
         return self.indexes.get(bytes.fromhex(event_id[7:]))
 
     def take(self, layer: Layer) -> None:
-        """Take over the records decided in ``layer``; ids are recorded one by one with ``remember``."""
+        """Take over the records of ``layer``; ids are recorded one by one with ``remember``."""
         for key, record in layer.records.items():
             self.packed[key] = encode_packed(record)
         if len(self._decoded) > records_decoded_max:
@@ -314,7 +318,7 @@ class PackedState(Base):
         self.authority_version = layer.authority_version
 
     def remember(self, event_id: str, index: int) -> None:
-        """Record the id of the event at ``index``; the first one stands."""
+        """Record the id of the event at ``index``; the first index of an id counts."""
         self.indexes.setdefault(bytes.fromhex(event_id[7:]), index)
 
     def knows(self, ref: str) -> bool:

@@ -1,6 +1,6 @@
-"""What an audit says: problems by index, notes, and whether the verdict rests on anything but the ledger itself.
+"""The report of an audit: problems by index, notes, and whether the verdict relies on anything but the ledger itself.
 
-A *self-asserted* verdict a second history would pass, too, re-signed from entry 0 by another root.
+Another history, signed from entry 0 by another root, would also get a *self-asserted* verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.lifecycle.authority import CheckpointKeys
 
 Outcome: TypeAlias = Literal["VALID", "PARTIAL", "SUSPECT_KEY", "INVALID"]
-"""The verdict: all is right; what was given is right, and more is missing; right, by a key that is in doubt; wrong."""
+"""The verdict; the package's docstring explains it."""
 
 missing_named_max: Final = 5
 problems_listed_max: Final = 1000
@@ -35,10 +35,10 @@ _FINGERPRINT: Final = re.compile(rf"[0-9a-f]{{{fingerprint_digits_min},64}}")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is not as it must be.
+    """One problem or note of an audit.
 
-    ``index`` is the entry it was found at (None when it is of no entry); ``end`` the index after the last one of a
-    range, where only a range can be said; ``code`` one of ``ledger.errors.CODES``.
+    ``index`` is the entry it is about (None if it is about no entry); ``end`` the index after the last entry, if only a
+    range is known; ``code`` one of ``ledger.errors.CODES``.
     """
 
     index: int | None
@@ -50,12 +50,12 @@ class Problem(msgspec.Struct, frozen=True):
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit.
 
-    ``tree_head`` is the Merkle root (hex) of the entries, of a bundle of one stream that which its proofs lead to, None
-    when an entry could not be read; ``signatures``
-    the number of events whose signature was verified; ``problems`` holds at most ``problems_listed_max``, in the
-    order of indexes, of ``problems_total``. ``compromised_signatures`` are the first entries, of
-    ``compromised_signatures_total``, by a key that was later reported compromised. Entries before ``resumed_at`` were
-    verified by an earlier audit; this one hashed them again, and they are the same. Of a bundle of one ``stream``, ``missing`` is what it lacks.
+    ``tree_head`` is the Merkle root (hex) of the entries; for a bundle of one stream, the root that its proofs lead to;
+    None if an entry could not be read. ``signatures`` is the number of events whose signature was verified.
+    ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index. ``suspects`` are the first of
+    ``suspects_total`` entries that were signed by a key since declared compromised. An earlier audit verified the
+    entries before ``resumed_at``, and this one hashed them again: they are the same. ``missing`` is what a bundle of
+    one ``stream`` lacks.
     """
 
     source: str
@@ -81,7 +81,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict in one word."""
+        """The verdict as one word."""
         if self.problems_total:
             return "INVALID"
         if self.missing:
@@ -90,23 +90,23 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether all that was looked at is right, and all is there; compromised signatures do not change that."""
+        """Whether the audit found no problem and nothing is missing; a suspect key does not change that."""
         return self.outcome in ("VALID", "SUSPECT_KEY")
 
     @property
     def trust(self) -> str:
-        """What the verdict rests on: ``anchored`` or ``self-asserted``."""
+        """The basis of the verdict: ``anchored`` or ``self-asserted``."""
         return "anchored" if self.anchored else "self-asserted"
 
     @property
     def verdict(self) -> str:
         """The report in one line."""
-        what = f"{self.size} entries"
+        scope = f"{self.size} entries"
         if self.stream is not None:
-            what = f"{self.stream} and authority as of head {self.size}"
+            scope = f"{self.stream} and authority as of head {self.size}"
         match self.outcome:
             case "INVALID":
-                where = next((f" at index {one.index}" for one in self.problems if one.index is not None), "")
+                where = next((f" at index {bad.index}" for bad in self.problems if bad.index is not None), "")
                 why = f"{where}: {self.problems_total} problem(s)"
             case "PARTIAL":
                 why = f": {', '.join(map(str, self.missing[:missing_named_max]))} missing"
@@ -119,11 +119,11 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
                 why = ""
             case _:
                 assert_never(self.outcome)
-        return f"{self.outcome}{why}: {what}, {self.signatures} signatures, by rule ({self.trust})"
+        return f"{self.outcome}{why}: {scope}, {self.signatures} signatures, by rule ({self.trust})"
 
 
 class Findings:
-    """Collects problems and notes, each up to its limit, and counts the rest."""
+    """Collects problems and notes up to their limits, and counts the rest."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -144,23 +144,23 @@ class Findings:
             self.notes.append(Problem(index, code, message))
 
     def merge(self, other: Findings) -> None:
-        """Record what another pass found."""
+        """Add the findings of another pass."""
         self.problems = (self.problems + other.problems)[:problems_listed_max]
         self.notes = (self.notes + other.notes)[:notes_listed_max]
         self.problems_total += other.problems_total
         self.notes_total += other.notes_total
 
     def sorted_problems(self) -> list[Problem]:
-        """Return the listed problems by index; those of no entry come last."""
+        """Return the listed problems by index; those without an index come last."""
         return sorted(self.problems, key=lambda problem: (problem.index is None, problem.index or 0))
 
 
-def fingerprint_in(given: str) -> str:
-    """Return the digits of what names a root key: its fingerprint, 32 digits of it or more, or the key itself.
+def fingerprint_in(text: str) -> str:
+    """Return the digits that name a root key: its fingerprint, at least the first 32 digits of it, or the key itself.
 
-    Raises Refused: ``USAGE``: what is no such thing can be no key's, so that comparing it would tell of no ledger.
+    Raises Refused: ``USAGE``: the text can name no key, so comparing it would be pointless.
     """
-    wanted = given.strip().lower().removeprefix("blake3:")
+    wanted = text.strip().lower().removeprefix("blake3:")
     if not _FINGERPRINT.fullmatch(wanted):
         message = (
             "--root takes the fingerprint of the root key, as `deed init` printed it: 64 hex "
@@ -175,8 +175,8 @@ def is_root(wanted: str, root_key: str) -> bool:
     return wanted == root_key or fingerprint(bytes.fromhex(root_key)).startswith(wanted)
 
 
-class Replayed(NamedTuple):
-    """What a report is made of: the outcome of a replay (``Replay.outcome``)."""
+class ReplayOutcome(NamedTuple):
+    """The outcome of a replay, from which a report is made (``Replay.outcome``)."""
 
     size: int
     roots: dict[int, bytes]
@@ -192,12 +192,12 @@ class Replayed(NamedTuple):
 
 
 class Anchor:
-    """The expectations of one audit."""
+    """The auditor's own knowledge: a root key, a trusted checkpoint, or nothing."""
 
     def __init__(self, findings: Findings, root: str | None, trusted_checkpoint: str | None) -> None:
-        """Expect this root key and the log of this checkpoint, each if given.
+        """Expect this root key and the log of this checkpoint; None expects nothing.
 
-        Raises Refused: ``USAGE`` when no root key is named so; ``INVALID_FORMAT`` when the trusted checkpoint is none.
+        Raises Refused: ``USAGE`` if ``root`` cannot name a key; ``INVALID_FORMAT`` if the note is no checkpoint.
         """
         self._findings = findings
         self._root = None if root is None else fingerprint_in(root)
@@ -208,7 +208,7 @@ class Anchor:
     def report(
         self,
         source: str,
-        replay: Replayed,
+        replay: ReplayOutcome,
         *,
         checkpoint: Checkpoint | None = None,
         stream: str | None = None,
@@ -250,19 +250,19 @@ class Anchor:
             return False
         if root_key is not None and is_root(self._root, root_key):
             return True
-        found = "nothing" if root_key is None else fingerprint(bytes.fromhex(root_key))
-        message = f"the root key has the fingerprint {found}, not {self._root}: this is another history"
+        actual = "nothing" if root_key is None else fingerprint(bytes.fromhex(root_key))
+        message = f"the root key has the fingerprint {actual}, not {self._root}: this is another history"
         if self._root == head:
-            message = f"--root was given the tree head, and takes the fingerprint of the root key, which is {found}"
+            message = f"--root was given the tree head; it takes the fingerprint of the root key, which is {actual}"
         self._findings.problem(0, "VERIFICATION_FAILED", message)
         return False
 
-    def _check_checkpoint(self, replay: Replayed) -> bool:
+    def _check_checkpoint(self, replay: ReplayOutcome) -> bool:
         if self._note is None or self._trusted is None:
             return False
         trusted, created = self._trusted, replay.created
         if created is None:
-            message = "entry 0 names no checkpoint key to check the trusted one by"
+            message = "entry 0 names no checkpoint key, so the trusted checkpoint cannot be checked"
             self._findings.problem(0, "VERIFICATION_FAILED", message)
             return False
         try:
@@ -272,15 +272,17 @@ class Anchor:
             self._findings.problem(0, error.code, f"the trusted checkpoint is not of this ledger: {error.message}")
             return False
         if replay.size < trusted.size:
-            message = f"the log has {replay.size} entries, and had {trusted.size} at the trusted checkpoint: cut off"
+            message = (
+                f"the log was cut off: it has {replay.size} entries, and had {trusted.size} at the trusted checkpoint"
+            )
             self._findings.problem(replay.size, "VERIFICATION_FAILED", message, end=trusted.size)
             return False
         if trusted.size not in replay.roots:
-            message = f"the trusted checkpoint of {trusted.size} entries cannot be compared with what can be read"
+            message = f"the trusted checkpoint was not compared: some of its {trusted.size} entries cannot be read"
             self._findings.note(None, "VERIFICATION_FAILED", message)
             return False
         if replay.roots[trusted.size] != trusted.root:
-            message = f"the first {trusted.size} entries are not those of the trusted checkpoint: the history forked"
+            message = f"the history forked: the first {trusted.size} entries do not match the trusted checkpoint"
             self._findings.problem(0, "VERIFICATION_FAILED", message, end=trusted.size)
             return False
         return True

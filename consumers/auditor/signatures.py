@@ -1,13 +1,14 @@
-"""Verifying signatures: of single events, in other processes when there are many, and of batches, in place.
+"""Verifies signatures: of single events, by worker processes if there are many, and of batches, in this process.
 
-A signature depends on nothing but its event, so while the main process replays rules, spawned workers verify.
-Processes, because threads gained little (measured); spawned, because a fork would copy an open LMDB. Starting one
-costs as much as some thousand signatures, so the first ones are always verified in place: a batch-signed log (one
-signature for up to 256 events) never starts a worker. When they all have enough to do, the main process takes a share.
+A signature depends only on its event, so worker processes verify signatures while the main process replays the rules.
+They are processes because threads gained little (measured), and spawned because a fork would copy an open LMDB.
+Starting a worker costs as much as some thousand signatures, so the main process verifies the first ones itself: a
+batch-signed log (one signature for up to 256 events) never starts a worker. When all workers are busy, the main process
+takes a share.
 
-Batches stand in the log whole, contiguous, with one key, one signature, one time. Damage must be named at the entry
-that has it, not at the batch: a member whose key, signature or time differs from the others' is the one to blame if the
-signature fits the batch without them.
+A batch is whole and contiguous in the log, with one key, one signature and one time. Damage must be reported for the
+damaged entry, not for the batch: if the signature is valid with the majority's key, signature or time, the member that
+differs is the damaged one.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ Signed = tuple[int, bytes, bytes, bytes]
 
 
 def cores() -> int:
-    """Return how many this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Have processes that start here see no interrupt, and run no line of the program that started them.
+    """Start processes that ignore interrupts and do not run the caller's main module.
 
-    A process that is spawned runs the main module again: of a script that guards nothing by its name, all of it.
+    A spawned process runs the main module again: all of it, in a script without a ``__main__`` guard.
     """
-    resource_tracker.ensure_running()  # else the first process starts it, which lets interrupts through
+    resource_tracker.ensure_running()  # otherwise the first process starts it, with interrupts enabled
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
@@ -62,12 +63,12 @@ def apart() -> Iterator[None]:
 
 
 def find_bad(chunk: list[Signed]) -> list[int]:
-    """Return the indexes of a chunk of (index, key, signed bytes, signature) whose signature does not fit."""
+    """Return the indexes of a chunk of (index, key, signed bytes, signature) whose signature is wrong."""
     return [index for index, key, signed, sig in chunk if not verify(key, signed, sig)]
 
 
 class Signatures:
-    """Verifies what it is given, in place or by workers; ``close`` waits for all of it."""
+    """Verifies signatures in this process or in workers; ``close`` waits for all of them."""
 
     def __init__(self, findings: Findings, expected_events: int) -> None:
         """Report into ``findings``; ``expected_events`` is the size of what is audited."""
@@ -81,14 +82,14 @@ class Signatures:
         self.verified = 0
 
     def add(self, index: int, key: bytes, signed: bytes, sig: bytes) -> None:
-        """Have one signature verified, now or later."""
+        """Verify one signature, now or later."""
         self._seen += 1
         self._chunk.append((index, key, signed, sig))
         if len(self._chunk) >= chunk_events:
             self._send()
 
     def wait(self) -> None:
-        """Wait until every signature that was given is verified."""
+        """Wait until every added signature is verified."""
         self._settle(find_bad(self._chunk), len(self._chunk))
         self._chunk = []
         while self._waiting:
@@ -102,7 +103,7 @@ class Signatures:
             self.stop()
 
     def stop(self) -> None:
-        """Stop the workers without waiting for what they still do."""
+        """Stop the workers without waiting for queued work."""
         if self._workers is not None:
             self._workers.shutdown(wait=True, cancel_futures=True)
             self._workers = None
@@ -124,8 +125,8 @@ class Signatures:
 
     def _collect(self, chunk: list[Signed], answer: Future[list[int]]) -> None:
         try:
-            bad = find_bad(chunk) if answer.cancel() else answer.result()  # cancelled: no worker has begun with it
-        except BrokenProcessPool:  # a worker was killed, as by a lack of memory: what it held is verified here
+            bad = find_bad(chunk) if answer.cancel() else answer.result()  # cancelled: no worker had begun it
+        except BrokenProcessPool:  # a worker was killed, for example out of memory: verify its chunk here
             self._pool_failed = True
             bad = find_bad(chunk)
         self._settle(bad, len(chunk))
@@ -133,7 +134,7 @@ class Signatures:
     def _settle(self, bad: list[int], count: int) -> None:
         self.verified += count - len(bad)
         for index in bad:
-            self._findings.problem(index, "SIGNATURE_INVALID", f"the signature of entry {index} does not fit it")
+            self._findings.problem(index, "SIGNATURE_INVALID", f"the signature of entry {index} is wrong")
 
     def _pool(self) -> ProcessPoolExecutor | None:
         if self._pool_failed:
@@ -146,7 +147,7 @@ class Signatures:
 
 
 class Member(NamedTuple):
-    """One entry of a batch; ``entry`` is None when it could not be decoded."""
+    """One entry of a batch; ``entry`` is None if it could not be decoded."""
 
     at: int
     entry: Entry | None
@@ -154,7 +155,7 @@ class Member(NamedTuple):
 
 
 class Batches:
-    """Gathers the members of one batch at a time and checks it when it is whole."""
+    """Collects the members of one batch at a time and checks the batch when it is complete."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -165,7 +166,7 @@ class Batches:
 
     @property
     def open_at(self) -> int | None:
-        """The first entry of a batch that has begun and not ended; None where there is none."""
+        """The first entry of the batch that is still open; None if there is none."""
         return self._members[0].at if self._members else None
 
     def add(self, index: int, entry: Entry, signed: bytes) -> None:
@@ -178,7 +179,7 @@ class Batches:
         self._check_whole()
 
     def lose(self, index: int) -> None:
-        """Keep the place of an entry that could not be read or decoded."""
+        """Count an entry that could not be read or decoded as a member."""
         if self._members:
             self._members.append(Member(index, None, b""))
             self._check_whole()
@@ -186,7 +187,7 @@ class Batches:
             self._lost = [*[lost for lost in self._lost if lost > index - 256], index]
 
     def end(self) -> None:
-        """A single event, another batch or the end of the log follows: an open batch is not whole."""
+        """Report an open batch as incomplete: a single event, another batch or the end of the log follows."""
         if not self._members:
             return
         first = self._members[0].at
@@ -199,7 +200,7 @@ class Batches:
         start = index - entry.batch_index
         self._members = [Member(missing, None, b"") for missing in range(start, index)]
         if any(missing not in self._lost for missing in range(start, index)):
-            message = f"entry {index} is number {entry.batch_index} of a batch that does not stand before it"
+            message = f"entry {index} is number {entry.batch_index} of a batch whose earlier entries are missing"
             self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _fits(self, index: int, entry: Entry) -> bool:
@@ -208,8 +209,8 @@ class Batches:
         known = next((member.entry for member in self._members if member.entry is not None), None)
         if known is None or (entry.key, entry.sig) != (known.key, known.sig):
             return False
-        # It carries this batch's signature, which no other batch has: only its numbers are wrong.
-        message = f"entry {index} is number {len(self._members)} of a batch of {self._size} and says otherwise"
+        # The entry has this batch's signature, which no other batch has: only its numbers are wrong.
+        message = f"entry {index} has wrong batch numbers: it is number {len(self._members)} of a batch of {self._size}"
         self._findings.problem(index, "VERIFICATION_FAILED", message)
         return True
 
@@ -232,7 +233,7 @@ class Batches:
         usual, _ = Counter(entry.accepted_ms for _, entry in known).most_common(1)[0]
         for index, entry in known:
             if entry.accepted_ms != usual:
-                message = f"entry {index} has another time than the batch it belongs to"
+                message = f"entry {index} has another time than its batch"
                 self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _check_signature(self, known: list[tuple[int, Entry]], signed: bytes) -> None:
@@ -247,5 +248,5 @@ class Batches:
                     message = f"entry {index} has another key or signature than its batch"
                     self._findings.problem(index, "SIGNATURE_INVALID", message)
             return
-        message = f"the signature of the batch does not fit entries {first} to {first + count - 1}"
+        message = f"the signature of the batch of entries {first} to {first + count - 1} is wrong"
         self._findings.problem(first, "SIGNATURE_INVALID", message, end=first + count)

@@ -1,4 +1,4 @@
-"""What comes into a ledger from elsewhere: files of reasoning graphs, and the events they become.
+"""Imports records of other tools: reads files, and makes events of what they hold.
 
     >>> from deedbook.consumers.importers.reasoning import extensions_of, read_reasoning_file
     >>> line = b'{"task": "Why?", "conclusion": "So.", "steps": [{"step": 1, "type": "conclusion", "content": "So."}]}'
@@ -6,5 +6,5 @@
     >>> [type(data).__name__ for data in extensions_of(graph.memory)]
     ['ReasoningStarted', 'ReasoningExtended', 'ReasoningConcluded']
 
-Nothing is dropped in silence: a field that the ledger does not have is returned as unmapped, with its path.
+Nothing is dropped silently: fields that the ledger does not have are unmapped and returned by path.
 """

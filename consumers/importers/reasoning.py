@@ -1,19 +1,19 @@
-"""Reasoning graphs from a file, and the events that record a graph: started, extended as its size needs, concluded.
+"""Reads reasoning graphs from a file, and makes the events that record a graph: started, extended, concluded.
 
-A file is one JSON object, a JSON array of them, or JSON Lines, all strict. A graph may have any fields beside those of
-the format (``id``, ``source``, ``answer``, …): they are unmapped and reported by path. Of these ``id``, ``domain``
-and ``session`` belong to the events that record the graph and are handed back as hints, too. A file is read whole or
-refused whole: the refusal has the code of the first fault, and names each faulty graph with its line
+A file is one JSON object, a JSON array of objects, or JSON Lines, all strict. A graph may have more fields than the
+format (``id``, ``source``, ``answer``, …): they are unmapped and reported by path. Of these, ``id``, ``domain`` and
+``session`` belong to the events that record the graph and are also returned as hints. A file is read whole or refused
+whole: the refusal has the code of the first error, and names each faulty graph with its line
 (``problems_shown_max``).
 
 Rules of the events:
 
-- folding them gives the graph back with the same ref: this is computed before anything is returned, so a graph that
-  events cannot carry is refused and never recorded as another one;
-- each event fits an entry, with ``envelope_reserve_bytes`` left for what stands around its data; a step that fits none
-  is refused by its number, because a step is the unit of proof and is never divided;
-- a step may rest only on steps before it or in the same event (``ledger.lifecycle.reasoning``), so no cut is made
-  between a step and a later one that it rests on.
+- Folding them gives the same graph with the same ref. This is checked before anything is returned, so a graph that
+  events cannot hold is refused and never recorded as another one.
+- Each event fits an entry, with ``envelope_reserve_bytes`` left for the rest of the entry. A step that is too large is
+  refused by its number: a step is the unit of proof and is never divided.
+- A step may rest only on steps before it or in the same event (``ledger.lifecycle.reasoning``), so a step and a later
+  one that it rests on always share an event.
 
 A graph without a conclusion is started and extended, and stays open.
 """
@@ -60,7 +60,7 @@ T = TypeVar("T", bound=EventData)
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """What a file says of a graph that is no part of it; ``line`` is where the graph begins (None inside an array)."""
+    """Fields of the file that are no part of the graph; ``line`` is where the graph begins (None inside an array)."""
 
     id: str = ""
     domain: str = ""
@@ -70,7 +70,7 @@ class Hints(msgspec.Struct, frozen=True):
 
 
 class ReadGraph(NamedTuple):
-    """A graph of the file, its fields that the graph has no place for (by path), and hints for recording it."""
+    """A graph of the file, the fields that a graph does not have (by path), and hints for recording it."""
 
     memory: ReasoningMemory
     unmapped: dict[str, Any]
@@ -80,7 +80,7 @@ class ReadGraph(NamedTuple):
 class _Item(NamedTuple):
     value: Any
     line: int | None
-    place: str  # how an error names it
+    label: str  # the name of the item in errors
 
 
 def read_reasoning_file(content: bytes) -> list[ReadGraph]:
@@ -90,14 +90,14 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
     the line, or the position in an array, and ``problems`` lists every graph that was refused.
     """
     if len(content) > file_size_max_bytes:
-        message = f"the file has {len(content)} bytes; at most {file_size_max_bytes} are read"
+        message = f"the file has {len(content)} bytes; the limit is {file_size_max_bytes}"
         raise Refused("TOO_LARGE", message, size=len(content))
     text = content.removeprefix(BOM_UTF8)
     items = _read_items(text)
     if not items:
-        raise Refused("INVALID_FORMAT", "the file holds no reasoning graph")
+        raise Refused("INVALID_FORMAT", "the file has no reasoning graph")
     if len(items) > graphs_max:
-        raise Refused("TOO_LARGE", f"the file holds {len(items)} graphs; at most {graphs_max} are read")
+        raise Refused("TOO_LARGE", f"the file has {len(items)} graphs; the limit is {graphs_max}")
     graphs: list[ReadGraph] = []
     problems: list[tuple[_Item, Refused]] = []
     for position, item in enumerate(items):
@@ -111,12 +111,12 @@ def read_reasoning_file(content: bytes) -> list[ReadGraph]:
 
 
 def _is_json_lines(text: bytes) -> bool:
-    """Tell whether the first line is an object by itself and others follow: in a printed object it never is."""
+    """Return whether the first line is a whole object and more lines follow: a pretty-printed object never is."""
     first, _, rest = (part.strip() for part in text.strip().partition(b"\n"))
     if not rest:
         return False
     if first.startswith(b"{") and first.endswith(b"}") and rest.startswith(b"{"):
-        return True  # whether or not the first is well-formed
+        return True  # even if the first line is malformed
     try:
         check_strict(first)
     except Refused:
@@ -156,7 +156,7 @@ def _line_of(refusal: Refused, text: bytes) -> int | None:
         case UnicodeDecodeError() as error:
             return 1 + text.count(b"\n", 0, error.start)
         case _:  # any other cause
-            # A fault without a place (NaN, a key given twice): only where there is one line is it known.
+            # An error without a position (NaN, a duplicate key): its line is known only if there is one line.
             return None if b"\n" in text.strip() else 1 + text.count(b"\n", 0, len(text) - len(text.lstrip()))
 
 
@@ -178,22 +178,22 @@ def _all_refused(problems: list[tuple[_Item, Refused]], count: int) -> Refused:
     first, refusal = problems[0]
     others = f" (and {len(problems) - 1} more of {count})" if len(problems) > 1 else ""
     listed = [
-        {"line": item.line, "place": item.place, "code": fault.code, "message": fault.message}
+        {"line": item.line, "place": item.label, "code": fault.code, "message": fault.message}
         for item, fault in problems[:problems_shown_max]
     ]
     details = refusal.details | {"line": first.line, "problems": listed}
-    return Refused(refusal.code, f"{first.place}: {refusal.message}{others}", **details)
+    return Refused(refusal.code, f"{first.label}: {refusal.message}{others}", **details)
 
 
 def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "") -> list[EventData]:
     """Return the events that record a graph, in order; ``submissions_of`` groups them for the ledger.
 
-    Raises Refused: ``STEP_CONFLICT`` as ``check_graph``; ``TOO_LARGE`` naming the ``step`` or ``field`` that fits no
-    entry; ``INVALID_FIELD`` naming what an event cannot hold (as a step without content).
+    Raises Refused: ``STEP_CONFLICT`` as ``check_graph``; ``TOO_LARGE`` with the ``step`` or ``field`` that is too large
+    for an entry; ``INVALID_FIELD`` with what an event cannot hold (for example a step without content).
     """
     check_graph(memory)
     if not memory.steps:
-        raise Refused("INVALID_FIELD", "a graph without a step cannot be recorded", field="steps")
+        raise Refused("INVALID_FIELD", "the graph has no step, so it cannot be recorded", field="steps")
     started = {name: getattr(memory, name) for name in ("task", "ai_id", "reasoning_strategy")}
     started |= {"domain": domain, "session": session}
     events = [_event(ReasoningStarted, started, "task"), *continuation_of(memory)]
@@ -202,7 +202,7 @@ def extensions_of(memory: ReasoningMemory, *, domain: str = "", session: str = "
 
 
 def continuation_of(memory: ReasoningMemory) -> Iterator[EventData]:
-    """Yield the events that add steps and conclusion to what stands; they may rest on steps that do."""
+    """Yield the events that add steps and a conclusion to a recorded graph; the steps may rest on recorded ones."""
     if memory.steps:
         yield from _extensions(memory)
     if memory.conclusion:
@@ -211,7 +211,7 @@ def continuation_of(memory: ReasoningMemory) -> Iterator[EventData]:
 
 
 def submissions_of(events: Sequence[EventData]) -> list[list[EventData]]:
-    """Return the events in groups that each fit one submission (256 events and 900 KiB), in order."""
+    """Return the events in order, in groups that each fit one submission (256 events and 900 KiB)."""
     limits = (batch_events_max, batch_size_max_bytes)
     return list(batches(events, lambda event: (1, _size(event) + submission_reserve_bytes), limits))
 
@@ -220,23 +220,23 @@ def _extensions(memory: ReasoningMemory) -> Iterator[ReasoningExtended]:
     steps: list[Step] = []
     size = 0
     for bound in _bound_steps(memory):
-        converted = [_step(step) for step in bound]
-        rests_on = sum(len(memory.dependencies.get(step.step_number, ())) for step in converted)
-        more = sum(_size(step) + _framing_bytes for step in converted) + _dependency_bytes * rests_on
+        event_steps = [_step(step) for step in bound]
+        rests_on = sum(len(memory.dependencies.get(step.step_number, ())) for step in event_steps)
+        more = sum(_size(step) + _framing_bytes for step in event_steps) + _dependency_bytes * rests_on
         if more > data_size_max_bytes:
             numbers = [step.step_number for step in bound]
-            message = f"steps {numbers[0]} to {numbers[-1]} rest on later ones and do not fit one event together"
+            message = f"steps {numbers[0]} to {numbers[-1]} rest on later ones and are too large for one event"
             raise Refused("TOO_LARGE", message, step=numbers[0], size=more)
         if steps and size + more > data_size_max_bytes:
             yield _extension(steps, memory)
             steps, size = [], 0
-        steps += converted
+        steps += event_steps
         size += more
     yield _extension(steps, memory)
 
 
 def _bound_steps(memory: ReasoningMemory) -> Iterator[list[ReasoningStep]]:
-    """Yield the steps in order, those together between which no cut may be made."""
+    """Yield the steps in order, in groups that must share an event."""
     positions = {step.step_number: position for position, step in enumerate(memory.steps)}
     bound: list[ReasoningStep] = []
     until = 0
@@ -262,7 +262,7 @@ def _step(step: ReasoningStep) -> Step:
     if size > data_size_max_bytes or longest > text_max_chars:
         message = (
             f"step {step.step_number} has {size} bytes; an event holds {data_size_max_bytes}, a text {text_max_chars}"
-            f" characters: divide the step; or of its text, {AS_A_BLOB} as evidence"
+            f" characters: divide the step, or {AS_A_BLOB} as evidence"
         )
         raise Refused("TOO_LARGE", message, step=step.step_number, size=size, limit=data_size_max_bytes)
     try:
@@ -275,7 +275,7 @@ def _event(kind: type[T], values: dict[str, Any], field: str) -> T:
     size = _json_size(values, field)
     if size > data_size_max_bytes or len(values[field]) > text_max_chars:
         message = (
-            f"the {field} and what stands with it have {size} bytes; an event holds {data_size_max_bytes}: {AS_A_BLOB}"
+            f"the {field} and the fields beside it have {size} bytes; an event holds {data_size_max_bytes}: {AS_A_BLOB}"
         )
         raise Refused("TOO_LARGE", message, field=field, size=size, limit=data_size_max_bytes)
     return converted(values, kind)
@@ -287,9 +287,7 @@ def _check_ref(events: list[EventData], memory: ReasoningMemory) -> None:
         state = apply_event(state, event)
     wanted, folded = compute_reasoning_ref(memory), ref_of(state)
     if wanted != folded:
-        message = (
-            "events cannot hold this graph as it is: a graph without a conclusion has no confidence or limitations"
-        )
+        message = "events cannot hold this graph: without a conclusion it must not have a confidence or limitations"
         raise Refused("INVALID_FIELD", message, field="conclusion", ref=wanted, folded=folded)
 
 

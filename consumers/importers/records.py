@@ -1,11 +1,11 @@
-"""Bringing originals of other tools into the ledger: each kept byte for byte, none dropped in silence.
+"""Imports originals of other tools into the ledger: each is stored byte for byte, and none is dropped silently.
 
-A record that the ledger refuses is stored as unmapped with the reason; the same record again adds nothing,
-because its idempotency key is its stream and content. What happens if we crash here: blobs without an event, which
-nobody sees; running the import again adds the rest.
+A record that the ledger refuses as its kind is stored as unmapped with the reason. Importing the same record again adds
+nothing, because its idempotency key is made of its stream and content. If we crash here, blobs without an event are
+left, which nobody sees; running the import again adds the rest.
 
-The times that records claim are RFC 3339 UTC where they can be read (``claimed_time``), else as they stand. Unix times
-are told apart by their digits: milliseconds, microseconds and nanoseconds have 13, 16 and 19 from 2001 to 2286.
+Claimed times become RFC 3339 UTC if they can be read (``claimed_time``), otherwise they stay as written. The number of
+digits tells Unix times apart: milliseconds, microseconds and nanoseconds have 13, 16 and 19 from 2001 to 2286.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _UNIX_TEXT: Final = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|
 
 
 class Record(NamedTuple):
-    """What one original becomes: the stream it belongs to and the record, and ``more`` records of the same original.
+    """The record of one original, its stream, and ``more`` records of the same original.
 
-    All of them are one atomic batch, and one thing read. ``over`` is the index of the record that this one replaces,
-    where the original changed since: so one that changes back is no repeat of what it was before. ``unmapped_stream``
-    is where it is stored as unmapped if it is refused; empty: a stream named after its original and source.
+    They are submitted as one atomic batch and counted as one item. ``over`` is the index of the record that this one
+    replaces because the original changed: so an original that changes back is not taken for a repeat. ``unmapped_stream`` is the
+    stream on which it is stored as unmapped if it is refused, if that is not the one made of its original and source.
     """
 
     stream: str
@@ -62,20 +62,20 @@ class Record(NamedTuple):
 
 
 class Unmapped(NamedTuple):
-    """An original that could not be mapped, and why; ``original`` distinguishes it from others of the same source."""
+    """A record that is unmapped, and why; ``original`` tells it from others of the same source."""
 
     source: str
     reason: str
     original: str = ""
 
     def answer(self) -> dict[str, str]:
-        """Return it as commands print it."""
+        """Return the fields that commands print."""
         return {"source": self.source, "reason": self.reason}
 
 
 @dataclass
 class Counts:
-    """What an import did: ``mapped + unmapped = read``; ``added`` events are new; ``lost`` is read and neither."""
+    """The counts of an import: ``mapped + unmapped = read``; ``added`` events are new; ``lost`` is the difference."""
 
     read: int = 0
     mapped: int = 0
@@ -101,7 +101,7 @@ class Counts:
 
 
 class Outcome(NamedTuple):
-    """What became of a record: where its events stand, or why it was refused."""
+    """The result of submitting a record: where its events are, or why it was refused."""
 
     record: Record
     accepted: tuple[Accepted, ...]
@@ -109,14 +109,14 @@ class Outcome(NamedTuple):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether it was to stand for a kind of event."""
+        """Whether the record was mapped to a kind of event."""
         return self.record.data.mapped_kind is not None
 
 
 def find_files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """Return the one file, or the files of a folder and its subfolders that end so, in the order of their names.
+    """Return the file, or the files of a folder and its subfolders with these suffixes, in the order of their names.
 
-    Hidden files and folders are passed over, and so are links: what is imported lies where it was looked for.
+    Hidden files and folders are skipped, and so are links: an import reads nothing outside the named folder.
     """
 
     def fail(error: OSError) -> None:
@@ -125,23 +125,23 @@ def find_files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise Refused("NOT_FOUND", f"there is no file or folder {path}", path=str(path))
-    found: list[Path] = []
+        raise Refused("NOT_FOUND", f"no file or folder {path} exists", path=str(path))
+    matches: list[Path] = []
     for folder, names, files in os.walk(path, onerror=fail):
         names[:] = sorted(name for name in names if not name.startswith("."))
         here = path.__class__(folder)
         wanted = (here / name for name in sorted(files) if name.endswith(suffixes) and not name.startswith("."))
-        found += [file for file in wanted if not file.is_symlink()]
-    return found
+        matches += [file for file in wanted if not file.is_symlink()]
+    return matches
 
 
 def name_in(file: Path, root: Path) -> str:
-    """Return what a file is called in the ledger: its place under the folder that was given."""
+    """Return the name of a file in the ledger: its path below the imported folder."""
     return os.fsencode(file.name if file == root else file.relative_to(root)).decode("utf-8", "replace")
 
 
 def unmapped_record(original: str, source: str, read_as: str, reason: str) -> Record:
-    """Return the record of an original that stands for nothing here; the same original and source, the same record."""
+    """Return the record of an original that maps to no event; the same original and source give the same record."""
     digest = hashlib.sha256(f"{original}\0{source}".encode()).hexdigest()[:32]
     data = RecordImported(original=original, source=source, format=read_as, reason=reason[:reason_max_chars])
     return Record(f"{UNMAPPED}/{digest}", data)
@@ -154,21 +154,21 @@ def import_records(
     *,
     unchanged: int = 0,
 ) -> Counts:
-    """Append records; a refused one is stored as unmapped. ``step(done, total)`` reports progress.
+    """Append records and store refused ones as unmapped; ``step(done, total)`` reports progress.
 
-    ``unchanged`` counts what was read and stands in the ledger just so: it is mapped, and nothing is added. Raises
-    Refused: the author may not import at all. Unavailable: see ``Client.submit``.
+    ``unchanged`` is the number of records that the ledger already has: they count as mapped, and nothing is added.
+    Raises Refused: the author may not import at all. Unavailable: see ``Client.submit``.
     """
     outcomes: list[Outcome] = []
     for batch in _batches(records):
         try:
             outcomes += _submit(author, batch)
         except Unavailable as error:
-            # What was appended stays. A quota heals with time; the same import then adds what is left.
+            # Appended records stay. A quota recovers with time; the same import then adds the rest.
             left = len(records) - len(outcomes)
             message = (
-                f"{error.message}; {len(outcomes)} of {len(records)} records were read into the ledger, {left} are"
-                " left: run the same import again later, it goes on there"
+                f"{error.message}; {len(outcomes)} of {len(records)} records were imported, {left} are left: run the"
+                " same import again later, and it continues there"
             )
             raise Unavailable(error.code, message, **error.details, done=len(outcomes), left=left) from error
         step(len(outcomes), len(records))
@@ -176,7 +176,7 @@ def import_records(
     again = [_refused_record(record, refusal) for record, refusal in refused if refusal is not None]
     for batch in _batches(again):
         outcomes += _submit(author, batch)
-    # If even the unmapped record is refused, an earlier run stored it with another reason; any other refusal
+    # A record that cannot even be stored as unmapped is unmapped by an earlier run, with another reason. Any other refusal
     # is about the author.
     for outcome in outcomes:
         if outcome.refusal is not None and not outcome.is_mapped and outcome.refusal.code not in _THERE:
@@ -189,7 +189,7 @@ def import_records(
 
 
 def rehearsed(records: Sequence[Record]) -> Counts:
-    """Return what appending records would come to if the ledger refused none of them."""
+    """Return the counts of an import in which the ledger refuses no record."""
     unmapped = _unmapped(records)
     return Counts(len(records), len(records) - len(unmapped), sum(len(record.events) for record in records), unmapped)
 
@@ -206,7 +206,7 @@ def _refused_record(record: Record, refusal: Refused) -> Record:
 
 
 def batches(items: Iterable[T], measure: Callable[[T], tuple[int, int]], limits: tuple[int, int]) -> Iterator[list[T]]:
-    """Yield items in groups within two limits, of the two numbers that ``measure`` gives each; one above is alone."""
+    """Yield items in groups whose two sums of ``measure`` are within ``limits``; an item above a limit is alone."""
     group: list[T] = []
     count = size = 0
     for item in items:
@@ -228,7 +228,7 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def _submit(author: Author, batch: Sequence[Record]) -> list[Outcome]:
-    """Append a batch; when it is refused, its halves: so what is good goes in, and each refusal is of one record."""
+    """Append a batch; if it is refused, append its halves, so that good records pass and each refusal names one."""
     try:
         accepted = iter(author.emit(*(draft for record in batch for draft in _drafts(record))))
     except Refused as refusal:
@@ -246,16 +246,16 @@ def _drafts(record: Record) -> Iterator[Draft]:
         yield Draft(stream=record.stream, data=data, idem=f"import:{digest}{over}")
 
 
-def existing_records(answer: Ask, places: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Yield the record of each original and source that stands already, of several as ``records.existing`` says."""
-    wanted = ({"original": original, "source": source} for original, source in places)
+def existing_records(answer: Ask, originals: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield the existing record of each (original, source); of several, the one that ``records.existing`` picks."""
+    wanted = ({"original": original, "source": source} for original, source in originals)
     limits = (page_rows_max, question_size_max_bytes)
-    for asked in batches(wanted, lambda place: (1, len(encode_sorted(place)) + 1), limits):
-        yield from answer("records.existing", {"places": asked})["records"]
+    for batch in batches(wanted, lambda item: (1, len(encode_sorted(item)) + 1), limits):
+        yield from answer("records.existing", {"places": batch})["records"]
 
 
-class Claimed(NamedTuple):
-    """A claimed time: its text, its Unix microseconds (None: it cannot be read), and what had to be assumed."""
+class ClaimedTime(NamedTuple):
+    """A claimed time: its text, its Unix microseconds (None: it cannot be read), and what the reader assumed."""
 
     text: str
     at_us: int | None
@@ -263,8 +263,8 @@ class Claimed(NamedTuple):
     has_zone: bool = True
 
 
-def claimed_time(value: Any) -> Claimed | None:
-    """Return the time that a value claims: ISO 8601, or a Unix time; None for a value that is no time at all."""
+def claimed_time(value: Any) -> ClaimedTime | None:
+    """Return the time that a value claims (ISO 8601, or a Unix time); None if the value is no time at all."""
     if isinstance(value, str) and value.strip():
         text = value.strip()
         if not _UNIX_TEXT.fullmatch(text):
@@ -276,27 +276,27 @@ def claimed_time(value: Any) -> Claimed | None:
     return _of_number(value)
 
 
-def _of_number(value: float) -> Claimed | None:
-    if 0 <= value <= _unix_max_s:  # so NaN, infinities and integers that no float holds are none, too
+def _of_number(value: float) -> ClaimedTime | None:
+    if 0 <= value <= _unix_max_s:  # excludes NaN, infinities and integers that no float holds
         return _claimed(_EPOCH + timedelta(microseconds=round(value * 1_000_000)))
     for name, (least, a_second) in _FRACTIONS.items():
         if least <= value < 10 * least:
-            moment = _EPOCH + timedelta(microseconds=int(value) * 1_000_000 // a_second)
-            return _claimed(moment)._replace(assumed=f"read as Unix {name}")
+            time = _EPOCH + timedelta(microseconds=int(value) * 1_000_000 // a_second)
+            return _claimed(time)._replace(assumed=f"read as Unix {name}")
     return None
 
 
-def _of_text(text: str) -> Claimed:
+def _of_text(text: str) -> ClaimedTime:
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return _claimed(moment.astimezone(UTC))
-        return _claimed(moment.replace(tzinfo=UTC))._replace(assumed="it names no zone: read as UTC", has_zone=False)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return _claimed(time.astimezone(UTC))
+        return _claimed(time.replace(tzinfo=UTC))._replace(assumed="it names no time zone: read as UTC", has_zone=False)
     except (ValueError, OverflowError):
-        return Claimed(text, None)
+        return ClaimedTime(text, None)
 
 
-def _claimed(moment: datetime) -> Claimed:
-    places = "microseconds" if moment.microsecond else "seconds"
-    text = moment.isoformat(timespec=places).replace("+00:00", "Z")
-    return Claimed(text, (moment - _EPOCH) // timedelta(microseconds=1))
+def _claimed(time: datetime) -> ClaimedTime:
+    precision = "microseconds" if time.microsecond else "seconds"
+    text = time.isoformat(timespec=precision).replace("+00:00", "Z")
+    return ClaimedTime(text, (time - _EPOCH) // timedelta(microseconds=1))

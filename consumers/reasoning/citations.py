@@ -1,8 +1,8 @@
-"""The reasoning behind something, as whoever reads that gets it: a brief that holds, its fidelity, the latest verdict.
+"""The reasonings that a handoff cites, for its readers: a checked brief, its fidelity, and the latest verdict of each.
 
-The brief and the decision beside it are those of `snapshot receive` (``act_on``), but nobody is asked: to look is no
-act. What names no graph of this ledger, or one that cannot be read, is said and never raised. Briefs are given within a
-budget of tokens, in the order of the refs: one that finds no room, or stands there already, is left out, not cut.
+The brief and the decision are those of `snapshot receive` (``act_on``), but no human is asked, because reading is no
+operation. A ref that is not in this ledger, or a graph that cannot be read, is reported and never raised. Briefs share
+a budget of tokens, in the order of the refs: a brief that does not fit, or was already given, is left out, not cut.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from deedbook.projections.briefs.prompt import TransferLevel, short_ref
 from deedbook.projections.briefs.text import one_line
 
 shown_tokens_max: Final = 1_500
-"""Tokens of all briefs that stand with one handoff."""
+"""Tokens of all briefs beside one handoff."""
 
 next_tokens_max: Final = 600
 looked_at_max: Final = 16
-"""Of a page of what waits: tokens of all briefs, and reasonings that are looked at, 20 ms each."""
+"""Limits of a page of `next`: the tokens of all briefs, and the number of reasonings read, 20 ms each."""
 
-_ELSEWHERE: Final = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
+_ELSEWHERE: Final = "this ledger has no such reasoning: it belongs to another ledger, or was never recorded"
 _MAY: Final[dict[Action, str]] = {
     "act": "act on the brief",
     "act_on_full": "act on the whole graph",
@@ -35,37 +35,37 @@ _MAY: Final[dict[Action, str]] = {
 }
 
 
-# Of a decision, as ``describe`` tells it; and what is told of a ref where there is none.
-_TOLD: Final = ("level", "tokens", "fidelity", "dropped", "action", "may_act", "verdict", "prompt", "expanded")
+# The fields of a decision (``describe``) in a citation, and the values for a ref without a reasoning.
+_FIELDS: Final = ("level", "tokens", "fidelity", "dropped", "action", "may_act", "verdict", "prompt", "expanded")
 _NO_BRIEF: Final[dict[str, Any]] = {"tokens": 0, "prompt": "", "expanded": ""}
-_NOTHING: Final = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(("measured", *_TOLD))
+_NOTHING: Final = {"author": "", "at_ms": 0, "conclusion": "", "newer": 0} | dict.fromkeys(("measured", *_FIELDS))
 
 
 class Citations:
-    """What stands behind things, each looked at once, with as many briefs as ``tokens`` hold."""
+    """The citations of handoffs; each reasoning is read once, and the briefs have ``tokens`` tokens together."""
 
     def __init__(self, view: Ask, tokens: int = shown_tokens_max, asker: str | None = None) -> None:
-        """Ask ``view``; what a human answered ``asker`` counts."""
+        """Query ``view``; answers that a human gave to ``asker`` count."""
         self._view, self._left, self._asker = view, tokens, asker
         self._seen: dict[str, dict[str, Any]] = {}
 
     def of(self, refs: Iterable[str]) -> list[dict[str, Any]]:
-        """Return what stands behind something by these refs; ``said`` tells all of one in a line of our words.
+        """Return the citations of these refs; ``said`` is a summary line in our words.
 
-        ``prompt`` (its brief; ``expanded`` for people) and ``conclusion`` are its author's; ``newer`` counts versions,
-        ``measured`` is the fidelity with its parts.
+        ``prompt`` (the brief; ``expanded`` for people) and ``conclusion`` are the author's words; ``newer`` counts
+        newer versions, ``measured`` is the fidelity with its parts.
         """
-        found: list[dict[str, Any]] = []
+        citations: list[dict[str, Any]] = []
         for ref in refs:
             if ref not in self._seen and len(self._seen) == looked_at_max:
                 break
-            ground = self._seen.get(ref) or _ground(self._view, ref, self._asker)
-            if ref in self._seen or ground["tokens"] > self._left:
-                ground = ground | _NO_BRIEF  # not in its place: it is told already
-            self._left -= ground["tokens"]
-            self._seen[ref] = ground
-            found.append(ground)
-        return found
+            citation = self._seen.get(ref) or _citation(self._view, ref, self._asker)
+            if ref in self._seen or citation["tokens"] > self._left:
+                citation = citation | _NO_BRIEF  # no room, or the brief was already given
+            self._left -= citation["tokens"]
+            self._seen[ref] = citation
+            citations.append(citation)
+        return citations
 
     def shown(self, handoff: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer of ``handoffs.show`` with ``result_reasoning`` and ``reasoning``."""
@@ -73,40 +73,42 @@ class Citations:
         return {**handoff, "result_reasoning": results, "reasoning": self.of(handoff["reasoning_refs"])}
 
     def waiting(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an answer of ``handoffs.next`` whose items have their ``reasoning``."""
+        """Return an answer of ``handoffs.next`` with the ``reasoning`` of each item."""
         return {**answer, "items": [{**item, "reasoning": self.of(item["reasoning_refs"])} for item in answer["items"]]}
 
 
-def _ground(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
+def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     try:
         decision, reasoning = act_on(view, ref, asker=asker), view("reasoning.show", {"id": ref})
         memory = decision.graph or fetch(view, ref).memory
-        # The brief is the decision's own, made here; a published one is looked at for who signed what does not hold.
+        # The brief is the decision's own, made here. The published one is checked to name the author of a wrong brief.
         _, rejected = published(view, TransferLevel(decision.level), memory, reasoning["domain"])
     except DeedbookError as error:
-        why = _ELSEWHERE if error.code == "NOT_FOUND" else f"it cannot be read here ({error.code})"
+        why = _ELSEWHERE if error.code == "NOT_FOUND" else f"it cannot be read ({error.code})"
         return {"reasoning_ref": ref, "said": f"{short_ref(ref)}: {why}", **_NOTHING, **_NO_BRIEF}
-    told, review, author = describe(decision), decision.review, reasoning["author"]
+    fields, review, author = describe(decision), decision.review, reasoning["author"]
     newer = reasoning["version"] - reasoning["asked_version"]
-    said = [f"{short_ref(ref)} by {author}, fidelity {told['fidelity']:.2f}", told["verdict"]["text"]]
+    parts = [f"{short_ref(ref)} by {author}, fidelity {fields['fidelity']:.2f}", fields["verdict"]["text"]]
     if newer:
-        said.append(f"extended since: {newer} version{'s' * (newer > 1)} newer")
+        parts.append(f"extended since: {newer} newer version{'s' * (newer > 1)}")
     if decision.is_imported:
-        said.append("imported: nobody here vouches for it")
+        parts.append("imported: nobody here vouches for it")
     if rejected is not None:
-        said.append(f"its brief by {rejected.author} does not hold and was made again")
-    answered = review is not None and review.verdict is not None
-    said.append(f"{review.answered_by}, a human, {review.verdict} it" if review and answered else _MAY[decision.action])
+        parts.append(f"the brief by {rejected.author} was wrong and was made again")
+    is_answered = review is not None and review.verdict is not None
+    parts.append(
+        f"{review.answered_by}, a human, {review.verdict} it" if review and is_answered else _MAY[decision.action]
+    )
     if asker is not None and decision.action == "human_review_required":
-        said += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
+        parts += _answers_for_tasks(view, decision.snapshot.reasoning_ref, asker)
     own = {"author": author, "at_ms": reasoning["updated_ms"], "conclusion": memory.conclusion, "newer": newer}
     own["measured"] = msgspec.to_builtins(decision.snapshot.brief_at(TransferLevel(decision.level)).fidelity)
-    return {"reasoning_ref": ref, "said": "; ".join(said), **own, **{name: told[name] for name in _TOLD}}
+    return {"reasoning_ref": ref, "said": "; ".join(parts), **own, **{name: fields[name] for name in _FIELDS}}
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
-    """Return the last of what humans answered for one task: it holds for no other, and nobody says here what his is."""
-    asked = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
-    answers = (one for one in reversed(asked) if one["task"] and "compromised" not in one)
-    said = "{answered_by}, a human, {verdict} it for the task {task!r} (`snapshot receive --task` names it)"
-    return [said.format_map(one | {"task": cut(one_line(one["task"]), 80)}) for one in answers][:1]
+    """Return the newest answer of a human for one task: it counts only for that task, which is not known here."""
+    reviews = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["reviews"]
+    answers = (one for one in reversed(reviews) if one["task"] and "suspect" not in one)
+    text = "{answered_by}, a human, {verdict} it for the task {task!r} (name your task: `snapshot receive --task`)"
+    return [text.format_map(review | {"task": cut(one_line(review["task"]), 80)}) for review in answers][:1]

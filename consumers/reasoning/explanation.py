@@ -1,4 +1,4 @@
-"""A brief beside its graph: what it keeps, what it drops and why, and whether what the graph cites still stands."""
+"""Explains a brief by its graph: which steps it keeps or drops, why, and whether the graph's evidence is still true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import Received, briefs_kept_max, read_graph
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, briefs_kept_max, read_graph
 from deedbook.consumers.reasoning.validator.evidence import HOLDING, is_known
 from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
@@ -36,26 +36,26 @@ _STARTS: Final = r"(?:^|(?<=^- )|(?<=[.!?…。！？] ))"
 _NOTHING: Final = r"(?!)"
 
 
-def explain_brief(received: Received) -> dict[str, Any]:
-    """Return the brief beside its graph: the text in ``sections``, its fidelity, and what became of each step and why.
+def explain_brief(received: ReceivedBrief) -> dict[str, Any]:
+    """Return the brief beside its graph: the text in ``sections``, the fidelity, and each step with its fate.
 
-    A step is ``kept`` as a fact, and ``in_text`` where the text says it; its ``state`` is open, refuted or empty.
+    A step is ``kept`` if it is a fact, ``in_text`` if the text has it; its ``state`` is open, refuted or empty.
     """
     brief, memory, prompt = received.brief, received.memory, received.prompt
     sections = sections_of(brief, memory, prompt.expanded)
-    in_text = {piece["step"] for one in sections for line in one["lines"] for piece in line}
+    in_text = {piece["step"] for section in sections for line in section["lines"] for piece in line}
     facts, critical = {fact.step for fact in brief.facts}, critical_numbers(memory)
     steps = []
     for step in memory.steps:
         number = step.step_number
-        judged = {"kept": number in facts, "critical": number in critical, "in_text": number in in_text}
+        flags = {"kept": number in facts, "critical": number in critical, "in_text": number in in_text}
         steps.append(
             step.to_dict()
-            | judged
+            | flags
             | {
                 "step": number,
                 "rests_on": memory.dependencies.get(number, []),
-                "why": _why(step, memory, **judged),
+                "why": _why(step, memory, **flags),
                 "state": "open" if is_open_assumption(step) else "refuted" if is_refuted(step) else "",
             }
         )
@@ -85,29 +85,29 @@ def _why(step: ReasoningStep, memory: ReasoningMemory, *, kept: bool, critical: 
     if kept and in_text:
         return "the conclusion rests on it" if critical else "there was room"
     if step.content.strip() == memory.conclusion.strip():
-        return "it stands as the conclusion"
+        return "it is the conclusion"
     return "the budget had no room for it" if critical or kept else f"the conclusion does not rest on this {step.type}"
 
 
 def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[str, Any]]:
-    """Return a brief's ``text``, written out, by headings: each line in pieces, what a step says with its number.
+    """Return a brief's expanded ``text`` by headings: each line in pieces, each piece of a step with its number.
 
-    The pieces together are the text, character for character (``{"text", "step"}``; ``step`` is None between facts).
+    The pieces joined are the text, character for character (``{"text", "step"}``; ``step`` is None between facts).
     """
     steps = {line: fact.step for fact in brief.facts for line in (fact_statement(fact), fact_line(fact, brief.layout))}
-    longest_first = sorted(steps, key=len, reverse=True)  # else a part of one would be found in it
+    longest_first = sorted(steps, key=len, reverse=True)  # otherwise a part of a longer one would match
     pattern = re.compile(f"{_STARTS}({'|'.join(map(re.escape, longest_first)) or _NOTHING})")
     own = (step.step_number for step in memory.steps if step.content.strip() == brief.conclusion.strip())
     concluding = next(own, None)
     sections: list[dict[str, Any]] = []
     for line in text.split("\n"):
-        heading = next((one for one in HEADINGS if line.startswith(f"{one}: ")), "")
+        heading = next((name for name in HEADINGS if line.startswith(f"{name}: ")), "")
         if heading or not sections:
             sections.append({"heading": heading, "lines": []})
         opened, rest = sections[-1]["heading"], line.removeprefix(f"{heading}: ") if heading else line
         parts = pattern.split(rest) if opened in {TOP_ASSUMPTIONS, REASONING_BRIEF} else [rest]
         other = concluding if opened == CONCLUSION else None
-        pieces = [{"text": part, "step": steps[part] if place % 2 else other} for place, part in enumerate(parts)]
+        pieces = [{"text": part, "step": steps[part] if position % 2 else other} for position, part in enumerate(parts)]
         sections[-1]["lines"].append([piece for piece in pieces if piece["text"]])
     return sections
 
@@ -115,14 +115,14 @@ def sections_of(brief: Brief, memory: ReasoningMemory, text: str) -> list[dict[s
 def look_again(
     view: Ask, memory: ReasoningMemory, root: Path | None, validations: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return what a validator finds now in the work tree ``root``; without one, what the last of ``validations`` found.
+    """Return what a validator finds now in the work tree ``root``; without a tree, what the last validation found.
 
-    ``counts`` says how much ``evidence`` is fresh, changed since its author looked, gone, or not_checkable;
-    fresh ones stand last. ``assumptions`` are each held, refuted, settled by the author or not_checked.
+    ``counts`` is the number of ``evidence`` items that are fresh, changed since the author read them, gone, or
+    not_checkable; fresh ones come last. Each of ``assumptions`` is held, refuted, settled by the author or not_checked.
     """
     with open_tree(root) if root is not None else nullcontext() as tree:
         report = ReasoningValidator(tree, knows=partial(is_known, view)).validate(memory)
-    last = next((one for one in validations if one["tree"] != "none"), None) if root is None else None
+    last = next((entry for entry in validations if entry["tree"] != "none"), None) if root is None else None
     checks = msgspec.to_builtins(report.evidence) if last is None else last["data"]["evidence"]
     checks = [check | {"freshness": _FRESHNESS.get(check["status"], "not_checkable")} for check in checks]
     return {

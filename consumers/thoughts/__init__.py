@@ -1,8 +1,9 @@
-"""Tree of Thoughts: searching with thinkers, decided purely and told in messages that six agents sign.
+"""Tree of Thoughts: six agents search a tree with thinkers, by pure decisions and signed messages.
 
-The words used here: a *thinker* thinks (``thinkers``); a *task* is what the log says of a search, its tree among it
-(``task``); a *step* is what an agent appends next, for the explorer a pure function of the tree (``search.next_step``),
-so one that was killed goes on as if it had not been; ``answers`` makes a thinker's answers messages. An *agent*
-(``agents``) plays one role in a process of its own (``processes``), the last of them keeps the best path as a reasoning
-memory (``conclusion``); ``run`` starts the six and reads what they come to, ``logs`` makes the log folder.
+Terms: a *thinker* is a program or model that thinks (``thinkers``). A *task* is the state of a search in the log,
+including its tree (``task``). A *step* is the next event of an agent; for the explorer it is a pure function of the
+tree (``search.next_step``), so a killed explorer continues as if nothing had happened. ``answers`` makes messages of a
+thinker's answers. An *agent* (``agents``) plays one role in a process of its own (``processes``); at the end one of
+them stores the best path as a reasoning (``conclusion``). ``run`` starts the six and reads the result; ``logs`` writes
+the log folder.
 """

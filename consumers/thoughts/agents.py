@@ -1,11 +1,12 @@
-"""One agent of a task: follow the stream, recompute, say what is to be said, until the task is over or pauses.
+"""One agent of a task: it follows the stream, computes its next step and appends it, until the task ends or pauses.
 
-Nothing is kept beside the stream. What is refused because it was said already (by the process that was here before, or
-one that is thought dead) means: read again. A refusal after which there is nothing new to read is a fault of ours.
+An agent stores nothing beside the stream. If a step is refused because it was already appended (by an earlier process,
+or one that was thought dead), the agent reads again. A refusal with nothing new to read is our bug.
 
-The orchestrator opens a task, has it decomposed and asks for the search; the explorer appends ``search.next_step``, and
-pauses a task whose request waits too long for another's agent. The other four answer every request that waits for their
-role, ``at_once_max`` at a time, each in a thread; what the thinker cannot do becomes the message's ``error``.
+The orchestrator opens a task, requests its decomposition and then the search. The explorer appends
+``search.next_step``, and pauses a task whose request waits too long for a bound agent. The other four answer all
+pending requests to their role, ``at_once_max`` at a time, each in a thread; a failure of the thinker becomes the
+message's ``error``.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from deedbook.consumers.thoughts import answers
 from deedbook.consumers.thoughts.conclusion import remembered
 from deedbook.consumers.thoughts.search import calls_needed, next_step, search_complete
 from deedbook.consumers.thoughts.settings import Overrides, read_overrides, search_config
-from deedbook.consumers.thoughts.task import AGENTS, PAUSING, Asked, Step, Task, attempts_max, drafts
-from deedbook.consumers.thoughts.thinkers import Answered, PaidThinker, Thinker
+from deedbook.consumers.thoughts.task import AGENTS, PAUSING, PendingRequest, Step, Task, attempts_max, drafts
+from deedbook.consumers.thoughts.thinkers import ModelAnswer, PaidThinker, Thinker
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import tot as kinds
@@ -40,11 +41,11 @@ answer_wait_s: Final = 600
 tree_inline_max_bytes: Final = 32 * 1024
 message_max_chars: Final = 1_000
 
-# Somebody else said it, or said something before it.
+# Another process appended the step, or another event before it.
 _TAKEN: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY", "STREAM_CONFLICT", "ALREADY_RECORDED"}
 )
-# What a thinker thought does not fit into an event.
+# A thinker's answer does not fit into an event.
 _NO_EVENT: Final = frozenset(
     {"TOO_LARGE", "INVALID_FIELD", "INVALID_FORMAT", "NESTING_TOO_DEEP", "INTEGER_OUT_OF_RANGE", "UNKNOWN_FIELD"}
 )
@@ -54,7 +55,7 @@ class Agent:
     """One role of one task, played by ``author`` with ``thinker``."""
 
     def __init__(self, role: kinds.Role, author: Author, thinker: Thinker, opening: kinds.TotStarted) -> None:
-        """Play ``role``; the orchestrator of a task that is not there yet begins it with ``opening``."""
+        """Play ``role``; the orchestrator opens a new task with ``opening``."""
         self._role = role
         self._author = author
         self._thinker = thinker
@@ -65,10 +66,10 @@ class Agent:
         self._since_s: dict[str, float] = {}
 
     def run(self, stop: threading.Event, start: int = 0) -> bool:
-        """Play from ``start`` until the task is over or pauses, or ``stop`` is set; return whether it needs nobody.
+        """Play from ``start`` until the task is over or pauses (return True), or ``stop`` is set (return False).
 
-        Raises ``Refused`` for what nobody said before and the ledger does not take, and ``Unavailable``: whoever starts
-        the agent again goes on.
+        Raises ``Refused`` for a new step that the ledger does not accept, and ``Unavailable``; an agent that is started
+        again continues.
         """
         position, wait, has_news, refusal = start, 0.0, False, None
         client, stream = self._author.client, f"tot/{self._task.id}"
@@ -79,11 +80,11 @@ class Agent:
                 self._task.apply(read_event(index, data))
             position, has_news = page.next_index, has_news or bool(page.entries)
             if position < page.size:
-                continue  # an agent that has not read everything would answer what is answered
+                continue  # an agent that has not read everything would answer requests twice
             for id_ in ended:
                 failed = self._works.pop(id_).result()
                 if failed is not None and id_ in self._task.waiting and not self._task.is_over:
-                    raise failed  # nobody was faster
+                    raise failed  # no other process answered it
             if refusal is not None and not has_news:
                 raise refusal
             refusal, wait, has_news = None, wait_s, False
@@ -93,7 +94,7 @@ class Agent:
             if self._task.paused is None:
                 refusal = self._act(self._role)
                 continue
-            # What is being paid for is answered first, and nothing else begun.
+            # Calls that are being paid for are answered first; nothing else is started.
             self._works = {id_: work for id_, work in self._works.items() if not work.cancel()}
             if not self._works:
                 return True
@@ -101,50 +102,52 @@ class Agent:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being thought about, so that no thread uses the author's client."""
+        """Whether no thread works on a request and uses the author's client."""
         return all(work.done() for work in self._works.values())
 
     def _act(self, role: kinds.Role) -> Refused | None:
         match role:
             case "orchestrator":
-                return self._say(orchestrate(self._task, self._opening), partial(not_begun, self._task))
+                return self._append(orchestrate(self._task, self._opening), partial(not_begun, self._task))
             case "explorer":
                 steps = explore(self._task, self._thinker, self._author.put_blob) or self._late()
-                return self._say(steps, partial(given_up, self._task, store=self._author.put_blob))
+                return self._append(steps, partial(given_up, self._task, store=self._author.put_blob))
             case "decomposer" | "generator" | "evaluator" | "synthesizer":
-                for id_, asked in self._task.waiting.items():
-                    if asked.event.data.to == role and id_ not in self._works:
-                        self._works[id_] = self._threads.submit(self._answer, asked)
+                for id_, pending in self._task.waiting.items():
+                    if pending.event.data.to == role and id_ not in self._works:
+                        self._works[id_] = self._threads.submit(self._answer, pending)
                 return None
             case _:
                 assert_never(role)
 
-    def _answer(self, asked: Asked) -> Refused | None:
-        # If we crash here, the request waits; the next process recalls what was paid, and answers under the same key.
-        return self._say([answer(asked, self._thinker, self._task, self._author)], partial(refused, asked))
+    def _answer(self, pending: PendingRequest) -> Refused | None:
+        # If we crash here, the request waits; the next process recalls paid answers, and answers under the same key.
+        return self._append([answer(pending, self._thinker, self._task, self._author)], partial(refused, pending))
 
     def _keep(self) -> None:
-        # Said again by whoever resumes the task, it is taken once.
-        if self._role == "orchestrator" and (refusal := self._say(remembered(self._task))) is not None:
+        # A process that resumes the task appends it again; its key makes it one event.
+        if self._role == "orchestrator" and (refusal := self._append(remembered(self._task))) is not None:
             raise refusal
 
     def _late(self) -> list[Step]:
-        """Return the pause of a task of which another agent did not answer in time, from when this process saw it."""
+        """Return the pause of a task if a bound agent did not answer in time, counted from when this process saw it."""
         task = self._task
         if task.started is None:
             return []
         others = {bound.role: bound.agent for bound in task.started.roles if bound.agent != AGENTS[bound.role]}
         limit_s, now_s = float(task.started.options.get("answer_wait_s", answer_wait_s)), time.monotonic()
-        for id_, asked in task.waiting.items():
-            role: kinds.Role = asked.event.data.to
+        for id_, pending in task.waiting.items():
+            role: kinds.Role = pending.event.data.to
             if role in others and now_s - self._since_s.setdefault(id_, now_s) >= limit_s:
-                message = f"{others[role]}, the {role}, has not answered entry {asked.event.index} within {limit_s:g} s"
+                message = (
+                    f"{others[role]}, the {role}, has not answered entry {pending.event.index} within {limit_s:g} s"
+                )
                 failure = kinds.Failure(code="EVALUATION_TIMEOUT", message=message, recoverable=True)
                 return [paused("explorer", task, failure, id_)]
         return []
 
-    def _say(self, steps: list[Step], instead: Callable[[str], list[Step]] = lambda _: []) -> Refused | None:
-        """Append one submission, or ``instead`` of what no event holds; return the refusal if another was faster."""
+    def _append(self, steps: list[Step], instead: Callable[[str], list[Step]] = lambda _: []) -> Refused | None:
+        """Append one submission, or ``instead`` if no event can hold it; return the refusal if another was faster."""
         if not steps:
             return None
         try:
@@ -155,14 +158,14 @@ class Agent:
             other = instead(refusal.message) if refusal.code in _NO_EVENT else []
             if not other:
                 raise
-            return self._say(other)
+            return self._append(other)
         return None
 
 
 def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
-    """Return what the orchestrator says next, one submission; nothing while it waits."""
+    """Return the orchestrator's next submission; nothing while it waits."""
     if task.started is None:
-        # Without a key: a task of this id that is there already must be refused, even if it was opened in these words.
+        # Without a key: if a task with this id exists, the step must be refused, even if it is the same.
         return [Step(opening)]
     if task.search is not None or task.waiting:
         return []
@@ -171,10 +174,10 @@ def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
         return [_decompose(task, task.started)]
     failure, shape = last.data.error, last.data.payload
     if shape is None:
-        faults = [event for event in task.decompositions if event.data.error.code not in PAUSING]
+        failed = [event for event in task.decompositions if event.data.error.code not in PAUSING]
         if failure.code in PAUSING and last.id not in task.paused_for:
             return [paused("orchestrator", task, failure, last.id)]
-        if failure.code in PAUSING or (failure.recoverable and len(faults) < attempts_max):
+        if failure.code in PAUSING or (failure.recoverable and len(failed) < attempts_max):
             return [_decompose(task, task.started)]
         return [_error(task, failure, last.id)]
     try:
@@ -188,7 +191,7 @@ def orchestrate(task: Task, opening: kinds.TotStarted) -> list[Step]:
 
 
 def not_begun(task: Task, message: str) -> list[Step]:
-    """Return the end of a task whose search the ledger did not let be asked for; before and after it there is none."""
+    """Return the end of a task whose search request the ledger refused; nothing if the task is not running."""
     if task.started is None or task.is_over:
         return []
     cause = task.decompositions[-1].id if task.decompositions else task.started_id
@@ -196,7 +199,7 @@ def not_begun(task: Task, message: str) -> list[Step]:
 
 
 def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list[Step]:
-    """Return what the explorer says next, by the number of its step: two explorers of one task never walk two ways."""
+    """Return the explorer's next step; its key is the step's number, so two explorers of one task never diverge."""
     if task.search is None:
         return []
     try:
@@ -215,7 +218,7 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
 
 
 def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list[Step]:
-    """Return the end of a search that the ledger did not take the next step of: it was too much for one event."""
+    """Return the end of a search whose next step the ledger refused because it was too large for one event."""
     if task.is_over or task.search is None:
         return []
     failure = kinds.Failure(code="INVALID_FORMAT", message=message[:message_max_chars], recoverable=False)
@@ -224,18 +227,18 @@ def given_up(task: Task, message: str, *, store: Callable[[bytes], str]) -> list
     return [Step(_fitted(data, store), [task.search_id], f"answer:{task.search_id}")]
 
 
-def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
-    """Return what ``thinker`` answers to a request; what it raises, as a package's may, becomes the ``error``."""
-    request, id_ = asked.event.data, asked.event.id
+def answer(pending: PendingRequest, thinker: Thinker, task: Task, author: Author) -> Step:
+    """Return the answer of ``thinker`` to a request; an exception of the thinker becomes the ``error``."""
+    request, id_ = pending.event.data, pending.event.id
     thinker.language = task.language
     if isinstance(thinker, PaidThinker):
         limits = read_overrides(task.started.options if task.started else {})
-        recorder = _Recorder(author, task, asked.event, limits)
+        recorder = _Recorder(author, task, pending.event, limits)
         thinker = thinker.at_work(deadline=limits.deadline, recorder=recorder)
     try:
-        reply = answers.respond(asked.nodes, request, thinker, task.language)
+        reply = answers.respond(pending.nodes, request, thinker, task.language)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
-        return refused(asked, _failed(thinker, error))[0]
+        return refused(pending, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
         reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)
     return Step(reply, [id_], f"answer:{id_}")
@@ -243,7 +246,7 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
 
 @dataclass
 class _Recorder:
-    """What a model answered to the questions of one request, kept in the log; see ``thinkers.Recorder``."""
+    """Records a model's answers to the questions of one request in the log; see ``thinkers.Recorder``."""
 
     _author: Author
     _task: Task
@@ -253,19 +256,19 @@ class _Recorder:
     def may_ask_again(self) -> bool:
         task, total = self._task, self._task.paid.total
         if isinstance(self._request.data, kinds.SynthesizeSolution):
-            return True  # or all that was paid before would come to nothing
-        task.asked_again.append(self._request.id)  # first: of threads that ask at the same time, each counts the others
+            return True  # otherwise all earlier costs would be wasted
+        task.asked_again.append(self._request.id)  # before the check, so that parallel threads count each other
         calls_max = task.config.calls_max if task.search else self._limits.calls_max or inf
         return calls_needed(task) <= calls_max and total.tokens_in + total.tokens_out < (self._limits.tokens_max or inf)
 
-    def recall(self, prompt_sha256: str) -> Answered | None:
-        # Only what this role paid for: another's agent that is bound could have an answer ready to our next question.
+    def recall(self, prompt_sha256: str) -> ModelAnswer | None:
+        # Only answers that this role paid for: a bound agent could have prepared an answer to our next question.
         if (event := self._task.answers.get((self._request.data.to, prompt_sha256))) is None:
             return None
         data, is_ours = event.data, self._request.id in event.causes
-        return Answered(data.answer, data.fault or "", data.usage if is_ours else kinds.Usage())
+        return ModelAnswer(data.answer, data.fault or "", data.usage if is_ours else kinds.Usage())
 
-    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
+    def record(self, prompt_sha256: str, model: str, answered: ModelAnswer) -> None:
         data = kinds.TotModelAnswered(
             sender=self._request.data.to,
             task_id=self._task.id,
@@ -278,7 +281,7 @@ class _Recorder:
         try:
             self._author.emit(*drafts(self._task.id, [Step(data, [self._request.id], f"paid:{prompt_sha256}")]))
         except Refused as refusal:
-            # Another process asked it at the same time, or the search has ended: then this answer is not taken either.
+            # Another process asked at the same time, or the search has ended: then this answer is not used either.
             if refusal.code not in _TAKEN:
                 raise
 
@@ -287,13 +290,13 @@ def _failed(thinker: Thinker, error: BaseException) -> str:
     return f"the thinker {thinker.name} failed: {type(error).__name__}: {error}"
 
 
-def refused(asked: Asked, message: str) -> list[Step]:
-    """Return the answer to a request that says why there is none."""
-    request = asked.event.data
+def refused(pending: PendingRequest, message: str) -> list[Step]:
+    """Return an answer to a request with the error that prevented a result."""
+    request = pending.event.data
     code = "GENERATION_FAILED" if isinstance(request, kinds.GenerateThoughts) else "INVALID_FORMAT"
     failure = kinds.Failure(code=code, message=message[:message_max_chars], recoverable=True)
     reply = answers.message(answers.ANSWERS[type(request)], request.task_id, None, error=failure)
-    return [Step(reply, [asked.event.id], f"answer:{asked.event.id}")]
+    return [Step(reply, [pending.event.id], f"answer:{pending.event.id}")]
 
 
 def _decompose(task: Task, started: kinds.TotStarted) -> Step:
@@ -303,7 +306,7 @@ def _decompose(task: Task, started: kinds.TotStarted) -> Step:
 
 
 def paused(role: kinds.Role, task: Task, failure: kinds.Failure, cause: str) -> Step:
-    """Return the pause of a task for an answer or request; without a key, because one may have to pause it again."""
+    """Return the pause of a task for an answer or request; without a key, because a second pause may be needed."""
     return Step(kinds.TotPaused(sender=role, task_id=task.id, error=failure), [cause])
 
 
@@ -312,10 +315,10 @@ def _error(task: Task, failure: kinds.Failure, cause: str) -> Step:
 
 
 def _fitted(data: kinds.SearchComplete, store: Callable[[bytes], str]) -> kinds.SearchComplete:
-    """Return the message with its tree as a blob if it is too large to stand in it."""
+    """Return the message, with its tree as a blob if the tree is too large."""
     if len(encode_canonical(data.payload)) <= tree_inline_max_bytes:
         return data
     tree = encode_canonical(data.payload.tree)
-    # If we crash after this line, there is a blob that nobody names.
+    # If we crash after this line, a blob is left that nobody references.
     payload = msgspec.structs.replace(data.payload, tree=None, tree_ref=store(tree))
     return msgspec.structs.replace(data, payload=payload)

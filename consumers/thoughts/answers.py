@@ -1,7 +1,7 @@
-"""What a thinker answers, as the protocol's messages.
+"""Makes messages of the protocol from a thinker's answers.
 
-What it returns is cut to what was asked for (10,000 candidates: the first k) and checked against the protocol's own
-types (a score of 11 is INVALID_FORMAT), so that nothing a thinker does makes an agent send what the ledger refuses.
+An answer is cut to the requested size (of 10,000 candidates the first k) and checked against the protocol's types (a
+score of 11 is INVALID_FORMAT), so that no thinker can make an agent send a message that the ledger refuses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=kinds.Message)
 
 
 def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: kinds.Failure | None = None) -> M:
-    """Return a message of the type ``form``; from whom and to whom it goes follows from that."""
+    """Return a message of the type ``form``, which also decides its sender and receiver."""
     type_ = KIND_OF[form].removeprefix("tot.")
     sender, to = parties_of(type_)
     make: Callable[..., M] = form
@@ -37,41 +37,41 @@ def message(form: type[M], task_id: str, payload: msgspec.Struct | None, error: 
 
 
 def respond(nodes: Nodes, request: kinds.Message, thinker: Thinker, language: kinds.Language = "en") -> kinds.Reply:
-    """Return a thinker's answer to ``request``, which was made when the tree had these nodes."""
+    """Return a thinker's answer to ``request``; ``nodes`` are those of the tree when it was made."""
     result: tuple[msgspec.Struct | None, kinds.Failure | None]
     match request:
-        case kinds.DecomposeTask(payload=asked):
-            result = _checked(thinker.decompose(asked.problem, asked.task_type), kinds.Decomposition)
-        case kinds.GenerateThoughts(payload=asked):
-            result = _generated(nodes, asked, thinker)
-        case kinds.EvaluateThoughts(payload=asked):
-            result = _evaluated(nodes, asked, thinker)
-        case kinds.SynthesizeSolution(payload=asked):
-            result = _synthesized(asked, thinker, language)
+        case kinds.DecomposeTask(payload=wanted):
+            result = _checked(thinker.decompose(wanted.problem, wanted.task_type), kinds.Decomposition)
+        case kinds.GenerateThoughts(payload=wanted):
+            result = _generated(nodes, wanted, thinker)
+        case kinds.EvaluateThoughts(payload=wanted):
+            result = _evaluated(nodes, wanted, thinker)
+        case kinds.SynthesizeSolution(payload=wanted):
+            result = _synthesized(wanted, thinker, language)
         case _:  # any other message: those of the orchestrator, and answers
-            raise TypeError(f"{type(request).__name__} is no request to a thinker")
+            raise TypeError(f"{type(request).__name__} is not a request to a thinker")
     return message(ANSWERS[type(request)], request.task_id, *result)
 
 
 def _generated(
-    nodes: Nodes, asked: kinds.GeneratePayload, thinker: Thinker
+    nodes: Nodes, wanted: kinds.GeneratePayload, thinker: Thinker
 ) -> tuple[kinds.GeneratedPayload | None, kinds.Failure | None]:
-    answer = thinker.generate(path_to(nodes, asked.parent_node.id), asked)
+    answer = thinker.generate(path_to(nodes, wanted.parent_node.id), wanted)
     if isinstance(answer, kinds.GeneratedPayload):
-        answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: asked.num_candidates]))
+        answer = msgspec.structs.replace(answer, candidates=fitting(answer.candidates[: wanted.num_candidates]))
     payload, failure = _checked(answer, kinds.GeneratedPayload)
     if payload is not None and len({candidate.temp_id for candidate in payload.candidates}) != len(payload.candidates):
-        text = "two candidates have one temporary id"
+        text = "two candidates have the same temporary id"
         return None, kinds.Failure(code="GENERATION_FAILED", message=text, recoverable=True)
     return payload, failure
 
 
 def _evaluated(
-    nodes: Nodes, asked: kinds.EvaluatePayload, thinker: Thinker
+    nodes: Nodes, wanted: kinds.EvaluatePayload, thinker: Thinker
 ) -> tuple[kinds.ResultsPayload | None, kinds.Failure | None]:
-    ids = {node.id for node in asked.candidates}
-    paths = [path_to(nodes, node.id) for node in asked.candidates]
-    answer = thinker.evaluate(paths, asked)
+    ids = {node.id for node in wanted.candidates}
+    paths = [path_to(nodes, node.id) for node in wanted.candidates]
+    answer = thinker.evaluate(paths, wanted)
     if isinstance(answer, kinds.ResultsPayload):
         by_id = {judged.node_id: judged for judged in answer.evaluations if judged.node_id in ids}
         answer = msgspec.structs.replace(
@@ -84,11 +84,11 @@ def _evaluated(
 
 
 def _synthesized(
-    asked: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
+    wanted: kinds.SynthesizePayload, thinker: Thinker, language: kinds.Language
 ) -> tuple[kinds.Solution | None, kinds.Failure | None]:
-    """Return the solution; that of an end which does not claim to be one was checked by nobody."""
-    payload, failure = _checked(thinker.synthesize(asked), kinds.Solution)
-    if payload is None or thinker.checks or thinker.is_solution(asked.best_path):
+    """Return the solution; if the path does not claim to be a solution, it is marked as checked by nobody."""
+    payload, failure = _checked(thinker.synthesize(wanted), kinds.Solution)
+    if payload is None or thinker.checks or thinker.is_solution(wanted.best_path):
         return payload, failure
     errors = [*payload.verification.validation_errors, phrase(language, "unchecked")]
     unproven = kinds.Verification(is_valid=False, by="nobody", validation_errors=errors)
@@ -96,7 +96,7 @@ def _synthesized(
 
 
 def _checked(answer: T | kinds.Failure, form: type[T]) -> tuple[T | None, kinds.Failure | None]:
-    """Return an answer as the protocol's type, or the failure: the thinker's own, or that it broke the form."""
+    """Return an answer as the protocol's type, or a failure: the thinker's own, or a violation of the type."""
     if isinstance(answer, kinds.Failure):
         return None, answer
     try:

@@ -1,8 +1,8 @@
-"""What a finished task leaves: a reasoning memory, ``reasoning/TASK``, which can be briefed and handed off.
+"""Makes a reasoning of a finished task, ``reasoning/TASK``, which can be briefed and handed off.
 
-Its steps are those of the best path, one for each node: the root as what was observed and the answer as the conclusion.
-The events that made and judged a node are the causes of its step's event; its alternatives are the siblings not taken.
-Everything is one submission, so what is long is cut to what that holds; the events among the causes say it whole.
+Its steps are the nodes of the best path: the root is the observation and the answer the conclusion. The events that
+added and evaluated a node cause its step's event; the step's alternatives are the siblings that were not taken.
+Everything is one submission, so long texts are cut to fit; the causing events have the whole texts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from deedbook.ledger.events.fields import EventData
 line_max_chars: Final = 2_000
 alternatives_max: Final = 8
 
-# As JSON. The thoughts of a path were asked about in one event; beside each of its at most 65 nodes stand eight others.
+# Sizes as JSON. One request event had all thoughts of a path; each of its at most 65 nodes has eight siblings.
 alternative_size_max_bytes: Final = 512
 answer_size_max_bytes: Final = 8_192
 premises_size_max_bytes: Final = 16_384
 
 
 def remembered(task: Task) -> list[Step]:
-    """Return the reasoning of a finished task, one submission: all of it or nothing; nothing without a solution."""
+    """Return the reasoning of a finished task as one submission; nothing without a solution."""
     if task.started is None or task.complete is None or task.solution is None:
         return []
     solution = task.solution.data.payload
@@ -58,11 +58,11 @@ def remembered(task: Task) -> list[Step]:
         premises=_first(solution.reasoning_trace, premises_size_max_bytes),
     )
     checked = solution.verification
-    on_its_word = [phrase(task.language, "by_model")] if checked.by == "model" else []
+    by_model = [phrase(task.language, "by_model")] if checked.by == "model" else []
     concluded = reasoning.ReasoningConcluded(
         conclusion=solution.answer,
         confidence_in_reasoning=solution.confidence,
-        known_limitations=on_its_word + checked.validation_errors,
+        known_limitations=by_model + checked.validation_errors,
     )
     steps += [_step(last, [task.solution.id]), ("concluded", concluded, [task.solution.id])]
     return [Step(data, causes, f"reasoning:{key}", f"reasoning/{task.id}") for key, data, causes in steps]
@@ -83,19 +83,19 @@ def _alternatives(task: Task, node: kinds.ThoughtNode) -> list[str]:
 
 
 def _first(texts: list[str], size_max_bytes: int) -> list[str]:
-    """Return as many texts, from the first on, as have so many bytes together."""
+    """Return the first texts that have together at most ``size_max_bytes``."""
     lines = [text[:line_max_chars] for text in texts]
     return [line for line, size in zip(lines, accumulate(map(_size, lines)), strict=True) if size <= size_max_bytes]
 
 
 def _cut(text: str, size_max_bytes: int) -> str:
-    """Return a text, its end left out if it has more bytes (as JSON, in which one character may have six)."""
+    """Return a text, shortened to ``size_max_bytes`` as JSON, in which one character may have six bytes."""
     if _size(text) <= size_max_bytes:
         return text
-    kept, size = 0, _size("…")
-    while (size := size + _size(text[kept]) - 2) <= size_max_bytes:
-        kept += 1
-    return f"{text[:kept]}…"
+    count, size = 0, _size("…")
+    while (size := size + _size(text[count]) - 2) <= size_max_bytes:
+        count += 1
+    return f"{text[:count]}…"
 
 
 def _size(text: str) -> int:

@@ -1,9 +1,9 @@
-"""The log folder of a Tree-of-Thoughts task, from its events alone.
+"""Writes the log folder of a Tree-of-Thoughts task from its events alone.
 
-Every time is the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline stands in the order
-of the log. An event's line stands in the file of the agent that signed it: one that never ran has none, but
-orchestrator, decomposer and explorer keep 01, 02 and 03. A round is one generation with the evaluation of what it gave;
-numbers run on over the rounds. The same events give the same bytes.
+All times are the ledger's (``accepted_ms``), ``seq`` is the order within a file, and the timeline is in the order of
+the log. The line of an event is in the file of the agent that signed it. An agent that never ran has no file, but the
+numbers 01, 02 and 03 stay those of orchestrator, decomposer and explorer. A round is one generation and its evaluation;
+file numbers continue over the rounds. The same events give the same bytes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _OURS: Final = re.compile(
 _SEARCHED: Final = ("strategy", "max_depth", "branching_factor", "pruning_threshold")
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
-# What follows the last round, whatever it names as its cause.
+# Messages after the last round, whatever cause they name.
 _AFTER: Final = (kinds.SynthesizeSolution, kinds.FinalSolution, kinds.SearchComplete)
 
 
-class _Place(NamedTuple):
-    """Which agent's file, in which round (0: not in rounds)."""
+class _LogFile(NamedTuple):
+    """The log file of an agent, in a round (0: not in rounds)."""
 
     role: str
     round: int = 0
@@ -56,15 +56,15 @@ class _Place(NamedTuple):
 
 class _Line(NamedTuple):
     accepted_ms: int
-    place: _Place
+    log_file: _LogFile
     entry: kinds.LogEntry
 
 
 def write_logs(events: Iterable[Event], out: Path) -> Path:
     """Write the log folder of a task, ``tot-YYYYMMDD-HHMMSS-xxxxxx``, under ``out`` and return it.
 
-    If we crash here, some files are of the older export; exporting again makes them what they should be. Files of an
-    older export that have other numbers now are removed; nothing else in the folder is touched.
+    If we crash here, some files are those of an older export; exporting again corrects them. Files of an older export
+    that have other numbers now are removed; nothing else in the folder is touched.
     """
     events = list(events)
     files = log_files(events)
@@ -86,34 +86,34 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     """Return the files of a task's log folder by name; ``events`` are those of its stream, in order."""
     events = list(events)
     if not events or not isinstance(events[0].data, kinds.TotStarted):
-        raise Refused("NOT_FOUND", "a task's log begins with tot.started: these events do not")
+        raise Refused("NOT_FOUND", "these events are not a task: the first one must be tot.started")
     task = Task(events[0].name)
     for event in events:
         task.apply(event)
     lines = list(_lines(events, task))
-    of_place: dict[_Place, list[_Line]] = {}
+    lines_of: dict[_LogFile, list[_Line]] = {}
     for line in lines:
-        of_place.setdefault(line.place, []).append(line)
-    numbers = _numbers(of_place)
-    # Three from 98 files on, so that the last number is the timeline's.
+        lines_of.setdefault(line.log_file, []).append(line)
+    numbers = _numbers(lines_of)
+    # Three digits from 98 files on, so that the timeline has the last number.
     digits = max(2, len(str(max(numbers.values(), default=0) + 2)))
-    names = {place: f"{number:0{digits}}-{place.name}" for place, number in numbers.items()}
+    names = {log_file: f"{number:0{digits}}-{log_file.name}" for log_file, number in numbers.items()}
     info = task_info(events, task)
     info_text = msgspec.json.format(json_text(info), indent=2)
     files = {f"{0:0{digits}}-{TASK_INFO}": f"{info_text}\n".encode()}
-    for place in sorted(numbers, key=numbers.__getitem__):
-        files[f"{names[place]}.log"] = _json_lines(of_place[place])
+    for log_file in sorted(numbers, key=numbers.__getitem__):
+        files[f"{names[log_file]}.log"] = _json_lines(lines_of[log_file])
     agent_calls = sum(isinstance(event.data, kinds.Question) for event in events)
     timeline = _timeline(info, lines, names, agent_calls, partial(phrase, task.language))
     return files | {f"{'9' * digits}-{TIMELINE}": timeline.encode()}
 
 
 def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
-    """Return what ``00-task-info.json`` holds; what is not known before the end is None until then."""
+    """Return the content of ``00-task-info.json``; fields that are only known at the end are None before it."""
     started: kinds.TotStarted = events[0].data
     config = task.config if task.search else None
     first_ms, end = events[0].accepted_ms, next((event for event in events if ends(event)), None)
-    searched = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
+    search_fields = None if config is None else {name: getattr(config, name) for name in _SEARCHED}
     return {
         "task_id": started.task_id,
         "problem": started.problem,
@@ -121,27 +121,27 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
         "start_time": clock_text(first_ms),
         "end_time": None if end is None else clock_text(end.accepted_ms),
         "duration_ms": None if end is None else max(0, end.accepted_ms - first_ms),
-        "search_config": searched,
+        "search_config": search_fields,
         "final_stats": _stats(task),
     }
 
 
 def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
-    """Yield the lines of all agents in the order of the log: their own, and derived ones where they wrote none."""
+    """Yield the lines of all agents in the order of the log: their own, and derived ones for events without."""
     rounds = _Rounds()
     config = task.config if task.search else None
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]
     written = {(event.author, cause) for event in logs for cause in event.causes}
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
-        number = rounds.place(event)
-        place = _Place(role, number if role in _IN_ROUNDS else 0)
+        number = rounds.round_of(event)
+        log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
         if (event.author, event.id) not in written:
-            yield from (_Line(event.accepted_ms, place, entry) for entry in entries_of(event, task.language, config))
+            yield from (_Line(event.accepted_ms, log_file, entry) for entry in entries_of(event, task.language, config))
 
 
 class _Rounds:
-    """To which round events, nodes and an author's last event belong; an evaluation: to that of its last node."""
+    """The rounds of events, nodes and each author's last event; an evaluation belongs to the round of its last node."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -149,8 +149,8 @@ class _Rounds:
         self._of_node: dict[str, int] = {}
         self._last: dict[str, int] = {}
 
-    def place(self, event: Event) -> int:
-        """Return the round in whose file the next event stands: without one of its own, its author's last."""
+    def round_of(self, event: Event) -> int:
+        """Return the round of the next event; if it has none of its own, its author's last round."""
         data = event.data
         if isinstance(data, kinds.GenerateThoughts):
             self._count += 1
@@ -160,8 +160,8 @@ class _Rounds:
         elif isinstance(data, _AFTER):
             number = 0
         else:
-            given = data.round if isinstance(data, kinds.TotLogWritten) else 0
-            number = next((self._of_event[cause] for cause in event.causes if cause in self._of_event), given)
+            stated = data.round if isinstance(data, kinds.TotLogWritten) else 0
+            number = next((self._of_event[cause] for cause in event.causes if cause in self._of_event), stated)
         if number:
             self._of_event[event.id] = self._last[event.author] = number
             if isinstance(data, kinds.TotNodesAdded):
@@ -169,14 +169,14 @@ class _Rounds:
         return number or self._last.get(event.author) or 1
 
 
-def _numbers(places: Iterable[_Place]) -> dict[_Place, int]:
-    """Return the number of each file: the first three are fixed, the rounds follow, the synthesizer is last."""
-    distinct = set(places)
-    numbers = {_Place(role): number for number, role in enumerate(_FIRST, 1) if _Place(role) in distinct}
-    rounds = (place for place in distinct if place.role in _IN_ROUNDS)
-    following = sorted(rounds, key=lambda place: (place.round, _IN_ROUNDS.index(place.role)))
-    following += [place for place in distinct if place.role == "synthesizer"]
-    return numbers | {place: number for number, place in enumerate(following, len(_FIRST) + 1)}
+def _numbers(log_files: Iterable[_LogFile]) -> dict[_LogFile, int]:
+    """Return the number of each file: the first three are fixed, then the rounds, then the synthesizer."""
+    distinct = set(log_files)
+    numbers = {_LogFile(role): number for number, role in enumerate(_FIRST, 1) if _LogFile(role) in distinct}
+    rounds = (log_file for log_file in distinct if log_file.role in _IN_ROUNDS)
+    following = sorted(rounds, key=lambda log_file: (log_file.round, _IN_ROUNDS.index(log_file.role)))
+    following += [log_file for log_file in distinct if log_file.role == "synthesizer"]
+    return numbers | {log_file: number for number, log_file in enumerate(following, len(_FIRST) + 1)}
 
 
 def _json_lines(lines: Sequence[_Line]) -> bytes:
@@ -188,13 +188,13 @@ def _json_lines(lines: Sequence[_Line]) -> bytes:
 
 
 def _timeline(
-    info: dict[str, Any], lines: Sequence[_Line], names: dict[_Place, str], agent_calls: int, say: Callable[..., str]
+    info: dict[str, Any], lines: Sequence[_Line], names: dict[_LogFile, str], agent_calls: int, say: Callable[..., str]
 ) -> str:
     start = info["start_time"]
     text = [say("timeline", task_id=info["task_id"], problem=one_line(info["problem"]), start=start)]
     for line in lines:
         clock = clock_text(line.accepted_ms)[len("2025-10-30T") : -1]
-        text.append(f"[{clock}] [{names[line.place]}] {one_line(line.entry.msg)}")
+        text.append(f"[{clock}] [{names[line.log_file]}] {one_line(line.entry.msg)}")
         if line.entry.data:
             text.append(say("timeline_data", data=one_line(_encoded(line.entry.data).decode())))
     numbers = {"lines": len(lines), "agent_calls": agent_calls, "llm_calls": info["final_stats"]["llm_calls"]}
@@ -203,7 +203,7 @@ def _timeline(
 
 
 def _stats(task: Task) -> dict[str, Any]:
-    """Return the three counts of a search: as the explorer closed them, else as far as the events go."""
+    """Return the three counts of a search: the explorer's final ones, else those of the events so far."""
     counts = kinds.SearchStats(total_nodes=0, total_backtracks=0, llm_calls=task.costs.total.requests)
     if task.search is not None:
         counts = stats(task) if task.complete is None else task.complete.data.payload.stats
@@ -214,9 +214,9 @@ def _stats(task: Task) -> dict[str, Any]:
 def _duration(milliseconds: int, say: Callable[..., str]) -> str:
     minutes, seconds = divmod(milliseconds // 1000, 60)
     hours, minutes = divmod(minutes, 60)
-    shown = {"hours": hours > 0, "minutes": hours > 0 or minutes > 0, "seconds": True}
+    is_shown = {"hours": hours > 0, "minutes": hours > 0 or minutes > 0, "seconds": True}
     counts = {"hours": hours, "minutes": minutes, "seconds": seconds}
-    return "".join(say(name, count=count) for name, count in counts.items() if shown[name])
+    return "".join(say(name, count=count) for name, count in counts.items() if is_shown[name])
 
 
 def _encoded(data: dict[str, Any]) -> bytes:
@@ -224,7 +224,7 @@ def _encoded(data: dict[str, Any]) -> bytes:
 
 
 def ends(event: Event) -> bool:
-    """Return whether nothing is searched after ``event``; agents may still have something to say after it."""
+    """Return whether ``event`` ends the search; agents may still append events after it."""
     is_failure = isinstance(event.data, kinds.TotError) and event.data.sender == "orchestrator"
     return is_failure or isinstance(event.data, kinds.SearchComplete)
 
@@ -232,7 +232,7 @@ def ends(event: Event) -> bool:
 def entries_of(
     event: Event, language: kinds.Language, config: kinds.SearchConfig | None = None
 ) -> list[kinds.LogEntry]:
-    """Return the lines for people of an event of a task in this language: its author's own, or the derived one."""
+    """Return the log lines of an event in this language: its author's own, or the derived one."""
     data, line = event.data, partial(_line, language)
     if isinstance(data, kinds.TotLogWritten):
         return list(data.entries)

@@ -1,6 +1,6 @@
-"""What a search says to people: every phrase in every language, from one table (``phrases.toml``).
+"""The phrases of a search for people, in every language, from one table (``phrases.toml``).
 
-A task has one language from its first event on; messages, reasons and logs keep to it, whoever reads them where.
+A task has one language from its first event on: messages, reasons and logs use it for all readers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _WORD = re.compile(r"[^\W\d_\u3400-\u9fff]+")
 
 
 def phrase(language: Language, name: str, **values: Any) -> str:
-    """Return a phrase of the table, with ``values`` in its places."""
+    """Return a phrase of the table, formatted with ``values``."""
     return _table()[name][language].format(**values)
 
 
 def language_of(text: str) -> Language:
-    """Return the language to answer a text in: Chinese if it holds more of its signs than words of others."""
+    """Return the language for answering a text: Chinese if it has more Chinese characters than other words."""
     is_chinese = len(_HAN.findall(text)) > len(_WORD.findall(text)) and not _KANA_OR_HANGUL.search(text)
     return "zh" if is_chinese else "en"
 

@@ -1,9 +1,9 @@
-"""The processes of a task: one for each role that is ours, and what each of them runs.
+"""Starts and runs the processes of a task: one for each role that is ours.
 
-The ledger is all that they share. Each is ``python -m deedbook.consumers.thoughts.processes ROLE``, told in one line on
-standard input what to play; it is started again when it dies, and ended by its own pid. What happens if we crash here:
-the agents see their standard input end and stop; ``resume_task`` starts others, which go on from the log. Exit code 0:
-the task is over or paused. What goes wrong is one JSON line on standard output.
+The processes share only the ledger. Each is ``python -m deedbook.consumers.thoughts.processes ROLE`` and gets its
+assignment in one line on standard input; it is started again if it dies, and ended by its own pid. If we crash, the
+agents see their standard input end and stop; ``resume_task`` starts others, which continue from the log. Exit code 0:
+the task is over or paused. An error is one JSON line on standard output.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ stop_wait_s: Final = 10.0
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a process is given: the ledger, who thinks, where to read from, and what opens the task if it is new.
+    """The assignment of a process: the ledger, the thinker, the index to read from, and the opening of a new task.
 
-    ``actions`` is what whoever starts it was allowed by the user, and no file is asked again.
+    ``actions`` are those that the user allowed to the starting process; no file is read for them again.
     """
 
     home: str
@@ -50,12 +50,12 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def ours(self) -> list[kinds.Role]:
-        """The roles that are played here: not those that are bound to others' agents."""
+        """The roles that are played here, without those bound to other agents."""
         return [binding.role for binding in self.opening.roles if binding.agent in AGENTS.values()]
 
 
 class Processes(Resource):
-    """The processes of one task: six, less the roles that are bound to others' agents."""
+    """The processes of one task: six, minus the roles that are bound to other agents."""
 
     def __init__(self, assignment: Assignment) -> None:
         """Start them."""
@@ -75,7 +75,7 @@ class Processes(Resource):
         return {role: child.pid for role, child in self._children.items()}
 
     def is_done(self) -> bool:
-        """Return whether all saw that nobody is needed; one that died is started again, ``restarts_max`` times."""
+        """Return whether all processes have finished; start a dead one again, at most ``restarts_max`` times."""
         codes = {role: child.poll() for role, child in self._children.items()}
         for role, code in codes.items():
             if code not in (None, 0):
@@ -83,7 +83,7 @@ class Processes(Resource):
         return all(code == 0 for code in codes.values())
 
     def close(self) -> None:
-        """End the processes that are ours: their input ends, and who does not follow in ``stop_wait_s`` is killed."""
+        """End our processes: close their input, and kill those that are still running after ``stop_wait_s``."""
         for child in self._children.values():
             _close(child)
         for child in self._children.values():
@@ -94,9 +94,9 @@ class Processes(Resource):
                 child.wait()
 
     def _start(self, role: kinds.Role) -> None:
-        # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
+        # In a process session of its own: ^C reaches only the process that runs the task, which then ends the others.
         command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
-        # -P: the folder that this runs in may be a stranger's, and hold modules called like ours.
+        # -P: the working folder may be a stranger's, with modules named like ours.
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
         self._children[role] = child
         assert child.stdin is not None  # noqa: S101 - a pipe was asked for
@@ -114,7 +114,7 @@ class Processes(Resource):
         if isinstance(error, Refused):
             raise error.with_details(role=role)
         if self._restarts[role] == restarts_max:
-            message = f"the {role} ended {restarts_max + 1} times, at last {code}"
+            message = f"the {role} process ended {restarts_max + 1} times, the last time with exit code {code}"
             raise error or Unavailable("STORE_UNAVAILABLE", message)
         self._restarts[role] += 1
         self._start(role)
@@ -128,7 +128,7 @@ def _close(child: subprocess.Popen[bytes]) -> None:
 
 
 def author_of(role: kinds.Role, settings: Settings, client: Client) -> Author:
-    """Return the author who plays ``role`` with its own key."""
+    """Return the author of ``role``, with its own key."""
     key = Home(settings.home).open(AGENTS[role])
     return Author(client, AGENTS[role], lambda _: key)
 
@@ -139,7 +139,7 @@ def main() -> int:
     stop = threading.Event()
 
     def watch() -> None:
-        # Not through the buffer: a thread that holds its lock would keep the interpreter from ending.
+        # Not through the buffer: a thread that holds its lock would prevent the interpreter from ending.
         while os.read(0, 4096):
             continue
         stop.set()
@@ -155,7 +155,7 @@ def main() -> int:
         agent = Agent(role, author, thinker, assignment.opening)
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
-            client.close()  # else a thread may be writing: a store that is closed under it may never come back
+            client.close()  # otherwise a thread may be writing, and closing the store under it may hang
     except DeedbookError as error:
         sys.stdout.buffer.write(msgspec.json.encode(error.to_dict()) + b"\n")
         sys.stdout.buffer.flush()
@@ -164,5 +164,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # At once: a thread that waits for a model would keep the interpreter for as long as that takes.
+    # At once: a thread that waits for a model would keep the interpreter alive as long as that takes.
     os._exit(main())

@@ -1,9 +1,9 @@
-"""A task from outside: agents search a problem, and whoever started them reads what they come to.
+"""Runs a task: starts the agents that search a problem, and reads the result.
 
-On a ledger in a folder the six are service agents that the node key registers when they are new; on a server they are
-registered already. A role may be bound to another's agent instead, by the identity key that is registered for it:
-nobody plays it here, and it answers over the bus. One process at a time plays a task: two would ask a model everything
-twice.
+On a ledger in a folder the six are service agents that the node key registers if they are new; on a server they are
+already registered. A role may be bound to another agent instead, by the registered identity key of that agent: then
+nobody plays it here, and the agent answers over the bus. One process at a time plays a task, because two would ask a
+model everything twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Progress: TypeAlias = "Callable[[Event], None]"
 
 poll_wait_s: Final = 0.25
 problem_size_max_bytes: Final = 14_000
-"""As JSON, a quarter of an event: a prompt and a root node repeat it, and the steps of a path stand beside both."""
+"""Size as JSON, a quarter of an event: a prompt and the root node repeat it, and a path adds its steps."""
 BINDABLE: Final[tuple[kinds.Role, ...]] = ("generator", "evaluator")
 
 _ID_CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -63,27 +63,27 @@ def run_task(
     progress: Progress | None = None,
     client: Client | None = None,
 ) -> dict[str, Any]:
-    """Search a problem with six agents and return the outcome; ``progress`` sees each event of the task.
+    """Search a problem with six agents and return the outcome; ``progress`` is called with each event of the task.
 
-    A bound agent that does not answer a request within ``answer_wait_s`` pauses the task. A ``client`` that is given
-    stays open. Raises Refused: ``INVALID_FIELD`` for options or a problem that cannot be; ``USAGE`` where nobody can
-    think about it; ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys.
-    Unavailable: the ledger cannot be used; ``resume_task`` goes on with what is there.
+    A bound agent that does not answer a request within ``answer_wait_s`` pauses the task. A passed ``client`` stays
+    open. Raises Refused: ``INVALID_FIELD`` for invalid options or an empty problem; ``USAGE`` if no thinker reads the
+    problem; ``AGENT_UNKNOWN`` or ``KEY_REVOKED`` for an agent that cannot be bound; the codes of keys. Unavailable: the
+    ledger cannot be used; ``resume_task`` continues the task.
     """
     with _opened(settings, client) as ledger:
         assignment = prepare(settings, ledger, problem, options or TaskOptions(), task_id)
-        with _held(settings, assignment.opening.task_id):
+        with _locked(settings, assignment.opening.task_id):
             return _play(assignment, _Reading(ledger, assignment.opening.task_id, assignment.start, progress))
 
 
 def prepare(
     settings: Settings, client: Client, problem: str, options: TaskOptions, task_id: str | None = None
 ) -> Assignment:
-    """Return what the six processes of a new task are given; their keys are there and registered after this."""
+    """Return the assignment of a new task's processes; afterwards their keys exist and are registered."""
     if not problem.strip():
-        raise Refused("INVALID_FIELD", "there is no problem to search", path="$.problem")
+        raise Refused("INVALID_FIELD", "the problem is empty: say what to solve", path="$.problem")
     if (size := len(msgspec.json.encode(problem))) > problem_size_max_bytes:
-        message = f"the problem has {size} bytes, and a task takes {problem_size_max_bytes}: say what matters"
+        message = f"the problem has {size} bytes; the limit is {problem_size_max_bytes}: shorten it"
         raise Refused("TOO_LARGE", message, path="$.problem")
     task_type = read_task_type(options.task_type)
     search_config(task_type, None, options.overrides)
@@ -108,11 +108,11 @@ def _assignment(settings: Settings, actions: Actions, opening: kinds.TotStarted,
 
 
 def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.RoleBinding]:
-    """Return the roles that are bound to others' agents, each to the identity key that the log proves to be its own."""
+    """Return the roles that are bound to other agents, each with the identity key that the log proves."""
     if bound.keys() - set(BINDABLE) or {*bound.values()} & {*AGENTS.values()}:
-        raise Refused("USAGE", f"others play only {' and '.join(BINDABLE)}: name agents that are none of ours for them")
+        raise Refused("USAGE", f"bind only {' and '.join(BINDABLE)}, and to agents that are not Deedbook's own")
     if len({*bound.values()}) != len(bound):
-        raise Refused("USAGE", "nobody answers himself: generator and evaluator are two agents with two keys")
+        raise Refused("USAGE", "generator and evaluator must be two different agents: name two")
     bindings: dict[kinds.Role, kinds.RoleBinding] = {}
     for role, name in ((role, bound[role]) for role in BINDABLE if role in bound):
         size = client.streams.read(f"agent/{name}").head.size
@@ -120,7 +120,7 @@ def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.
         if agent is None or agent.removed_index is not None:
             alike = did_you_mean(near(name, (other.name for other in client.agents() if other.removed_index is None)))
             why = "is not registered" if agent is None else "was removed"
-            message = f"{name} {why} and cannot be the {role}: `deed agent add NAME` registers one{alike}"
+            message = f"{name} {why}, so it cannot be the {role}: register it with `deed agent add NAME`{alike}"
             raise Refused("AGENT_UNKNOWN", message, name=name)
         key = client.streams.authority.key(agent.key, size)
         if key is None or not key.is_valid:
@@ -133,11 +133,11 @@ def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.
 def resume_task(
     settings: Settings, task_id: str, *, progress: Progress | None = None, client: Client | None = None
 ) -> dict[str, Any]:
-    """Go on with a task, whatever became of its agents, and return the outcome.
+    """Continue a task, whatever state its agents are in, and return the outcome.
 
-    A task that a model thinks about goes on with the one that is configured now; what was answered is not asked again.
-    For one that is over and kept nobody is started, and ``pids`` is empty. Raises as ``run_task``, and ``NOT_FOUND``;
-    ``NOT_AUTHORIZED`` when its roles' keys are not here; ``STORE_IN_USE`` when another process plays it.
+    A task with a model continues with the model that is configured now; answered questions are not asked again. For a
+    finished task with a stored reasoning no process is started, and ``pids`` is empty. Raises as ``run_task``, and
+    ``NOT_FOUND``; ``NOT_AUTHORIZED`` if its roles' keys are not here; ``STORE_IN_USE`` if another process plays it.
     """
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
@@ -150,21 +150,21 @@ def resume_task(
         _require_keys(settings, opening.data)
         others = {binding.role: binding for binding in opening.data.roles if binding.role not in assignment.ours}
         if others != _others(ledger, {role: binding.agent for role, binding in others.items()}):
-            message = f"an agent of {task_id} has another key now: end it by `deed tot stop {task_id}`, and begin anew"
+            message = f"an agent of {task_id} has a new key: run `deed tot stop {task_id}`, then start a new task"
             raise Refused("KEY_REVOKED", message, task=task_id)
-        with _held(settings, task_id):
+        with _locked(settings, task_id):
             reading.read(0)
             thinker = thinker_named(reading.task.thinker, actions).name
             if reading.task.paused is not None:
                 resumed = kinds.TotResumed(sender="orchestrator", task_id=task_id, thinker=thinker)
-                _tell(settings, ledger, resumed, reading.task.paused.id)
+                _append(settings, ledger, resumed, reading.task.paused.id)
             return _play(replace(assignment, thinker=thinker), reading)
 
 
 def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client | None = None) -> dict[str, Any]:
-    """End a task for good, by its user's word, and return the outcome. Raises as ``resume_task``; ``INVALID_FIELD``."""
+    """End a task for good with a reason, and return the outcome. Raises as ``resume_task``; ``INVALID_FIELD``."""
     if not reason.strip():
-        raise Refused("INVALID_FIELD", "say why the task is stopped: its log keeps the reason", path="$.reason")
+        raise Refused("INVALID_FIELD", "give a reason: the task's log records why it was stopped", path="$.reason")
     with _opened(settings, client) as ledger:
         opening = read_task(ledger, task_id)[0]
         reading = _Reading(ledger, task_id, opening.index)
@@ -172,13 +172,13 @@ def stop_task(settings: Settings, task_id: str, reason: str, *, client: Client |
         if not reading.task.is_over:
             _require_keys(settings, opening.data)
             failure = kinds.Failure(code="SEARCH_STOPPED", message=reason, recoverable=False)
-            _tell(settings, ledger, kinds.TotError(sender="orchestrator", task_id=task_id, error=failure), opening.id)
+            _append(settings, ledger, kinds.TotError(sender="orchestrator", task_id=task_id, error=failure), opening.id)
             reading.read(0)
         return outcome(reading.task)
 
 
-def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.TotError, cause: str) -> None:
-    """Say as its orchestrator, over its own connection, that a task goes on or ends, unless somebody was faster."""
+def _append(settings: Settings, client: Client, data: kinds.TotResumed | kinds.TotError, cause: str) -> None:
+    """Append the end or the resumption of a task as its orchestrator, unless another process was faster."""
     is_ours = settings.server is None or settings.agent == AGENTS["orchestrator"]
     own = nullcontext(client) if is_ours else open_client(replace(settings, agent=AGENTS["orchestrator"]))
     with own as ledger:
@@ -191,10 +191,10 @@ def _tell(settings: Settings, client: Client, data: kinds.TotResumed | kinds.Tot
 
 
 @contextmanager
-def _held(settings: Settings, task_id: str) -> Iterator[None]:
-    """Be the only one here who plays a task."""
+def _locked(settings: Settings, task_id: str) -> Iterator[None]:
+    """Hold the lock of a task: only one process of this machine plays it."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
-    message = f"another process searches {task_id}: follow it by `deed tot show {task_id} --follow`"
+    message = f"another process is searching {task_id}: follow it with `deed tot show {task_id} --follow`"
     with held(path, Unavailable("STORE_IN_USE", message, task_id=task_id)):
         yield
         path.unlink(missing_ok=True)
@@ -203,7 +203,7 @@ def _held(settings: Settings, task_id: str) -> Iterator[None]:
 def _require_keys(settings: Settings, started: kinds.TotStarted) -> None:
     home, ours = Home(settings.home), [binding for binding in started.roles if binding.agent in AGENTS.values()]
     if any(not home.key_file(role.agent).exists() or home.open(role.agent).public.hex() != role.key for role in ours):
-        message = f"the roles of {started.task_id} are bound to keys that are not here"
+        message = f"the roles of {started.task_id} need keys that this machine does not have"
         raise Refused("NOT_AUTHORIZED", message, task=started.task_id)
 
 
@@ -211,12 +211,12 @@ def read_task(client: Client, task_id: str) -> list[Event]:
     """Return the events of a task, in order."""
     events = [read_event(index, data) for index, data in entries_now(client, stream=f"tot/{task_id}")]
     if not events:
-        raise Refused("NOT_FOUND", f"there is no task {task_id}", task_id=task_id)
+        raise Refused("NOT_FOUND", f"no task is named {task_id}", task_id=task_id)
     return events
 
 
 def _opened(settings: Settings, client: Client | None) -> AbstractContextManager[Client]:
-    """Return ``client``, which stays open, or a new one: a folder can be opened once in a process."""
+    """Return ``client``, which stays open, or a new client: a process can open a folder only once."""
     if client is not None:
         return nullcontext(client)
     if settings.server is not None and settings.agent is None:
@@ -253,17 +253,17 @@ class _Reading:
                 return
 
     def is_kept(self) -> bool:
-        """Return whether the task is over and its reasoning, if it came to one, is in the ledger."""
+        """Return whether the task is over and its reasoning, if it has one, is in the ledger."""
         if not self.task.is_over or self.task.solution is None:
             return self.task.is_over
-        kept = entries_now(self._client, self.task.solution.index, stream=f"reasoning/{self.task.id}")
-        return next(kept, None) is not None
+        entries = entries_now(self._client, self.task.solution.index, stream=f"reasoning/{self.task.id}")
+        return next(entries, None) is not None
 
 
 def outcome(task: Task) -> dict[str, Any]:
-    """Return what a task came to; ``error`` is None when it was solved, and ``stats`` when no search began.
+    """Return the outcome of a task; ``error`` is None if it was solved, ``stats`` if no search began.
 
-    ``paused`` says why nobody works on it now (that is its ``error``, too), and how it goes on; else it is None.
+    ``paused`` is the reason of a pause (also its ``error``) and the command that continues the task; else it is None.
     """
     solution: kinds.Solution | None = task.solution.data.payload if task.solution is not None else None
     complete: kinds.SearchComplete | None = task.complete.data if task.complete is not None else None
@@ -285,7 +285,7 @@ def outcome(task: Task) -> dict[str, Any]:
 
 
 def role_keys(settings: Settings, client: Client) -> dict[str, str]:
-    """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered."""
+    """Return the public keys (hex) of the six roles; on a ledger in a folder, register new ones."""
     home = Home(settings.home)
     if settings.server is None:
         assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other

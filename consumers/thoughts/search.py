@@ -1,20 +1,19 @@
-"""What an explorer says next, as a pure function of the task that the log tells.
+"""Decides an explorer's next step, as a pure function of the task in the log.
 
-Nothing about a search lives in an explorer's memory: whoever was killed folds the log again and is told the same step.
+The explorer keeps no state of a search in memory: after a kill it folds the log again and computes the same step.
 
-Breadth first: a level is generated from and judged whole, its requests waiting side by side, and nodes are added in the
-order of their parents, so that the tree does not depend on who answered first; solutions of it end the search; of the
-others those below the threshold and those beyond the beam are pruned. Depth first: the best child is entered until a
-solution, the depth limit or a dead end; then the search turns back to the deepest node that has a child left.
+Breadth first: a whole level is generated and evaluated with parallel requests, and nodes are added in the order of
+their parents, so that the tree does not depend on who answers first. Solutions in the level end the search; of the
+other nodes those below the threshold and those beyond the beam are pruned. Depth first: the search enters the best
+child until a solution, the depth limit or a dead end; then it backtracks to the deepest node with a child left.
 
-Where the thinker proves answers (``checks``), only a solution ends well. Where it does not, the best node at the depth
-limit is an end too, and so is the best that is left when a budget is spent or nothing is left to try: its answer says
-that nobody checked it. A budget costs that answer's call more, and never what was found or is only proposed.
+If the thinker proves answers (``checks``), only a solution counts as an answer. If not, the best node at the depth
+limit is an answer, too, and so is the best remaining node when a budget is spent or nothing is left to try; that answer
+says that nobody checked it. Such an answer costs one call beyond the budget, and never discards what was found.
 
-An endpoint that cannot be asked pauses the search, and counts against no node. Any other request that failed is asked
-again, ``attempts_max`` times at most, for the nodes that got no answer, and of the ends that were found the best
-``ends_tried_max`` are synthesized. A search of which no thought was ever judged has exhausted nothing: it ends with
-what went wrong.
+An endpoint that cannot be reached pauses the search and counts against no node. Any other failed request is repeated,
+at most ``attempts_max`` times, for the nodes without an answer, and the best ``ends_tried_max`` ends are synthesized. A
+search in which no thought was ever evaluated has exhausted nothing: it ends with its last error.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from deedbook.projections.thoughts.tree import cut_off, root_of, search_state, w
 batch_nodes_max: Final = 64
 path_full_bytes: Final = 34 * 1024
 path_size_max_bytes: Final = 39 * 1024
-"""A path with the problem beside it, as JSON: a full one ends there, and a larger one than the most would stand in no
-message once its last node is judged."""
+"""Sizes of a path with the problem, as JSON: at the first the path ends; one above the second would fit no message once
+its last node is evaluated."""
 
 ends_tried_max: Final = 3
 
 
 def next_step(task: Task, thinker: Thinker) -> Step | None:
-    """Return what to say next; None: the search has ended, is paused, or waits for answers."""
+    """Return the next step; None if the search has ended, is paused, or waits for answers."""
     if task.complete is not None or task.paused is not None:
         return None
     if task.trouble is not None:
         cause, failure = task.trouble
         return Step(kinds.TotPaused(sender="explorer", task_id=task.id, error=failure), [cause])
     if not task.nodes:
-        # The root, of the request to search, has no temporary id.
+        # The root comes from the request to search and has no temporary id.
         root = ThoughtNode(id="root", depth=0, content=task.asked.problem, action_type="root")
         return Step(kinds.TotNodesAdded(nodes=[root]), [task.search_id])
     if task.solution is not None:
@@ -74,17 +73,17 @@ def next_step(task: Task, thinker: Thinker) -> Step | None:
 
 
 def _alongside(task: Task) -> Step | None:
-    """Return what a breadth-first search asks beside what waits, or before it adds: the rest of a level."""
+    """Return the next request of a breadth-first level whose other requests are pending or not yet added."""
     if task.config.strategy == "DFS":
         return None
     if _waiting(task, kinds.EvaluateThoughts):
-        batch = _unasked(task)
+        batch = _next_evaluation(task)
         return None if batch is None else _ask(task, kinds.EvaluateThoughts, batch)
     node_id = _next_node(task)
     if node_id is None:
         return None
-    asked = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
-    parents = asked.union(drawn.parent for drawn in task.drawn)
+    requested = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
+    parents = requested.union(drawn.parent for drawn in task.drawn)
     beside = sum(task.nodes[id_].depth == task.nodes[node_id].depth for id_ in parents)
     return _generate(task, node_id, beside * task.config.branching_factor) if beside else None
 
@@ -132,14 +131,14 @@ def _give_up(task: Task) -> Step | None:
 
 
 def _evaluate(task: Task, thinker: Thinker) -> Step | None:
-    asked = _unasked(task)
-    if asked is None:
+    payload = _next_evaluation(task)
+    if payload is None:
         return None
-    return _ask(task, kinds.EvaluateThoughts, asked) or _out_of_budget(task, thinker)
+    return _ask(task, kinds.EvaluateThoughts, payload) or _out_of_budget(task, thinker)
 
 
-def _unasked(task: Task) -> kinds.EvaluatePayload | None:
-    """Return the next request to say what nodes are worth that nobody was asked about."""
+def _next_evaluation(task: Task) -> kinds.EvaluatePayload | None:
+    """Return the next evaluation request for nodes that are in no request yet."""
     unjudged = [node for node in _unjudged(task) if not _is_lost(task, node.id)]
     if not unjudged:
         return None
@@ -155,7 +154,7 @@ def _unasked(task: Task) -> kinds.EvaluatePayload | None:
 
 
 def _mark_solutions(task: Task, thinker: Thinker, nodes: Iterable[ThoughtNode]) -> Step | None:
-    # What a model calls a solution ends a search only if the judge thinks that much of it.
+    # A solution that a model claims ends a search only if its score reaches the threshold.
     least = 0.0 if thinker.checks else task.config.pruning_threshold
     good = [node.id for node in nodes if node.evaluation is None or node.evaluation.score >= least]
     solutions = [id_ for id_ in good if thinker.is_solution(path_to(task.nodes, id_))]
@@ -169,8 +168,8 @@ def _synthesize(task: Task) -> Step | None:
     open_ends = [id_ for id_ in ends if not _is_lost(task, id_)]
     if not open_ends or len(ends) - len(open_ends) >= ends_tried_max:
         return _finish(task, task.fault)
-    asked = _synthesis(task, path_to(task.nodes, open_ends[0]))
-    return Step(message(kinds.SynthesizeSolution, task.id, asked), [task.search_id])
+    payload = _synthesis(task, path_to(task.nodes, open_ends[0]))
+    return Step(message(kinds.SynthesizeSolution, task.id, payload), [task.search_id])
 
 
 def _synthesis(task: Task, path: list[ThoughtNode]) -> kinds.SynthesizePayload:
@@ -210,23 +209,23 @@ def _expand(task: Task, thinker: Thinker) -> Step:
     node_id = _next_node(task)
     if node_id is None:
         return _nothing_left(task, thinker)
-    asked = _generate(task, node_id)
-    if asked is None:
+    request = _generate(task, node_id)
+    if request is None:
         return _out_of_budget(task, thinker)
     last, parent = task.last_expanded, task.nodes[node_id].parent_id
     if task.config.strategy == "DFS" and last not in (None, node_id, parent, task.turned_from):
         reason = phrase(task.language, "reason_exhausted")
         return Step(kinds.TotBacktracked(node_id=last or "", to_node_id=parent, reason=reason), [task.search_id])
-    return asked
+    return request
 
 
 def _generate(task: Task, node_id: str, reserved: int = 0) -> Step | None:
-    """Return the request for thoughts from a node, ``reserved`` nodes kept for others; None beyond the budget."""
+    """Return the request for thoughts from a node, with ``reserved`` nodes for others; None beyond the budget."""
     k = min(task.config.branching_factor, task.config.nodes_max - len(task.nodes) - reserved)
     return None if k < 1 else _ask(task, kinds.GenerateThoughts, generation(task, node_id, k))
 
 
-def _ask(task: Task, form: type[M], payload: Asked) -> Step | None:
+def _ask(task: Task, form: type[M], payload: RequestPayload) -> Step | None:
     """Return a request; None beyond the budget."""
     if _is_spent(task, payload):
         return None
@@ -234,10 +233,10 @@ def _ask(task: Task, form: type[M], payload: Asked) -> Step | None:
 
 
 def _next_node(task: Task) -> str | None:
-    asked = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
+    requested = {request.payload.parent_node.id for request in _waiting(task, kinds.GenerateThoughts)}
     for node in task.nodes.values():
         failed = node.status == "expanded" and node.id in task.attempts and not _is_lost(task, node.id)
-        if failed and node.id not in asked:
+        if failed and node.id not in requested:
             return node.id
     return next(iter(in_order(task.nodes, [node.id for node in _level(task)])), None)
 
@@ -262,7 +261,7 @@ def _out_of_budget(task: Task, thinker: Thinker) -> Step:
 
 
 def _exhausted(task: Task, thinker: Thinker, text: str, *, is_recoverable: bool = False) -> Step:
-    """Return the end of a search without a solution: the best that is left, if nothing could prove it anyway."""
+    """Return the end of a search without a solution: the best remaining node, if the thinker proves nothing anyway."""
     cut = cut_off(task.nodes)
     left = [node for node in task.nodes.values() if node.depth and node.id not in cut]
     if left and not thinker.checks:
@@ -278,32 +277,32 @@ def _exhausted(task: Task, thinker: Thinker, text: str, *, is_recoverable: bool 
     return _finish(task, Failure(code="SEARCH_EXHAUSTED", message=text, recoverable=is_recoverable))
 
 
-def _is_spent(task: Task, asked: Asked) -> bool:
-    """Return whether a request would go beyond a budget; what a program thinks costs nothing."""
+def _is_spent(task: Task, payload: RequestPayload) -> bool:
+    """Return whether a request would exceed a budget; the thinking of a program costs nothing."""
     config, spent = task.config, task.paid.total
     return (
-        (spent.requests > 0 and calls_needed(task) + calls_of(asked) > config.calls_max)
+        (spent.requests > 0 and calls_needed(task) + calls_of(payload) > config.calls_max)
         or (config.tokens_max is not None and spent.tokens_in + spent.tokens_out >= config.tokens_max)
         or (config.deadline is not None and task.now_ms >= to_ms(config.deadline))
     )
 
 
 def calls_needed(task: Task) -> int:
-    """Return the calls of our model that were paid for what is answered, and what those that wait cost at least."""
+    """Return the calls of our model that answered requests took, plus the least that pending requests will take."""
     calls = task.paid.answered.requests
-    for id_, waiting in list(task.waiting.items()):  # of the thread that answers one: another takes answers in
+    for id_, waiting in list(task.waiting.items()):  # a copy, because another thread takes in answers
         if not isinstance(waiting.event.data, kinds.InitializeSearch):
             paid = task.paid.waiting.get(id_, kinds.Usage()).requests
             calls += max(paid, calls_of(waiting.event.data.payload) + task.asked_again.count(id_))
     return calls
 
 
-def calls_of(asked: msgspec.Struct) -> int:
-    """Return how many questions a request puts to a model, each at least once."""
-    if isinstance(asked, kinds.GeneratePayload) and asked.generation_strategy == "independent_sampling":
-        return asked.num_candidates
-    if isinstance(asked, kinds.EvaluatePayload) and asked.evaluation_strategy == "independent_scoring":
-        return len(asked.candidates)
+def calls_of(payload: msgspec.Struct) -> int:
+    """Return the number of questions that a request asks a model at least."""
+    if isinstance(payload, kinds.GeneratePayload) and payload.generation_strategy == "independent_sampling":
+        return payload.num_candidates
+    if isinstance(payload, kinds.EvaluatePayload) and payload.evaluation_strategy == "independent_scoring":
+        return len(payload.candidates)
     return 1
 
 
@@ -320,13 +319,13 @@ def _pending(task: Task) -> list[ThoughtNode]:
 
 
 def _unjudged(task: Task) -> list[ThoughtNode]:
-    """Return the nodes that nobody has judged, nor is asked to."""
-    asked = {node.id for request in _waiting(task, kinds.EvaluateThoughts) for node in request.payload.candidates}
-    return [node for node in _pending(task) if node.evaluation is None and node.depth > 0 and node.id not in asked]
+    """Return the nodes without an evaluation, and without a pending request for one."""
+    requested = {node.id for request in _waiting(task, kinds.EvaluateThoughts) for node in request.payload.candidates}
+    return [node for node in _pending(task) if node.evaluation is None and node.depth > 0 and node.id not in requested]
 
 
 def _level(task: Task) -> list[ThoughtNode]:
-    """Return the pending nodes that are looked at now: the uppermost of a breadth-first search, else the deepest."""
+    """Return the pending nodes of the current level: the uppermost of a breadth-first search, else the deepest."""
     pending = _pending(task)
     if not pending:
         return []
@@ -336,7 +335,7 @@ def _level(task: Task) -> list[ThoughtNode]:
 
 
 M = TypeVar("M", bound=kinds.Message)
-Asked: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
+RequestPayload: TypeAlias = kinds.GeneratePayload | kinds.EvaluatePayload | kinds.SynthesizePayload
 
 
 def generation(task: Task, node_id: str, k: int) -> kinds.GeneratePayload:
@@ -349,7 +348,7 @@ def generation(task: Task, node_id: str, k: int) -> kinds.GeneratePayload:
 
 
 def evaluation(task: Task, nodes: list[kinds.ThoughtNode]) -> kinds.EvaluatePayload:
-    """Return the request to say what nodes are worth."""
+    """Return the request to evaluate nodes."""
     context, criteria = _context(task, nodes[0].depth), criteria_of(task.asked.task_type)
     return kinds.EvaluatePayload(nodes, task.config.evaluation_strategy, context, criteria)
 
@@ -360,7 +359,7 @@ def _context(task: Task, depth: int) -> kinds.ThoughtContext:
 
 
 def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchComplete:
-    """Return the end of a search; with ``failure`` when it found nothing."""
+    """Return the end of a search; with ``failure`` if it found no answer."""
     tree = kinds.ThoughtTree(
         task_id=task.id,
         problem=task.asked.problem,

@@ -1,7 +1,7 @@
-"""How a task is searched: the table of task types, the spellings that mean the same, and what overrides both.
+"""The settings of a search: the table of task types, equivalent spellings, and overrides.
 
 An override wins over the decomposer's estimate of depth, and that over the table. Open types (writing, design) generate
-independently, constrained ones sequentially. A type outside the table needs to be told its strategy and depth.
+independently, constrained ones sequentially. A type outside the table needs an explicit strategy and depth.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class TaskSettings(NamedTuple):
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS):
-    """What somebody asks for instead; None: nothing. Strategies may be spelled in any of the known ways.
+    """Settings that override the table; None overrides nothing. Strategies may have any known spelling.
 
-    Written, as in the options of ``tot.started``, each has the name of the field of ``SearchConfig`` that it decides.
+    In the options of ``tot.started``, each has the name of the field of ``SearchConfig`` that it sets.
     """
 
     strategy: str | None = None
@@ -69,7 +69,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIELDS)
 
 
 class TaskOptions(NamedTuple):
-    """How a task is searched: its type in any spelling, what overrides its row, who thinks, who is ``bound``."""
+    """The options of a task: its type in any spelling, overrides, language, thinker, and ``bound`` agents by role."""
 
     task_type: str = "math_reasoning"
     overrides: Overrides = Overrides()
@@ -78,7 +78,7 @@ class TaskOptions(NamedTuple):
     bound: Mapping[str, str] = MappingProxyType({})
 
     def to_strings(self) -> dict[str, str]:
-        """Return the overrides as ``tot.started`` keeps them."""
+        """Return the overrides as ``tot.started`` stores them."""
         return {name: str(value) for name, value in msgspec.to_builtins(self.overrides).items()}
 
 
@@ -96,7 +96,7 @@ TASK_TYPES: Final[dict[str, TaskSettings]] = {
     "architecture_design": TaskSettings("component", 3, "BFS", _VOTING, _SAMPLING, "fitness simplicity feasibility"),
 }
 
-# Spellings, without case, blanks and marks.
+# Spellings, in lower case, without blanks and punctuation.
 _TYPE_ALIASES: Final = {
     "math_reasoning": (
         "math",
@@ -135,39 +135,39 @@ def read_overrides(options: Mapping[str, str]) -> Overrides:
 
 
 def read_task_type(spelling: str) -> str:
-    """Return the table's name of a task type however it is spelled; another type as it stands."""
+    """Return the table's name of a task type in any spelling; an unknown type unchanged."""
     if not spelling.strip():
-        raise Refused("INVALID_FIELD", "a task type is not empty", path="$.task_type")
+        raise Refused("INVALID_FIELD", "the task type is empty: name one", path="$.task_type")
     return _find(_TYPE_ALIASES, spelling) or spelling.strip()
 
 
 def criteria_of(task_type: str) -> list[str]:
-    """Return by what thoughts about a problem of a type are judged; those outside the table like mathematics."""
+    """Return the criteria for thoughts about a type of problem; unknown types have those of mathematics."""
     return TASK_TYPES.get(task_type, TASK_TYPES["math_reasoning"]).criteria.split()
 
 
 def read_name(field: str, spelling: str) -> str:
-    """Return the name of a strategy however it is spelled (``Breadth-First``, 广度优先搜索, both together)."""
+    """Return the name of a strategy in any spelling (``Breadth-First``, 广度优先搜索, both together)."""
     names = SPELLINGS[field]
     name = _find(names, spelling) or _find(names, re.split(r"[（(]", spelling)[0])
     if name is None:
-        raise Refused("INVALID_FIELD", f"{field} is one of {', '.join(names)}", path=f"$.{field}")
+        raise Refused("INVALID_FIELD", f"{field} must be one of {', '.join(names)}", path=f"$.{field}")
     return name
 
 
 def search_config(
     task_type: str, decomposition: Decomposition | None = None, overrides: Overrides | None = None
 ) -> SearchConfig:
-    """Return how a task is searched. Raises Refused: ``INVALID_FIELD`` for what no search takes, or too little."""
-    asked: dict[str, Any] = msgspec.to_builtins(overrides or Overrides())
+    """Return the configuration of a search. Raises Refused: ``INVALID_FIELD`` for an invalid or missing setting."""
+    overriding: dict[str, Any] = msgspec.to_builtins(overrides or Overrides())
     row = TASK_TYPES.get(read_task_type(task_type))
     if row is None:
-        if not asked.keys() >= {"strategy", "max_depth"}:
-            message = f"{task_type} is not in the table ({', '.join(TASK_TYPES)}): give its strategy and depth"
+        if not overriding.keys() >= {"strategy", "max_depth"}:
+            message = f"{task_type} is not a known task type ({', '.join(TASK_TYPES)}): give its strategy and depth"
             raise Refused("INVALID_FIELD", message, path="$.task_type")
-        row = TaskSettings(task_type, asked["max_depth"], asked["strategy"], _SCORING, _PROPOSAL)
-    if not 0 < (wait_s := asked.pop("answer_wait_s", 1)) <= answer_wait_max_s:
-        message = f"answer_wait_s is {wait_s}: it lies between 1 and {answer_wait_max_s}"
+        row = TaskSettings(task_type, overriding["max_depth"], overriding["strategy"], _SCORING, _PROPOSAL)
+    if not 0 < (wait_s := overriding.pop("answer_wait_s", 1)) <= answer_wait_max_s:
+        message = f"answer_wait_s is {wait_s}: it must be between 1 and {answer_wait_max_s}"
         raise Refused("INVALID_FIELD", message, path="$.answer_wait_s")
     config: dict[str, Any] = {
         "strategy": row.strategy,
@@ -176,12 +176,12 @@ def search_config(
         "pruning_threshold": row.threshold,
         "generation_strategy": row.generation,
         "evaluation_strategy": row.evaluation,
-    } | asked
+    } | overriding
     config |= {field: read_name(field, config[field]) for field in SPELLINGS}
-    # What nobody asks for is left to the message's own defaults.
+    # Other settings keep the message's own defaults.
     read = converted(config, SearchConfig)
     if read.deadline is not None:
-        to_ms(read.deadline)  # a day that the calendar has: the explorer would stumble over another at every step
+        to_ms(read.deadline)  # raises for an impossible date, on which the explorer would fail at every step
     return read
 
 

@@ -1,8 +1,8 @@
-"""A task as its agents know it: a fold over the events of ``tot/TASK``, from which alone each of them goes on.
+"""The state of a task: a fold over the events of ``tot/TASK``, which is all that its agents go by.
 
-What an agent says is a function of this, its role and its thinker; its key (``Step.key``) comes from the cause, so the
-ledger takes it once. A request keeps the nodes of the moment it was made in, because an answer must not depend on when
-it is thought of. The gate (``ledger.lifecycle.tot``) let every event in: nothing is refused here.
+An agent's next step is a function of this state, its role and its thinker. The step's key (``Step.key``) comes from its
+cause, so the ledger accepts it once. A request keeps the nodes at the time when it was made, because an answer must not
+depend on when it is computed. The gate (``ledger.lifecycle.tot``) admitted every event: nothing is refused here.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _STEPS: Final = (
 
 attempts_max: Final = 3
 batch_size_max_bytes: Final = 24 * 1024
-"""What stands together in a message beside the problem, as JSON."""
+"""The size of the items in a message beside the problem, as JSON."""
 
-# What an endpoint or a bound agent did not answer passes: the task is paused, and it counts against no node.
+# A missing answer of an endpoint or a bound agent is temporary: it pauses the task and counts against no node.
 PAUSING: Final = frozenset({"LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"})
 
 S = TypeVar("S")
 Nodes: TypeAlias = Mapping[str, kinds.ThoughtNode]
-Ask: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
+SearchRequest: TypeAlias = kinds.GenerateThoughts | kinds.EvaluateThoughts | kinds.SynthesizeSolution
 
 
-class Asked(NamedTuple):
-    """A request that waits, and the nodes as they are from then on."""
+class PendingRequest(NamedTuple):
+    """A request that waits for its answer, and the nodes at the time when it was made."""
 
     event: Event
     nodes: Nodes
 
 
-class Drawn(NamedTuple):
-    """Candidates of an answer that are no nodes yet, and the node they grow from."""
+class DrawnCandidates(NamedTuple):
+    """Candidates of an answer that are not nodes yet, and their parent node."""
 
     answer: str
     parent: str
@@ -56,7 +56,7 @@ class Drawn(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One event that an agent wants to append, and the key under which it is appended once (without one: the gate)."""
+    """One event that an agent will append; ``key`` makes it one event (without a key, the gate prevents a second)."""
 
     data: EventData
     causes: Sequence[str] = ()
@@ -65,13 +65,13 @@ class Step(NamedTuple):
 
 
 class Task:
-    """Everything that the six agents of a task go by.
+    """The state that the six agents of a task go by.
 
-    ``attempts`` counts, for each node, the failed generations and the evaluations that gave it no score (0: what failed
-    counts not against it, and is asked again); a node in ``given_up`` failed in a way that does not pass. ``trouble``
-    is the answer that the search must pause for (its id and error), ``fault`` the last that went wrong in it,
-    ``turned_from`` the node that was turned back from last, ``costs`` what the whole task cost, ``paid`` without what
-    others' agents say they paid: a budget is of our own model.
+    ``attempts`` counts, for each node, the failed generations and the evaluations without a score (0: the failure does
+    not count against it, and the request is repeated); a node in ``given_up`` failed for good. ``trouble`` is the
+    answer for which the search must pause (its id and error), ``fault`` the last error, ``turned_from`` the last node
+    of a backtrack, ``costs`` the cost of the whole task, and ``paid`` the cost without that of bound agents, because a
+    budget limits our own model.
     """
 
     def __init__(self, task_id: str) -> None:
@@ -80,18 +80,18 @@ class Task:
         self.started_id = ""
         self.search: kinds.InitializePayload | None = None
         self.search_id = ""
-        self.waiting: dict[str, Asked] = {}
+        self.waiting: dict[str, PendingRequest] = {}
         self.answers: dict[tuple[kinds.Role, str], Event] = {}
         self.costs = self.paid = view.Costs()
         self.others: set[kinds.Role] = set()
-        # By this process alone: a request's id for each further try at a question of it.
+        # Of this process alone: a request's id for each repeated question.
         self.asked_again: list[str] = []
         self.thinker = ""
         self.paused: Event | None = None
         self.paused_for: set[str] = set()
         self.decompositions: list[Event] = []
-        self.nodes: dict[str, kinds.ThoughtNode] = {}  # each change makes another: requests keep the one they saw
-        self.drawn: list[Drawn] = []
+        self.nodes: dict[str, kinds.ThoughtNode] = {}  # replaced on each change: requests keep the version they saw
+        self.drawn: list[DrawnCandidates] = []
         self.attempts: dict[str, int] = {}
         self.given_up: set[str] = set()
         self.suggested: set[str] = set()
@@ -109,29 +109,30 @@ class Task:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is searched."""
+        """Whether the search has ended."""
         return self.complete is not None or self.failure is not None
 
     @property
     def language(self) -> kinds.Language:
-        """The language that is spoken."""
+        """The language of the task."""
         return "en" if self.started is None else self.started.language
 
     @property
     def asked(self) -> kinds.InitializePayload:
-        """What is searched, once that was asked for."""
+        """The request to search; only after it was made."""
         assert self.search is not None  # noqa: S101 - whoever searches was asked to
         return self.search
 
     @property
     def config(self) -> kinds.SearchConfig:
-        """How it is searched, once that was asked for."""
+        """The configuration of the search; only after the request to search."""
         return self.asked.search_config
 
     @property
-    def requests(self) -> dict[str, Ask]:
+    def requests(self) -> dict[str, SearchRequest]:
         """The requests of the search that wait for an answer."""
-        return {id_: one.event.data for id_, one in self.waiting.items() if isinstance(one.event.data, Ask)}
+        data_by_id = {id_: pending.event.data for id_, pending in self.waiting.items()}
+        return {id_: data for id_, data in data_by_id.items() if isinstance(data, SearchRequest)}
 
     def apply(self, event: Event) -> None:
         """Take in the next event of the task's stream."""
@@ -149,7 +150,7 @@ class Task:
             self._noted(event, data)
         elif isinstance(data, kinds.TotStarted):
             self.started, self.started_id, self.thinker = data, event.id, data.thinker
-            self.others = {one.role for one in data.roles if one.agent != AGENTS[one.role]}
+            self.others = {bound.role for bound in data.roles if bound.agent != AGENTS[bound.role]}
         elif isinstance(data, kinds.TotNodesAdded):
             self.added |= {node.id: event.id for node in data.nodes}
             self.nodes = self.nodes | {node.id: node for node in data.nodes}
@@ -169,7 +170,7 @@ class Task:
             self.last_expanded = data.payload.parent_node.id
             self.rounds += 1
             self._change([self.last_expanded], status="expanded")
-        self.waiting[event.id] = Asked(event, self.nodes)
+        self.waiting[event.id] = PendingRequest(event, self.nodes)
 
     def _noted(self, event: Event, data: kinds.SideStatement) -> None:
         match data:
@@ -204,32 +205,32 @@ class Task:
                 self._failed(event, [request.payload.best_path[-1].id], data.error)
             case kinds.SearchComplete():
                 self.complete = event
-            case _:  # an answer to nothing that is asked here
+            case _:  # an answer to no pending request
                 pass
 
-    def _generated(self, event: Event, data: kinds.GeneratedThoughts, asked: kinds.GeneratePayload) -> None:
-        parent = asked.parent_node.id
+    def _generated(self, event: Event, data: kinds.GeneratedThoughts, request: kinds.GeneratePayload) -> None:
+        parent = request.parent_node.id
         if data.payload is None:
             self._failed(event, [parent], data.error)
             return
-        if candidates := data.payload.candidates[: asked.num_candidates]:
-            self.drawn.append(Drawn(event.id, parent, candidates))
+        if candidates := data.payload.candidates[: request.num_candidates]:
+            self.drawn.append(DrawnCandidates(event.id, parent, candidates))
         self.attempts.pop(parent, None)
 
-    def _evaluated(self, event: Event, data: kinds.EvaluationResults, asked: kinds.EvaluatePayload) -> None:
+    def _evaluated(self, event: Event, data: kinds.EvaluationResults, request: kinds.EvaluatePayload) -> None:
         for judged in data.payload.evaluations if data.payload is not None else ():
             self._change([judged.node_id], evaluation=judged.evaluation)
             self.judged[judged.node_id] = event.id
         if data.payload is not None:
             self.suggested.update(data.payload.pruning_suggestions)
-        missed = [node.id for node in asked.candidates if self.nodes[node.id].evaluation is None]
-        for node in asked.candidates:
+        missed = [node.id for node in request.candidates if self.nodes[node.id].evaluation is None]
+        for node in request.candidates:
             if node.id not in missed:
                 self.attempts.pop(node.id, None)
         self._failed(event, missed, data.error)
 
     def _failed(self, event: Event, ids: list[str], failure: kinds.Failure | None) -> None:
-        """Take in that nodes got no answer; while the task is paused, no further answer pauses it again."""
+        """Record that nodes got no answer; while the task is paused, no further answer pauses it again."""
         is_passing = failure is not None and failure.code in PAUSING
         self.attempts |= {id_: self.attempts.get(id_, 0) + (not is_passing) for id_ in ids}
         if failure is None:
@@ -242,7 +243,7 @@ class Task:
 
 
 def drafts(task_id: str, steps: Sequence[Step]) -> list[Draft]:
-    """Return what is signed for ``steps``; their keys are the task's own."""
+    """Return the drafts of ``steps``; their keys are prefixed with the task's id."""
     return [
         Draft(
             stream=step.stream or f"tot/{task_id}",
@@ -262,17 +263,17 @@ def path_to(nodes: Nodes, node_id: str) -> list[kinds.ThoughtNode]:
     return path[::-1]
 
 
-def fitting(things: Iterable[S]) -> list[S]:
-    """Return those of some things, the first ones first, that one message holds together."""
-    kept, left = list[S](), batch_size_max_bytes
-    for thing in things:
-        if (size := len(msgspec.json.encode(thing))) <= left:
-            kept, left = [*kept, thing], left - size
-    return kept
+def fitting(items: Iterable[S]) -> list[S]:
+    """Return the items that fit one message together, preferring the first ones."""
+    batch, left = list[S](), batch_size_max_bytes
+    for item in items:
+        if (size := len(msgspec.json.encode(item))) <= left:
+            batch, left = [*batch, item], left - size
+    return batch
 
 
 def in_order(nodes: Nodes, ids: Iterable[str]) -> list[str]:
-    """Return nodes best first: by score, then confidence, then as they came into the tree."""
+    """Return nodes best first: by score, then confidence, then in the order of the tree."""
 
     def worth(id_: str) -> tuple[float, float]:
         evaluation = nodes[id_].evaluation
@@ -282,7 +283,7 @@ def in_order(nodes: Nodes, ids: Iterable[str]) -> list[str]:
 
 
 def best_path(nodes: Nodes) -> list[kinds.ThoughtNode]:
-    """Return the path to the best node, by the rule of every view (``projections.thoughts.tree``)."""
+    """Return the path to the best node, by the same rule as all views (``projections.thoughts.tree``)."""
     return [nodes[id_] for id_ in view.best_path(nodes)]
 
 

@@ -21,7 +21,7 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(Page, frozen=True):
-    """Filters: ``source`` is the beginning of the origin; ``kept_aside`` selects unmapped records."""
+    """Filters: ``source`` is the beginning of the origin; ``unmapped`` selects unmapped records."""
 
     unmapped: bool = False
     source: str = ""

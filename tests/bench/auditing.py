@@ -86,7 +86,7 @@ def _hash(settings: Settings) -> float:
 
 
 def _check(client: LocalClient, views: Settings | None, kept: Path | None = None) -> None:
-    report = verify_log(client, views=views, kept=kept)
+    report = verify_log(client, views=views, cache=kept)
     if report.problems:
         raise RuntimeError(f"the audit found what is not there: {report.problems[0].message}")
 

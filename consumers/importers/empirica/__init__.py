@@ -1,10 +1,10 @@
-"""Git notes of Empirica as records of this ledger: each note is read, kept byte for byte, and mapped where it can be.
+"""Imports git notes of Empirica: each note is read, stored byte for byte, and mapped to an event if possible.
 
-A *note* is a blob in the newest tree of a notes ref. It is *mapped* to the kind of event that it stands for, or stored
-as *unmapped* with the reason; what it says that no field here can hold is *said*, or *dirty* where it is not what it
-should be. Notes that this ledger wrote itself are its *own*: they are counted, and not read back.
+A *note* is a blob in the newest tree of a notes ref. It is *mapped* to the kind of event that it means, or *unmapped*
+with the reason. Values that no field here can hold are *said*; values that are not as they should be are *dirty*. Notes
+that this ledger wrote itself are its *own*: they are counted and not read back.
 
-Decided, and refused: a note is known by its bytes and the ref it stands at, not by the commit it is on, because git
-copies notes from commit to commit; a note that was changed since is imported beside what it was. Streams are those of
-sessions, ``session/ID``: a stream for each note would keep an imported session from being resumed.
+Decisions: a note is identified by its bytes and its ref, not by the commit it is on, because git copies notes from
+commit to commit. A note that was changed is imported beside its old version. Streams are those of sessions,
+``session/ID``: with a stream for each note, an imported session could not be resumed.
 """

@@ -1,8 +1,8 @@
-"""The notes of a repository under some refs: every blob in the newest tree of every notes ref is one note.
+"""Reads the notes of a repository: every blob in the newest tree of every notes ref is one note.
 
 A notes ref is a commit whose tree maps the id of a noted object to a blob; with many notes the ids are split into
-folders ("fan-out"). Everything but the list of refs is read from one running git (``Objects``), so three thousand refs
-are read in a second. What cannot be read (an ``Unmapped``, of which there are no bytes to keep) is told.
+folders ("fan-out"). Only the list of refs takes a git process of its own; one running git (``Objects``) reads all the
+rest, three thousand refs in a second. Notes that cannot be read are reported as ``Unmapped``: they have no bytes to store.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _OTHERS: Final = {"120000": "a symbolic link", "160000": "a submodule"}
 
 
 class Note(NamedTuple):
-    """A note: where it was found, the ref below the notes' root, what it is on, and its bytes with their ref.
+    """A note: its source, its ref below the notes' root, the noted object, and its bytes with their blob ref.
 
-    ``content`` is None where it is larger than a blob may be; ``problem`` says why it cannot be read as a note.
+    ``content`` is None if it is larger than a blob may be; ``problem`` says why it cannot be read as a note.
     """
 
     source: str
@@ -45,7 +45,7 @@ class Note(NamedTuple):
 
 
 class Ref(NamedTuple):
-    """A ref: the id it is at, its name as it is shown, and the name below the root that was asked for."""
+    """A ref: the id it points to, its name as displayed, and its name below the requested root."""
 
     object_id: str
     source: str
@@ -57,16 +57,16 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise Refused("NOT_FOUND", f"there is no folder {folder}", folder=str(folder))
+            raise Refused("NOT_FOUND", f"the folder {folder} does not exist", folder=str(folder))
         self._git = Git(folder)
         self._git.ask("rev-parse", "--git-dir")
 
     def refs(self, roots: Sequence[str]) -> tuple[list[Ref], list[Unmapped]]:
-        """Return the refs at or below each of ``roots``, by name, and those that git passes over as broken."""
+        """Return the refs at or below each of ``roots``, by name, and those that git skips as broken."""
         refs: dict[str, Ref] = {}
         unread: list[Unmapped] = []
-        for given in roots:
-            root = checked_root(given)
+        for prefix in roots:
+            root = checked_root(prefix)
             answer = self._git.call(
                 "for-each-ref",
                 "--format=%(objectname) %(refname)",
@@ -79,35 +79,35 @@ class Repository:
                 raise failure(answer, "git for-each-ref", self._git.folder)
             for line in answer.out.decode("utf-8", "replace").splitlines():
                 object_id, _, name = line.partition(" ")
-                refs.setdefault(name, Ref(object_id, *_place(root, name)))
-            # Git's complaint is kept shortened, so of very many broken refs some stand unnamed.
+                refs.setdefault(name, Ref(object_id, *_source(root, name)))
+            # Git's error text is shortened, so some of very many broken refs are not listed.
             broken = _BROKEN.findall(answer.error) or ([f"(git: {answer.error})"] if answer.error else [])
-            unread += [Unmapped(name, "the ref is damaged: git passes it over") for name in broken]
+            unread += [Unmapped(name, "the ref is damaged, and git skips it") for name in broken]
         return [refs[name] for name in sorted(refs)], list(dict.fromkeys(unread))
 
     def notes(
         self, refs: Sequence[Ref], step: Callable[[int, int], None] = lambda _done, _total: None
     ) -> Iterator[Note | Unmapped]:
-        """Yield the notes of refs, in their order; ``step(done, total)`` tells of progress."""
+        """Yield the notes of refs, in their order; ``step(done, total)`` reports progress."""
         with Objects(self._git) as objects:
             for done, ref in enumerate(refs, 1):
                 yield from _notes_of(objects, ref)
                 step(done, len(refs))
 
 
-def checked_root(given: str) -> str:
-    """Return the beginning of refs' names that somebody gave, without a slash at its end."""
-    root = given.rstrip("/")
+def checked_root(prefix: str) -> str:
+    """Return a prefix of ref names without a slash at its end. Raises Refused: ``INVALID_FIELD``."""
+    root = prefix.rstrip("/")
     if not root.startswith("refs/") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{", root):
-        raise Refused("INVALID_FIELD", f"--refs takes the beginning of refs, as {DEFAULT_REFS}, not {given!r}")
+        raise Refused("INVALID_FIELD", f"--refs takes a prefix of ref names such as {DEFAULT_REFS}, not {prefix!r}")
     return root
 
 
-def _place(root: str, name: str) -> tuple[str, str]:
-    """Return what the ledger calls a note's place, and the part of it that tells its kind.
+def _source(root: str, name: str) -> tuple[str, str]:
+    """Return the source of a note, as the ledger records it, and the part of it that tells the kind.
 
-    The place is the tool's own ref, whatever was asked for: a fetched copy, or a note that was found by another
-    ``--refs``, is no second note.
+    The source is the tool's own ref, whatever ``--refs`` was: a fetched copy, or a note found by another prefix, is no
+    second note.
     """
     _, is_tools, tail = f"{name}/".partition("/empirica/")
     shown = DEFAULT_REFS if is_tools else root
@@ -120,7 +120,7 @@ def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unmapped]:
     if tree is None:
         yield _no_tree(objects, ref)
     elif tree.content is None:
-        yield Unmapped(ref.source, f"its tree has {tree.size} bytes, more than {tree_size_max_bytes}")
+        yield Unmapped(ref.source, f"its tree has {tree.size} bytes; the limit is {tree_size_max_bytes}")
     else:
         yield from _walk(objects, ref, tree.content, "", 0)
 
@@ -128,10 +128,12 @@ def _notes_of(objects: Objects, ref: Ref) -> Iterator[Note | Unmapped]:
 def _no_tree(objects: Objects, ref: Ref) -> Note | Unmapped:
     object_ = objects.get(ref.object_id, blob_size_max_bytes)
     if object_ is None:
-        return Unmapped(ref.source, f"its object {ref.object_id} is missing or damaged: `git fsck` tells more")
+        return Unmapped(ref.source, f"its object {ref.object_id} is missing or damaged: run `git fsck`")
     if object_.type != "blob":
-        return Unmapped(ref.source, f"its tree is missing or damaged, behind the {object_.type} {ref.object_id}")
-    return Note(ref.source, ref.tail, "", object_.ref, object_.content, "the ref is a blob, and no tree of notes")
+        return Unmapped(ref.source, f"the tree of the {object_.type} {ref.object_id} is missing or damaged")
+    return Note(
+        ref.source, ref.tail, "", object_.ref, object_.content, "the ref points to a blob, not to a tree of notes"
+    )
 
 
 def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> Iterator[Note | Unmapped]:
@@ -144,7 +146,7 @@ def _walk(objects: Objects, ref: Ref, tree: bytes, folder: str, depth: int) -> I
             else:
                 yield from _walk(objects, ref, below.content, f"{path}/", depth + 1)
         elif mode not in _FILES:
-            yield Unmapped(ref.source, f"its entry {path!r} is {_OTHERS.get(mode, 'no file')}, and no note")
+            yield Unmapped(ref.source, f"its entry {path!r} is {_OTHERS.get(mode, 'no file')}, not a note")
         else:
             yield _note(objects, ref, path, object_id)
 
@@ -154,17 +156,17 @@ def _note(objects: Objects, ref: Ref, path: str, object_id: str) -> Note | Unmap
     noted = path.replace("/", "")
     if blob is None or blob.type != "blob":
         return Unmapped(ref.source, f"the blob {object_id} of its note on {noted[:80]} is missing or damaged")
-    problem = "" if _OBJECT.fullmatch(noted) else f"it stands at {path[:200]!r} in its ref, where no note can be"
+    problem = "" if _OBJECT.fullmatch(noted) else f"its path {path[:200]!r} is not the id of a noted object"
     return Note(ref.source, ref.tail, noted, blob.ref, blob.content, problem)
 
 
 def _entries(tree: bytes, id_size: int) -> Iterator[tuple[str, str, str]]:
     """Yield mode, name and id of a tree's entries (git's own format: ``MODE SP NAME NUL ID``)."""
-    place = 0
-    while place < len(tree):
-        space, end = tree.find(b" ", place), tree.find(b"\0", place)
+    at = 0
+    while at < len(tree):
+        space, end = tree.find(b" ", at), tree.find(b"\0", at)
         if space < 0 or end < space or end + id_size >= len(tree) + 1:
             return
         name = tree[space + 1 : end].decode("utf-8", "replace")
-        yield tree[place:space].decode("ascii", "replace"), name, tree[end + 1 : end + 1 + id_size].hex()
-        place = end + 1 + id_size
+        yield tree[at:space].decode("ascii", "replace"), name, tree[end + 1 : end + 1 + id_size].hex()
+        at = end + 1 + id_size

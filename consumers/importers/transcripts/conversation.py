@@ -1,16 +1,16 @@
-"""From the lines of a session, or the messages of a conversation, to the responses in it.
+"""Extracts the responses from the lines of a session, or from the messages of a conversation.
 
-The original of a response is its own lines or its own part of a document, and not the whole file: transcripts grow, so
-a file would be another original after every word, and a response copied into another file would be kept twice.
+The original of a response is its own lines or its own part of a document, not the whole file. Transcripts grow, so the
+file would be another original after every word, and a response that was copied to another file would be stored twice.
 
-Rules this module keeps:
+Rules of this module:
 
-- Lines of one API message (one ``message.id`` of one session) are one response, also where other lines stand between
-  them; ``open_max`` of them are waited for at once. What comes after that is a response of its own.
+- The lines of one API message (one ``message.id`` of one session) are one response, even if other lines are between
+  them. At most ``open_max`` responses are open at once; later lines of a closed one are a response of their own.
 - A response answers the user's prompt above it: the nearest along ``parentUuid``, else the last one of the same agent.
-  Results of tools, what the harness put in (``isMeta``) and summaries of compacted sessions are no prompts.
-- A line that cannot be read is handed on with the reason, one without a word that thinking could stand under is
-  counted; neither keeps the others from being read.
+  Tool results, texts of the harness (``isMeta``) and summaries of compacted sessions are no prompts.
+- A line that cannot be read is passed on with the reason. A line without any mark of thinking is counted. The other
+  lines are read all the same.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ nesting_max: Final = 3
 _SPOKEN: Final = ("role", "message", "from", "sender", "payload")
 
 
-class Prompt(NamedTuple):
-    """What the model was asked (its beginning), and the bytes that say so where they are few enough to be held."""
+class UserPrompt(NamedTuple):
+    """The beginning of a user's prompt, and its bytes if they are few enough to be held."""
 
     text: str
     original: bytes
 
 
-class Place(NamedTuple):
-    """Where something stands: the file as the ledger calls it, the line, and the position within it (from 1)."""
+class SourcePosition(NamedTuple):
+    """A position in a transcript: the file as the ledger names it, the line, and the position in the line (from 1)."""
 
     file: str
     line: int | None = None
@@ -52,29 +52,29 @@ class Place(NamedTuple):
         return f"{self.file}{line}" + ("" if self.position is None else f"#{self.position}")
 
 
-class Answered(NamedTuple):
-    """A response that may hold thinking: decoded JSON or text, and what its surroundings say of it.
+class TranscriptResponse(NamedTuple):
+    """A response that may hold thinking: decoded JSON or text, and facts from its surroundings.
 
-    ``session`` and ``message`` are the ids it bears (empty: none), ``at`` its time as it is written there, ``lines``
-    how many lines it takes, ``odd`` the numbers in it that could only be read as texts.
+    ``session`` and ``message`` are its ids (empty: none), ``at`` its time as written, ``lines`` the number of its
+    lines, ``odd`` the numbers in it that could only be read as texts.
     """
 
-    place: Place
+    source: SourcePosition
     original: bytes
     response: Any
     is_session: bool = False
     session: str = ""
     message: str = ""
     at: Any = None
-    prompt: Prompt | None = None
+    prompt: UserPrompt | None = None
     lines: int = 1
     odd: tuple[str, ...] = ()
 
 
-class Unread(NamedTuple):
-    """What could not be read, the ids it bears, and why; ``original`` is None where it is too large to be kept, too."""
+class UnreadItem(NamedTuple):
+    """An item that could not be read, its ids, and the reason; ``original`` is None if it is too large to be stored."""
 
-    place: Place
+    source: SourcePosition
     original: bytes | None
     size: int
     reason: str
@@ -82,15 +82,15 @@ class Unread(NamedTuple):
     message: str = ""
 
     @classmethod
-    def of(cls, answered: Answered, reason: str) -> Unread:
-        """Return what is told of a response."""
+    def of(cls, answered: TranscriptResponse, reason: str) -> UnreadItem:
+        """Return the response as unread, with the reason."""
         size, ids = len(answered.original), (answered.session, answered.message)
-        return cls(answered.place, answered.original, size, reason, *ids)
+        return cls(answered.source, answered.original, size, reason, *ids)
 
 
 @dataclass
 class Progress:
-    """How far reading has come; ``skipped`` lines and messages hold no thinking, and neither do ``other_files``."""
+    """The progress of reading; ``skipped`` lines and messages have no thinking, and neither have ``other_files``."""
 
     done_bytes: int = 0
     total_bytes: int = 0
@@ -101,9 +101,9 @@ class Progress:
 
 
 class _Open(msgspec.Struct):
-    """A response whose lines are still being collected; ``answered`` has what its first line says of it."""
+    """A response whose lines are still being collected; ``answered`` has the facts of its first line."""
 
-    answered: Answered
+    answered: TranscriptResponse
     lines: list[bytes]
     has_trace: bool = False
 
@@ -112,40 +112,44 @@ class Conversation:
     """Takes the lines of one file in order, and yields the responses that may hold thinking."""
 
     def __init__(self, progress: Progress, depth: int = 0) -> None:
-        """Count what is passed over in ``progress``; ``depth`` is how deep this conversation stands in others."""
+        """Count skipped lines in ``progress``; ``depth`` is how deep this conversation is nested in others."""
         self._progress = progress
         self._depth = depth
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._open_bytes = 0
-        self._prompts: OrderedDict[str, Prompt] = OrderedDict()
-        self._last: OrderedDict[tuple[str, str], Prompt] = OrderedDict()
-        self._prompt: Prompt | None = None
+        self._prompts: OrderedDict[str, UserPrompt] = OrderedDict()
+        self._last: OrderedDict[tuple[str, str], UserPrompt] = OrderedDict()
+        self._prompt: UserPrompt | None = None
 
-    def feed(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
-        """Take one line or message, and yield what is complete."""
+    def feed(self, line: bytes, source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+        """Take one line or message, and yield the responses that are complete."""
         head = lines.read_head(line) if _is_utf8(line) else None
         if head is None:
-            yield from self._odd(line, place)
+            yield from self._odd(line, source)
         else:
-            yield from self._object(line, place, head)
+            yield from self._object(line, source, head)
 
-    def finish(self) -> Iterator[Answered | Unread]:
-        """Yield the responses that were waited for."""
+    def finish(self) -> Iterator[TranscriptResponse | UnreadItem]:
+        """Yield the responses that are still open."""
         while self._open:
             yield from self._close_oldest()
 
-    def _object(self, line: bytes, place: Place, head: lines.Head) -> Iterator[Answered | Unread]:
+    def _object(
+        self, line: bytes, source: SourcePosition, head: lines.Head
+    ) -> Iterator[TranscriptResponse | UnreadItem]:
         messages = lines.conversation(head)
         if messages is not None:
-            responses = list(self._inner(messages, place))
+            responses = list(self._inner(messages, source))
             yield from responses
             if responses or not lines.has_trace(line):
                 return
-            # What was asked may stand beside the answer to it, in one document.
+            # The prompt may be beside its answer, in one document.
         session = lines.text(head.session) or lines.text(head.session_id)
-        yield from self._line(line, place, session, lines.nested_head(head) or head)
+        yield from self._line(line, source, session, lines.nested_head(head) or head)
 
-    def _line(self, line: bytes, place: Place, session: str, head: lines.Head) -> Iterator[Answered | Unread]:
+    def _line(
+        self, line: bytes, source: SourcePosition, session: str, head: lines.Head
+    ) -> Iterator[TranscriptResponse | UnreadItem]:
         message = lines.read_message(head)
         is_session = message is not None and (bool(session) or lines.text(head.uuid) != "")
         role = lines.role_of(head, message)
@@ -155,7 +159,9 @@ class Conversation:
             return
         named = lines.text(message.id) if message is not None else lines.text(head.id)
         named = named or lines.text(head.uuid)
-        opened = _Open(Answered(place, b"", None, is_session, session, named, lines.time_of(head), prompt), [])
+        opened = _Open(
+            TranscriptResponse(source, b"", None, is_session, session, named, lines.time_of(head), prompt), []
+        )
         if is_session and named:
             opened = self._open.setdefault((session, named), opened)
             self._add(opened, line)
@@ -171,15 +177,15 @@ class Conversation:
             opened.has_trace = opened.has_trace or lines.has_trace(line)
             self._open_bytes += len(line)
 
-    def _close_oldest(self) -> Iterator[Answered | Unread]:
+    def _close_oldest(self) -> Iterator[TranscriptResponse | UnreadItem]:
         _, opened = self._open.popitem(last=False)
         yield from self._closed(opened)
 
-    def _closed(self, opened: _Open) -> Iterator[Answered | Unread]:
+    def _closed(self, opened: _Open) -> Iterator[TranscriptResponse | UnreadItem]:
         answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
-        # What a tool is called with may be anything; the original has it.
+        # The arguments of a tool call may be anything; the original has them.
         calls = lines.only_calls_tools if answered.is_session else lambda _line: False
         spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:
@@ -188,7 +194,7 @@ class Conversation:
         try:
             read = [lines.decoded(line) for line in spoken]
         except Refused as refusal:
-            yield Unread(answered.place, original, len(original), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(answered.source, original, len(original), f"{refusal.code}: {refusal.message}")
             return
         response = merged([_innermost(value) for value, _ in read])
         odd = tuple(number for _, numbers in read for number in numbers)
@@ -196,13 +202,13 @@ class Conversation:
 
     def _prompt_for(
         self, line: bytes, head: lines.Head, message: lines.Message | None, role: str, session: str
-    ) -> Prompt | None:
+    ) -> UserPrompt | None:
         chain = (session, lines.text(head.agent) or str(head.is_sidechain is True))
         own = None
         if role == "user" and head.is_meta is not True and head.is_summary is not True:
             contents = [head.content, head.value, head.parts] if message is None else [message.content, message.parts]
             prompt_text = next((text for content in contents if (text := lines.prompt_text(content))), "")
-            own = Prompt(prompt_text, line if len(line) <= prompt_size_max_bytes else b"") if prompt_text else None
+            own = UserPrompt(prompt_text, line if len(line) <= prompt_size_max_bytes else b"") if prompt_text else None
         prompt = own or self._prompts.get(lines.text(head.parent)) or self._last.get(chain)
         if own is not None:
             _remember(self._last, chain, own)
@@ -210,42 +216,42 @@ class Conversation:
             _remember(self._prompts, uuid, prompt)
         return prompt
 
-    def _inner(self, messages: list[msgspec.Raw], place: Place) -> Iterator[Answered | Unread]:
+    def _inner(self, messages: list[msgspec.Raw], source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
         if self._depth >= nesting_max:
             self._progress.skipped += 1
             return
         inner = Conversation(self._progress, self._depth + 1)
         for position, message in enumerate(messages, 1):
-            yield from inner.feed(bytes(message), place._replace(position=position))
+            yield from inner.feed(bytes(message), source._replace(position=position))
         yield from inner.finish()
 
-    def _odd(self, line: bytes, place: Place) -> Iterator[Answered | Unread]:
-        """Yield what a line that is no JSON object comes to: a list of blocks or messages, nothing, or a fault."""
+    def _odd(self, line: bytes, source: SourcePosition) -> Iterator[TranscriptResponse | UnreadItem]:
+        """Yield the content of a line that is no JSON object: parts of a list, nothing, or an unread item."""
         try:
             value, odd = lines.decoded(line)
         except Refused as refusal:
-            yield Unread(place, line, len(line), f"{refusal.code}: {refusal.message}")
+            yield UnreadItem(source, line, len(line), f"{refusal.code}: {refusal.message}")
             return
         if isinstance(value, dict):
             head = lines.repaired_head(value)
             if head is None:
-                yield Unread(place, line, len(line), "INVALID_FORMAT: no fields can be read from it")
+                yield UnreadItem(source, line, len(line), "INVALID_FORMAT: no fields can be read from it")
             else:
-                yield from self._object(line, place, head)
+                yield from self._object(line, source, head)
             return
         objects = [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
         if not objects or not lines.has_trace(line):
             self._progress.skipped += 1
         elif not any(name in part for part in objects for name in _SPOKEN):
-            yield Answered(place, line, value, odd=odd)
+            yield TranscriptResponse(source, line, value, odd=odd)
         elif (parts := lines.items(line)) is None:
-            yield Unread(place, line, len(line), "INVALID_FORMAT: its parts cannot be told apart")
+            yield UnreadItem(source, line, len(line), "INVALID_FORMAT: its parts cannot be separated")
         else:
-            yield from self._inner(parts, place)
+            yield from self._inner(parts, source)
 
 
 def merged(values: list[Any]) -> Any:
-    """Return one response of the lines that it takes: the first, with the blocks of all; equal blocks stand once."""
+    """Return one response made of all its lines: the first line, with the blocks of all; equal blocks occur once."""
     messages = [value["message"] if isinstance(value.get("message"), dict) else value for value in values]
     if len(messages) == 1:
         return messages[0]
@@ -267,7 +273,7 @@ def _innermost(value: Any) -> Any:
     return data["message"] if isinstance(data, dict) and isinstance(data.get("message"), dict) else value
 
 
-def _remember(known: OrderedDict[Any, Prompt], key: Any, prompt: Prompt) -> None:
+def _remember(known: OrderedDict[Any, UserPrompt], key: Any, prompt: UserPrompt) -> None:
     known[key] = prompt
     known.move_to_end(key)
     if len(known) > prompts_max:

@@ -1,7 +1,7 @@
-"""Which files are transcripts, and their reading: line by line, or whole where a file is one document or a text.
+"""Finds transcripts and reads them: line by line, or whole if the file is one document or a text.
 
-Lines are read whatever the file's size; of one longer than ``line_size_max_bytes`` nothing is decoded. A file that
-begins as no UTF-8 text does (packed, or UTF-16) is one thing that could not be read, whatever its name.
+Lines are read whatever the file's size; a line longer than ``line_size_max_bytes`` is not decoded. A file that does not
+begin like UTF-8 text (compressed, or UTF-16) is one unread item, whatever its name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import BinaryIO, Final
 
 from deedbook.consumers.importers.records import find_files, name_in
 from deedbook.consumers.importers.transcripts import lines
-from deedbook.consumers.importers.transcripts.conversation import Answered, Conversation, Place, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import (
+    Conversation,
+    Progress,
+    SourcePosition,
+    TranscriptResponse,
+    UnreadItem,
+)
 from deedbook.consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import blob_size_max_bytes
@@ -29,40 +35,40 @@ LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
 _skip_bytes: Final = 1024**2
 _OTHERS: Final = {
-    b"\x1f\x8b": "packed with gzip: unpack it first",
-    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"\x1f\x8b": "compressed with gzip: unpack it first",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it first",
     b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\xff\xfe": "UTF-16: make it UTF-8 first",
-    b"\xfe\xff": "UTF-16: make it UTF-8 first",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8 first",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8 first",
 }
 
 
 def find_transcripts(path: Path) -> list[Path]:
-    """Return the one file, or the files of a folder that may be transcripts; see ``find_files``."""
+    """Return the file, or the files of a folder that may be transcripts; see ``find_files``."""
     return find_files(path, (*LINES, ".json", *TEXTS))
 
 
-def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[Answered | Unread]:
-    """Yield the responses of a file that may hold thinking, and what of it could not be read."""
-    place = Place(name_in(file, root))
+def read_transcript(file: Path, root: Path, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
+    """Yield the responses of a file that may hold thinking, and its unread parts."""
+    source = SourcePosition(name_in(file, root))
     before = progress.done_bytes
     with as_unavailable(file, "cannot be read"), ExitStack() as stack:
         try:
             descriptor = stack.enter_context(open_regular(file, follow=True))
-        except Refused as refusal:  # a pipe or a device, which would be waited for, or has no end
-            yield Unread(place, None, 0, f"{refusal.code}: {refusal.message}")
+        except Refused as refusal:  # a pipe or a device: reading it would block or never end
+            yield UnreadItem(source, None, 0, f"{refusal.code}: {refusal.message}")
             return
         opened = stack.enter_context(os.fdopen(descriptor, "rb", closefd=False))
         size = os.fstat(opened.fileno()).st_size
-        what = next((what for sign, what in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
-        if what is not None:
+        form = next((form for sign, form in _OTHERS.items() if opened.peek(4).startswith(sign)), None)
+        if form is not None:
             original = opened.read() if size <= blob_size_max_bytes else None
-            yield Unread(place, original, size, f"INVALID_FORMAT: the file is {what}")
+            yield UnreadItem(source, original, size, f"INVALID_FORMAT: the file is {form}")
         elif _are_lines(file, opened):
-            yield from _read_lines(opened, place, progress)
+            yield from _read_lines(opened, source, progress)
         else:
             progress.lines += 1
-            yield from _read_whole(opened, size, place, progress, is_asked_for=file == root)
+            yield from _read_whole(opened, size, source, progress, is_asked_for=file == root)
         progress.done_bytes = before + size
     progress.files += 1
 
@@ -77,25 +83,27 @@ def _are_lines(file: Path, opened: BinaryIO) -> bool:
     return lines.read_head(first.removeprefix(BOM_UTF8)) is not None
 
 
-def _read_lines(opened: BinaryIO, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+def _read_lines(
+    opened: BinaryIO, source: SourcePosition, progress: Progress
+) -> Iterator[TranscriptResponse | UnreadItem]:
     conversation = Conversation(progress)
     number = 0
     while line := opened.readline(line_size_max_bytes + 1):
         number += 1
         progress.lines += 1
         progress.done_bytes += len(line)
-        here = place._replace(line=number)
+        line_source = source._replace(line=number)
         if len(line) > line_size_max_bytes and not line.endswith(b"\n"):
-            yield _too_long(opened, line, here, progress)
+            yield _too_long(opened, line, line_source, progress)
             continue
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         if line.strip():
-            yield from conversation.feed(line, here)
+            yield from conversation.feed(line, line_source)
     yield from conversation.finish()
 
 
-def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -> Unread:
+def _too_long(opened: BinaryIO, line: bytes, source: SourcePosition, progress: Progress) -> UnreadItem:
     whole = bytearray(line)
     size = len(line)
     while not line.endswith(b"\n") and (line := opened.readline(_skip_bytes)):
@@ -103,41 +111,43 @@ def _too_long(opened: BinaryIO, line: bytes, place: Place, progress: Progress) -
         progress.done_bytes += len(line)
         if size <= blob_size_max_bytes:
             whole += line
-    reason = f"TOO_LARGE: the line has {size} bytes; at most {line_size_max_bytes} are read"
-    return Unread(place, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
+    reason = f"TOO_LARGE: the line has {size} bytes; the limit is {line_size_max_bytes}"
+    return UnreadItem(source, bytes(whole) if size <= blob_size_max_bytes else None, size, reason)
 
 
 def _read_whole(
-    opened: BinaryIO, size: int, place: Place, progress: Progress, *, is_asked_for: bool
-) -> Iterator[Answered | Unread]:
-    """Yield what is in a document or a text; one that nobody named is passed over when it shows no thinking."""
+    opened: BinaryIO, size: int, source: SourcePosition, progress: Progress, *, is_asked_for: bool
+) -> Iterator[TranscriptResponse | UnreadItem]:
+    """Yield the responses of a document or text; a file that the user did not name is skipped if it has no thinking."""
     if size > document_size_max_bytes:
-        yield Unread(place, None, size, f"TOO_LARGE: the file has {size} bytes; at most {document_size_max_bytes}")
+        yield UnreadItem(
+            source, None, size, f"TOO_LARGE: the file has {size} bytes; the limit is {document_size_max_bytes}"
+        )
         return
     content = opened.read()
     if not is_asked_for and not lines.has_trace(content):
         progress.other_files += 1
         return
     text = content.removeprefix(BOM_UTF8)
-    if place.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
+    if source.file.lower().endswith(".json") or lines.read_head(text) is not None or lines.items(text) is not None:
         conversation = Conversation(progress)
-        yield from conversation.feed(text, place)
+        yield from conversation.feed(text, source)
         yield from conversation.finish()
     else:
-        yield from _read_text(content, place, progress)
+        yield from _read_text(content, source, progress)
 
 
-def _read_text(content: bytes, place: Place, progress: Progress) -> Iterator[Answered | Unread]:
+def _read_text(content: bytes, source: SourcePosition, progress: Progress) -> Iterator[TranscriptResponse | UnreadItem]:
     if len(content) > text_size_max_bytes:
-        reason = f"TOO_LARGE: the text has {len(content)} bytes; at most {text_size_max_bytes} are read"
-        yield Unread(place, content, len(content), reason)
+        reason = f"TOO_LARGE: the text has {len(content)} bytes; the limit is {text_size_max_bytes}"
+        yield UnreadItem(source, content, len(content), reason)
         return
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        yield Unread(place, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
+        yield UnreadItem(source, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
         return
     if has_tags(text):
-        yield Answered(place, content, text)
+        yield TranscriptResponse(source, content, text)
     else:
         progress.other_files += 1

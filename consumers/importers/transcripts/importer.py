@@ -1,13 +1,14 @@
-"""Bringing transcripts into the ledger, a few responses at a time: whatever their size, and whenever it is cut off.
+"""Imports transcripts into the ledger, a few responses at a time, whatever their size; an import can be interrupted.
 
-Every response is mapped, unmapped with the reason, or counted as one without thinking. Before anything is written the
-views are asked what stands, so a second run adds nothing, whoever runs it and wherever the copy lies. A transcript
-grows while it is read: what stands is then extended, never begun anew; a copy that ends earlier adds nothing.
+Every response is mapped, stored as unmapped with the reason, or counted as one without thinking. The importer first asks the
+views what exists, so a second run adds nothing, whoever runs it and wherever the copy is. A transcript may grow while
+it is read: existing reasoning is then extended, never started again. A copy that ends earlier adds nothing.
 
-What cannot be stored (a secret, or larger than a blob) is unmapped: a note of its ids, size and reason is stored.
+A response that cannot be stored (a secret, or larger than a blob) is stored as unmapped as a note with its ids, its size and
+the reason.
 
-What happens if we crash here: each response is one atomic batch, so it is there or it is not; a blob without an event
-is nobody's. Running the import again adds the rest.
+If we crash here: each response is one atomic batch, so it is there or not; a blob without an event belongs to nobody.
+Running the import again adds the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 from deedbook.consumers.importers.reasoning import continuation_of
 from deedbook.consumers.importers.records import Counts, Record, Unmapped, unmapped_record
 from deedbook.consumers.importers.transcripts import mapping
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -43,10 +44,10 @@ CREDENTIAL: Final = "SECRET_DETECTED"
 TASK_LEFT_OUT: Final = "(the prompt holds what looks like a secret)"
 
 
-class Existing(NamedTuple):
-    """Where a response belongs: under ``name``; ``rest`` is what is still to be added there (None: nothing).
+class ExistingMatch(NamedTuple):
+    """The reasoning ``name`` to which a response belongs; ``rest`` is still to be added to it (None: nothing).
 
-    ``is_new``: nothing stands there yet. ``owner`` is whoever imported what does.
+    ``is_new``: the reasoning does not exist yet. ``owner`` is the agent who imported it.
     """
 
     name: str
@@ -56,45 +57,45 @@ class Existing(NamedTuple):
 
 
 class ExistingReasoning:
-    """Looks up what stands, and what a dry run would have added."""
+    """Looks up existing reasonings, and those that a dry run would have added."""
 
     def __init__(self, answer: Ask, *, is_dry: bool = False) -> None:
-        """Ask ``answer``, as the reader of views beside a ledger or a server does."""
+        """Query the views with ``answer``."""
         self._answer = answer
         self._is_dry = is_dry
-        self._found: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, dict[str, Any]] = {}
         self._planned: dict[str, ReasoningMemory] = {}
 
     def plan(self, name: str, memory: ReasoningMemory) -> None:
-        """Remember what a dry run would add."""
+        """Record what a dry run would add."""
         if self._is_dry:
             self._planned[name] = memory
 
     def look_up(self, thoughts: Sequence[mapping.Thought]) -> None:
-        """Ask for everything that these responses may stand under, at once."""
+        """Query all reasonings to which these responses may belong, at once."""
         names = [name for thought in thoughts for name in thought.names]
-        self._found = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
+        self._rows = self._answer("reasoning.existing", {"ids": names})["reasonings"] if names else {}
 
-    def of(self, thought: mapping.Thought) -> Existing:
-        """Return where a response belongs, and what of it is missing there."""
+    def of(self, thought: mapping.Thought) -> ExistingMatch:
+        """Return the reasoning to which a response belongs, and the part of it that is missing there."""
         for name in thought.names:
-            row = self._found.get(name)
+            row = self._rows.get(name)
             if row is None and name not in self._planned:
-                return Existing(name, thought.memory, is_new=True)
+                return ExistingMatch(name, thought.memory, is_new=True)
             if row is not None and row["imported"] is None:
-                continue  # somebody's own reasoning, which happens to have this id
+                continue  # an agent's own reasoning that happens to have this id
             owner = "" if row is None else row["author"]
             if row is not None and row["ref"] == compute_reasoning_ref(thought.memory):
-                return Existing(name, None, is_new=False, owner=owner)
-            there = self._planned.get(name) or self._memory(name)
-            if is_beginning(thought.memory, there):
-                return Existing(name, None, is_new=False, owner=owner)
-            if is_beginning(there, thought.memory):
-                return Existing(name, rest_of(thought.memory, there), is_new=False, owner=owner)
-        return Existing(thought.names[-1], thought.memory, is_new=True)
+                return ExistingMatch(name, None, is_new=False, owner=owner)
+            stored = self._planned.get(name) or self._memory(name)
+            if is_beginning(thought.memory, stored):
+                return ExistingMatch(name, None, is_new=False, owner=owner)
+            if is_beginning(stored, thought.memory):
+                return ExistingMatch(name, rest_of(thought.memory, stored), is_new=False, owner=owner)
+        return ExistingMatch(thought.names[-1], thought.memory, is_new=True)
 
     def has_record(self, stream: str) -> bool:
-        """Return whether an unmapped record is on a stream."""
+        """Return whether something is unmapped on a stream."""
         total: int = self._answer("catalog.find", {"stream": stream, "limit": 1})["total"]
         return total > 0
 
@@ -104,17 +105,17 @@ class ExistingReasoning:
 
 
 def is_beginning(first: ReasoningMemory, whole: ReasoningMemory) -> bool:
-    """Tell whether a graph holds nothing that another one does not hold at the same place; tasks are not compared."""
+    """Return whether one graph is the beginning of another; tasks are not compared."""
     if whole.steps[: len(first.steps)] != first.steps:
         return False
-    # An answer grows, too: what is said after a call of a tool follows what was said before it.
+    # An answer grows, too: the text after a tool call follows the text before it.
     return whole.conclusion.startswith(first.conclusion) or len(first.steps) < len(whole.steps)
 
 
-def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
-    """Return the part of a graph that is still missing: further steps, and the conclusion if it is another."""
-    conclusion = "" if whole.conclusion == there.conclusion else whole.conclusion
-    steps = whole.steps[len(there.steps) :]
+def rest_of(whole: ReasoningMemory, stored: ReasoningMemory) -> ReasoningMemory:
+    """Return the part of a graph that is still missing: further steps, and the conclusion if it changed."""
+    conclusion = "" if whole.conclusion == stored.conclusion else whole.conclusion
+    steps = whole.steps[len(stored.steps) :]
     new = {step.step_number for step in steps}
     dependencies = {number: rests_on for number, rests_on in whole.dependencies.items() if number in new}
     return msgspec.structs.replace(whole, steps=steps, dependencies=dependencies, conclusion=conclusion)
@@ -122,13 +123,13 @@ def rest_of(whole: ReasoningMemory, there: ReasoningMemory) -> ReasoningMemory:
 
 @dataclass
 class ImportTotals(Counts):
-    """What an import did so far; the first unmapped records are named."""
+    """The counts of an import so far; it lists the first items that are unmapped."""
 
     sound: int = 0
     faults: Counter[str] = field(default_factory=Counter)
 
     def add_unmapped(self, unmapped: Sequence[Unmapped]) -> None:
-        """Count unmapped records."""
+        """Count items that are unmapped."""
         every = (*self.unmapped_records, *unmapped)
         self.unmapped_records, self.unnamed = every[:unmapped_shown_max], self.unnamed + len(every[unmapped_shown_max:])
 
@@ -138,7 +139,7 @@ class ImportTotals(Counts):
 
 
 class TranscriptImport:
-    """Takes what a reader finds, and appends it when enough has come together."""
+    """Takes the items of a reader, and appends them in groups."""
 
     def __init__(
         self,
@@ -152,9 +153,9 @@ class TranscriptImport:
         task: str = "",
         is_dry: bool = False,
     ) -> None:
-        """Import as ``me``: ask ``answer``, store originals by ``put_blob``, and append records by ``append``.
+        """Import as ``me``: query with ``answer``, store originals with ``put_blob``, append records with ``append``.
 
-        ``faults_of`` says why a graph does not hold together, by codes. ``task`` is that of responses which state none.
+        ``faults_of`` returns the codes of a graph's faults. ``task`` is used for responses that state none.
         ``is_dry``: nothing is written.
         """
         self.totals = ImportTotals()
@@ -165,33 +166,35 @@ class TranscriptImport:
         self._faults_of = faults_of
         self._task = task
         self._existing = ExistingReasoning(answer, is_dry=is_dry)
-        self._waiting: list[mapping.Thought | Unread] = []
+        self._waiting: list[mapping.Thought | UnreadItem] = []
         self._names: set[str] = set()
         self._size = 0
 
-    def take(self, response: Answered | Unread) -> None:
-        """Take one response or fault."""
-        item = mapping.thought_in(response, self._task) if isinstance(response, Answered) else response
+    def take(self, response: TranscriptResponse | UnreadItem) -> None:
+        """Take one response or unread item."""
+        item = mapping.thought_in(response, self._task) if isinstance(response, TranscriptResponse) else response
         if item is None:
-            assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
+            assert isinstance(response, TranscriptResponse)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
         names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.unmapped_stream(item)}
         size = len(response.original or b"")
         is_full = len(self._waiting) >= responses_at_once_max or self._size + size > size_at_once_max_bytes
         if is_full or not names.isdisjoint(self._names):
-            self.flush()  # what stands twice in a file must find its first copy in the views
+            self.flush()  # the second copy of a response must find the first one in the views
         self._waiting.append(item)
         self._names |= names
         self._size += size
 
     def flush(self) -> None:
-        """Append what has come together."""
+        """Append the collected items."""
         waiting, self._waiting, self._names, self._size = self._waiting, [], set(), 0
         self._existing.look_up([item for item in waiting if isinstance(item, mapping.Thought)])
         self.totals.read += len(waiting)
-        made = (self._thought(item) if isinstance(item, mapping.Thought) else self._unmapped(item) for item in waiting)
-        records = [record for record in made if record is not None]
+        mapped = (
+            self._thought(item) if isinstance(item, mapping.Thought) else self._unmapped(item) for item in waiting
+        )
+        records = [record for record in mapped if record is not None]
         if records:
             counts = self._append(records)
             self.totals.mapped += counts.mapped
@@ -199,11 +202,11 @@ class TranscriptImport:
             self.totals.add_unmapped(counts.unmapped_records)
 
     def _thought(self, thought: mapping.Thought) -> Record | None:
-        """Return the record of a response; None where all of it stands already."""
+        """Return the record of a response; None if all of it exists already."""
         answered = thought.answered
         secret = scan(answered.response)
         if secret is not None:
-            return self._unmapped(Unread.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
+            return self._unmapped(UnreadItem.of(answered, f"{CREDENTIAL}: {secret.path} ({secret.kind})"))
         task = None
         if scan(thought.memory.task) is not None:
             thought = thought._replace(memory=msgspec.structs.replace(thought.memory, task=TASK_LEFT_OUT))
@@ -214,12 +217,14 @@ class TranscriptImport:
             self._check(thought)
             return None
         if not existing.is_new and existing.owner not in ("", self._me):
-            reason = f"NOT_AUTHORIZED: {existing.owner} imported its beginning, and can import the rest"
-            return self._unmapped(Unread.of(answered, reason))
+            reason = (
+                f"NOT_AUTHORIZED: {existing.owner} imported its beginning, so only {existing.owner} can import the rest"
+            )
+            return self._unmapped(UnreadItem.of(answered, reason))
         try:
             record = self._record(thought, existing, task)
         except Refused as refusal:
-            return self._unmapped(Unread.of(answered, f"{refusal.code}: {refusal.message}"))
+            return self._unmapped(UnreadItem.of(answered, f"{refusal.code}: {refusal.message}"))
         self._existing.plan(existing.name, thought.memory)
         self._check(thought)
         return record
@@ -229,7 +234,7 @@ class TranscriptImport:
         self.totals.sound += not faults
         self.totals.faults.update(faults)
 
-    def _record(self, thought: mapping.Thought, existing: Existing, task: DirtyValue | None) -> Record:
+    def _record(self, thought: mapping.Thought, existing: ExistingMatch, task: DirtyValue | None) -> Record:
         original = self._put_blob(thought.answered.original)
         if existing.is_new:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
@@ -239,10 +244,10 @@ class TranscriptImport:
         unmapped = mapping.unmapped_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), unmapped_stream=unmapped)
 
-    def _unmapped(self, left: Unread) -> Record | None:
-        """Return the unmapped record of a response; None, and counted, if it is stored already."""
+    def _unmapped(self, left: UnreadItem) -> Record | None:
+        """Return the record of an item that is stored as unmapped; None, and counted, if that exists already."""
         reason, stream = left.reason, mapping.unmapped_stream(left)
-        source = shorten(str(left.place).strip(), mapping.source_max_chars) or "—"
+        source = shorten(str(left.source).strip(), mapping.source_max_chars) or "—"
         if self._existing.has_record(stream):
             self.totals.add_unmapped([Unmapped(source, reason)])
             return None
@@ -263,8 +268,8 @@ class TranscriptImport:
         except Refused:
             return self._put_blob(encode_canonical(note))  # the ids look like a secret, too
 
-    def _prompt(self, answered: Answered) -> str | None:
-        """Store the whole prompt of which the task is only the beginning; None where it cannot be."""
+    def _prompt(self, answered: TranscriptResponse) -> str | None:
+        """Store the whole prompt if the task is only its beginning; None if it cannot be stored."""
         if answered.prompt is None or not answered.prompt.original:
             return None
         try:

@@ -1,10 +1,10 @@
-"""The lines of transcripts: the few fields by which one is told from others, and the decoding of a whole one.
+"""Reads the lines of transcripts: the few fields that identify a line, and a whole decoded line.
 
-A line of a session may be megabytes of a tool's output. What may be long is kept as the bytes it is, and decoded when
-it is asked for. A value of another type than expected is no error: it counts as absent.
+A line of a session may be megabytes of a tool's output, so long fields stay bytes and are decoded on demand. A value of
+an unexpected type is no error: it counts as absent.
 
-Whole lines are decoded under the ledger's strict rules, but for numbers that no event holds (ids of 64 bits, ``NaN``):
-each is read as the text that it is written as, and told, as it must not cost the thinking beside it.
+Whole lines are decoded under the ledger's strict rules, except for numbers that no event can hold (64-bit ids,
+``NaN``): each is read as its text and reported, because the thinking beside it must not be lost.
 
 To read another vendor's transcripts, add its row to ``VENDORS``, and the field of its conversations to ``Head``.
 """
@@ -32,7 +32,7 @@ prompt_max_chars: Final = 8_000
 
 
 class Vendor(NamedTuple):
-    """What a tool calls who speaks, and the field in which a whole conversation stands (empty: it writes lines)."""
+    """A tool's names of the speakers, and its field with a whole conversation (empty: it writes lines)."""
 
     name: str
     user: str
@@ -40,7 +40,7 @@ class Vendor(NamedTuple):
     conversation: str = ""
 
 
-# In this order the fields of a conversation are looked at.
+# The fields of a conversation are tried in this order.
 VENDORS: Final = (
     Vendor("Claude Code, Codex", "user", ("assistant",)),
     Vendor("OpenAI, MiniMax, and sessions of Gemini", "user", ("assistant", "gemini"), "messages"),
@@ -124,17 +124,17 @@ def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T | 
 
 
 def read_head(line: bytes | msgspec.Raw) -> Head | None:
-    """Return the fields of a line; None where it is no JSON object."""
+    """Return the fields of a line; None if it is no JSON object."""
     return _decoded(_head, line)
 
 
 def repaired_head(value: dict[str, Any]) -> Head | None:
-    """Return the fields of a line that spells half a surrogate pair, which JSON can and UTF-8 cannot."""
+    """Return the fields of a line with half a surrogate pair, which JSON can spell and UTF-8 cannot."""
     return read_head(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def read_message(head: Head) -> Message | None:
-    """Return the message that a line wraps; None where it wraps none."""
+    """Return the message that a line wraps; None if it wraps none."""
     return _message.decode(head.message) if _begins(head.message, b"{") else None
 
 
@@ -143,7 +143,7 @@ def _begins(raw: msgspec.Raw, sign: bytes) -> bool:
 
 
 def nested_head(around: Head) -> Head | None:
-    """Return the fields of the line that a ``progress`` line or payload carries; its time may be that around it."""
+    """Return the fields of the line inside a ``progress`` line or payload, with the outer time if it has none."""
     line = around.payload if around.type == CARRIER else NONE
     if around.type == OTHER_AGENT and _begins(around.data, b"{"):
         line = _nested.decode(around.data).message
@@ -154,7 +154,7 @@ def nested_head(around: Head) -> Head | None:
 
 
 def time_of(head: Head) -> Any:
-    """Return the time of a line as it is written there."""
+    """Return the time of a line as written."""
     return next((time for time in (head.timestamp, head.created_at, head.created) if time is not None), None)
 
 
@@ -167,22 +167,22 @@ def conversation(head: Head) -> list[msgspec.Raw] | None:
 
 
 def items(raw: bytes | msgspec.Raw) -> list[msgspec.Raw] | None:
-    """Return the parts of a JSON array, each as the bytes it is; None where it is none."""
+    """Return the items of a JSON array as bytes; None if it is no array."""
     return _decoded(_list, raw)
 
 
 def text(value: Any) -> str:
-    """Return a value that is a text, else an empty one."""
+    """Return a value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def raw_text(raw: msgspec.Raw) -> str:
-    """Return the text that a piece of JSON is; empty where it is none."""
+    """Return the text of a JSON string; empty for any other JSON."""
     return str(msgspec.json.decode(raw)) if _begins(raw, b'"') else ""
 
 
 def role_of(head: Head, message: Message | None) -> str:
-    """Return who speaks: ``user``, ``assistant`` (also of a response by itself, which names no role), or empty."""
+    """Return the speaker: ``user``, ``assistant`` (also for a bare response, which names no role), or empty."""
     type_ = text(head.type)
     spoken = (message.role if message else None, head.role, head.sender, head.speaker)
     role = next(filter(None, map(text, spoken)), type_)
@@ -192,20 +192,20 @@ def role_of(head: Head, message: Message | None) -> str:
 
 
 def has_trace(line: bytes) -> bool:
-    """Tell whether the words stand in a line without which it cannot hold thinking."""
+    """Return whether a line has one of the marks without which it cannot hold thinking."""
     return _TRACE.search(line) is not None
 
 
 def prompt_text(content: msgspec.Raw) -> str:
-    """Return the beginning of what a user said; empty for the results of tools, which users do not say."""
+    """Return the beginning of a user's text; empty for tool results, which users do not write."""
     if _begins(content, b'"'):
         return raw_text(content).strip()[:prompt_max_chars]
     texts = (raw_text(block.text).strip() for block in _blocks_of(content) if block.type in _PROMPTS)
-    return "\n\n".join(said for said in texts if said and not said.startswith("<system-reminder>"))[:prompt_max_chars]
+    return "\n\n".join(part for part in texts if part and not part.startswith("<system-reminder>"))[:prompt_max_chars]
 
 
 def only_calls_tools(line: bytes) -> bool:
-    """Tell whether the message of a line holds calls of tools and nothing that is said."""
+    """Return whether the message of a line has only tool calls and no text."""
     head = read_head(line)
     message = None if head is None else read_message(head)
     blocks = [] if message is None else _blocks_of(message.content)
@@ -242,15 +242,15 @@ def _with_texts_for_numbers(line: bytes, odd: list[str]) -> Any:
         return float(digits) if math.isfinite(float(digits)) else as_text(digits)
 
     def pairs(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(fields)
-        if len(made) != len(fields):
-            raise ValueError("a key stands twice in one object")
-        return made
+        object_ = dict(fields)
+        if len(object_) != len(fields):
+            raise ValueError("a key occurs twice in one object")
+        return object_
 
     try:
         return json.loads(
             line.decode(), object_pairs_hook=pairs, parse_int=integer, parse_float=decimal, parse_constant=as_text
         )
     except ValueError:
-        odd.clear()  # there is another fault, too: the strict rules have named the first
+        odd.clear()  # there is another error, too: the strict rules have reported the first one
         return None

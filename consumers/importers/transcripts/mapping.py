@@ -1,12 +1,12 @@
-"""From a response to imported reasoning: what its graph is called, what it says, and what only its original can say.
+"""Maps a response to imported reasoning: its id, its graph, and the claims about it.
 
-An id is made of the message's id, so it is the same wherever the response was found, also where a resumed session
-repeats it; of the session's, too, where the message's is so short that it may be somebody else's; without them it is
-made of the prompt and of what the response says.
+The id is made of the message's id, so it is the same wherever the response was found, even if a resumed session repeats
+it. If the message's id is so short that another message may have it, the session's id is added. Without ids it is made
+of the prompt and the text of the response.
 
-What was guessed is named in the claims, and so is what could not be read. Task and conclusion end at a word, and their
-whole text is in the originals that are named. The conclusion is the answer that follows the last thinking; a response
-that went on to call a tool has none, and its reasoning stays open.
+The claims name what was guessed and what could not be read. Task and conclusion are cut at a word; the originals have
+their whole text. The conclusion is the answer after the last thinking. A response that ended with a tool call has no
+conclusion, and its reasoning stays open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from deedbook.consumers.importers.reasoning import extensions_of
 from deedbook.consumers.importers.records import Record, claimed_time
-from deedbook.consumers.importers.transcripts.conversation import Answered, Unread
+from deedbook.consumers.importers.transcripts.conversation import TranscriptResponse, UnreadItem
 from deedbook.consumers.sdk.text import shorten
 from deedbook.consumers.sdk.thinking.extract import TASK_NOT_STATED, Extraction, extract_reasoning
 from deedbook.consumers.sdk.thinking.response import read_tags
@@ -42,40 +42,40 @@ own_id_min_chars: Final = 16
 _digits: Final = 32
 
 SESSION_FORMAT: Final = "claude-code-session"
-_NUMBER: Final = "the ledger holds no such number: it was read as the text that it is written as"
+_NUMBER: Final = "the ledger cannot hold this number: it was read as text"
 _WHY: Final = {
-    "redacted": "the vendor encrypted this block: it is only in the original",
-    "other_choice": "another answer to the same question: it is only in the original",
-    "unclosed_tag": "a thinking tag is never closed: the rest was read as thinking",
-    "unopened_tag": "a thinking tag is closed first: what stands before it was read as thinking",
+    "redacted": "the vendor encrypted this block: only the original has it",
+    "other_choice": "another answer to the same question: only the original has it",
+    "unclosed_tag": "a thinking tag is not closed: the rest was read as thinking",
+    "unopened_tag": "a thinking tag is closed before it is opened: the text before it was read as thinking",
 }
 
 
 class Thought(NamedTuple):
-    """A response with its graph: ``names`` are the ids it may stand under, in the order in which they are tried."""
+    """A response with its graph; ``names`` are the ids that it may have, in the order in which they are tried."""
 
-    answered: Answered
+    answered: TranscriptResponse
     extraction: Extraction
     memory: ReasoningMemory
     names: tuple[str, ...]
     is_task_whole: bool
 
 
-def thought_in(answered: Answered, task: str = "") -> Thought | Unread | None:
-    """Return what a response thought; None where it holds no thinking at all.
+def thought_in(answered: TranscriptResponse, task: str = "") -> Thought | UnreadItem | None:
+    """Return the thinking of a response; None if it has none.
 
-    ``task`` stands in place of one that is not stated; the ids are made without it.
+    ``task`` is used if the response states none; the ids are made without it.
     """
     try:
         return _thought_in(answered, task)
     except Refused as refusal:
         if refusal.code != "INVALID_FORMAT" or refusal.details.get("redacted"):
-            return Unread.of(answered, f"{refusal.code}: {refusal.message}")
+            return UnreadItem.of(answered, f"{refusal.code}: {refusal.message}")
         reason = _hidden(answered.response)
-        return Unread.of(answered, reason) if reason else None
+        return UnreadItem.of(answered, reason) if reason else None
 
 
-def _thought_in(answered: Answered, task: str) -> Thought | None:
+def _thought_in(answered: TranscriptResponse, task: str) -> Thought | None:
     extraction = extract_reasoning(answered.response, task=answered.prompt.text if answered.prompt else "")
     if answered.is_session and not _is_thinking_of_a_session(extraction):
         return None
@@ -91,40 +91,40 @@ def _thought_in(answered: Answered, task: str) -> Thought | None:
 
 
 def answer_of(extraction: Extraction) -> str:
-    """Return the answer that follows the last thinking; the one before it where none does."""
+    """Return the answer after the last thinking; if there is none, the answer before it."""
     parts: list[str] = []
     has_thought, follows = False, False
     for source in extraction.sources:
         regions = sorted([(region, True) for region in source.thinking] + [(region, False) for region in source.answer])
         for region, is_thinking in regions:
-            words = source.text[slice(*region)].strip()
-            if is_thinking or not words:
+            text = source.text[slice(*region)].strip()
+            if is_thinking or not text:
                 has_thought, follows = has_thought or is_thinking, follows and not is_thinking
                 continue
-            parts = [*parts, words] if follows else [words] if has_thought else parts
+            parts = [*parts, text] if follows else [text] if has_thought else parts
             follows = has_thought
     return "\n\n".join(parts)
 
 
-def names_of(answered: Answered, extraction: Extraction) -> tuple[str, ...]:
-    """Return the ids that a response may stand under, the best first; they tell nothing of where it was found."""
+def names_of(answered: TranscriptResponse, extraction: Extraction) -> tuple[str, ...]:
+    """Return the ids that a response may have, the best first; they do not depend on where it was found."""
     sources = [[source.text, source.thinking, source.answer] for source in extraction.sources]
     by_content = _name("content", [answered.session, extraction.memory.ai_id, extraction.memory.task, sources])
     by_ids = _by_ids(answered)
     return (by_ids, by_content) if by_ids else (by_content,)
 
 
-def unmapped_stream(left: Answered | Unread) -> str:
-    """Return the stream of an unmapped response: the same wherever it is found, and however it grew."""
-    original = str(left.size).encode() if isinstance(left, Unread) and not left.original else left.original or b""
+def unmapped_stream(left: TranscriptResponse | UnreadItem) -> str:
+    """Return the stream on which a response is stored as unmapped: the same wherever it is found, and however it grows."""
+    original = str(left.size).encode() if isinstance(left, UnreadItem) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
     return f"{UNMAPPED}/{name}"
 
 
 def record_of(thought: Thought, name: str, original: str, prompt: str | None, task: DirtyValue | None = None) -> Record:
-    """Return the record of a response: started, extended as often as its size needs, concluded.
+    """Return the record of a response: its reasoning started, extended as often as its size needs, concluded.
 
-    ``original`` and ``prompt`` are refs of blobs; ``task`` says why its prompt cannot be told.
+    ``original`` and ``prompt`` are refs of blobs; ``task`` says why the prompt is left out.
     """
     session = shorten(thought.answered.session.strip(), name_max_chars)
     events = extensions_of(thought.memory, session=session)
@@ -136,12 +136,12 @@ def record_of(thought: Thought, name: str, original: str, prompt: str | None, ta
 def records_of(
     thought: Thought, events: Sequence[EventData], original: str, *, claims: RecordClaims | None = None
 ) -> Iterator[RecordImported]:
-    """Yield the imported record of each event of a reasoning; ``claims`` stand with the first."""
+    """Yield the imported record of each event of a reasoning; the first has the ``claims``."""
     answered = thought.answered
     for event in events:
         yield RecordImported(
             original=original,
-            source=shorten(str(answered.place).strip(), source_max_chars) or "—",
+            source=shorten(str(answered.source).strip(), source_max_chars) or "—",
             format=SESSION_FORMAT if answered.is_session else thought.extraction.format,
             mapped_kind=KIND_OF[type(event)],
             mapped=msgspec.to_builtins(event, str_keys=True),
@@ -153,12 +153,12 @@ def records_of(
 
 
 def time_of(at: Any) -> str | None:
-    """Return a time as RFC 3339 in UTC; None where it is none, or does not say its offset."""
+    """Return a time as RFC 3339 in UTC; None if it is no time or has no offset."""
     claimed = claimed_time(at)
     if claimed is None or claimed.at_us is None or not claimed.has_zone:
         return None
-    moment = datetime.fromisoformat(claimed.text)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = datetime.fromisoformat(claimed.text)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -192,7 +192,7 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
     ]
     if answered.at is not None and time_of(answered.at) is None:
         value = shorten(str(answered.at).strip(), name_max_chars) or '""'
-        dirty.append(DirtyValue(path="timestamp", value=value, why="it is no time with an offset"))
+        dirty.append(DirtyValue(path="timestamp", value=value, why="it is not a time with an offset"))
     numbers = (shorten(number.strip(), name_max_chars) for number in answered.odd)
     dirty += [DirtyValue(path="$", value=number, why=_NUMBER) for number in numbers]
     if len(dirty) > dirty_max:
@@ -205,7 +205,7 @@ def _claims(thought: Thought, prompt: str | None, dirty: list[DirtyValue]) -> Re
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:
-    """Tell thinking from an answer that speaks about thinking tags, as answers about such software do."""
+    """Return whether a response thinks, and does not just mention thinking tags, as answers about such software do."""
     return any(
         not source.path.endswith((".text", "content"))
         or read_tags(source.text).is_unopened
@@ -216,18 +216,18 @@ def _is_thinking_of_a_session(extraction: Extraction) -> bool:
 
 
 def _hidden(response: Any) -> str:
-    """Return why thinking that a response says it has is not there to be read; empty where it says nothing."""
+    """Return why the thinking of a response is not readable; empty if nothing shows that it has any."""
     blocks = response if isinstance(response, list) else response.get("content") if isinstance(response, dict) else None
     named = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
     if any(block.get("type") == "thinking" and block.get("signature") for block in named):
-        return "the thinking was left out by what wrote this: only its signature is here"
+        return "the program that wrote this left the thinking out: only its signature is here"
     details = response.get("reasoning_details") if isinstance(response, dict) else None
     if isinstance(details, list) and any(isinstance(detail, dict) and "data" in detail for detail in details):
         return "the vendor encrypted this thinking"
     return ""
 
 
-def _by_ids(answered: Answered | Unread) -> str:
+def _by_ids(answered: TranscriptResponse | UnreadItem) -> str:
     if len(answered.message) >= own_id_min_chars:
         return _name("ids", [answered.message])  # a session that is resumed repeats it under an id of its own
     return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""

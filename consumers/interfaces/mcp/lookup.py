@@ -27,7 +27,7 @@ from deedbook.consumers.interfaces.mcp.answers import (
 )
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSize, Since
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
-from deedbook.consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.quotation import words_of
@@ -155,7 +155,7 @@ class LookupTools(Tools):
             self._add_graph(answer, found, have, at or 0)
         return FetchedReasoning.model_validate(answer)
 
-    def _add_graph(self, answer: dict[str, Any], found: Received, have: str | None, at: int) -> None:
+    def _add_graph(self, answer: dict[str, Any], found: ReceivedBrief, have: str | None, at: int) -> None:
         view, ref = partial(ask, self._ledger.client), found.brief.reasoning_ref
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
@@ -205,7 +205,7 @@ def hit_of(row: dict[str, Any]) -> dict[str, Any]:
     return quoted(row, author, at_ms, "stream", "excerpt")
 
 
-def fields_of(found: Received, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
+def fields_of(found: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
     """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
     described = describe(found)
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others", "reasons"}

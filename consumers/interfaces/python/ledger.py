@@ -64,9 +64,9 @@ class _Nouns(Generic[R, A, V]):
                     "views can be compared only in the ledger's own folder: open the ledger there, without a server",
                 )
             settings = ledger.settings if views else None
-            kept = client.trust_store.audit_file if resume else None
+            cache = client.trust_store.audit_file if resume else None
             return verify_log(
-                client, root=root, trusted_checkpoint=checkpoint, views=settings, kept=kept, progress=progress
+                client, root=root, trusted_checkpoint=checkpoint, views=settings, cache=cache, progress=progress
             )
 
         report: V = ledger.compute(audit)

@@ -1,9 +1,9 @@
-"""Does a brief hold: is everything it says what its graph says?
+"""Checks that a brief is right: that everything in it agrees with its graph.
 
-What a prompt shows of a graph is the compressor's choice; all else follows from that choice and the graph. So a brief
-is made again from its own choice and compared field by field: no list of what may be forged has to be kept. What cannot
-be compared are an embedding of another embedder than ours, and what was counted by another tokenizer (sizes, what
-fitted and so the fidelity): the caller must not hand on a brief that is not comparable.
+The compressor chooses what a prompt shows of a graph; everything else follows from that choice and the graph. So the
+check makes the brief again from its own choice and compares it field by field; it needs no list of possible forgeries.
+It cannot compare the embedding of another embedder, nor values counted by another tokenizer (sizes, what fitted, and so
+the fidelity): the caller must not pass on a brief that is not comparable.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ _FROM_GRAPH: Final = tuple(name for name in Brief.__struct_fields__ if name not 
 
 
 def is_comparable(brief: Brief) -> bool:
-    """Tell whether a brief was counted as it would be here: else its fidelity can only be believed."""
+    """Return whether a brief was counted with our tokenizer: otherwise its fidelity cannot be checked."""
     return (brief.tokenizer, brief.exact) == (tokenizer().name, tokenizer().exact)
 
 
 def check_certificate(
     brief: Brief, memory: ReasoningMemory, *, context: str | None = None, domain: str | None = None
 ) -> list[CertificateProblem]:
-    """Return every place where a brief is not what its graph says, made with ``context`` and for ``domain``."""
+    """Return every difference between a brief and its graph, compressed with ``context`` and ``domain``."""
     if brief.reasoning_ref != compute_reasoning_ref(memory):
-        return [CertificateProblem("reasoning_ref", None, "The brief is of another graph.")]
+        return [CertificateProblem("reasoning_ref", None, "The brief belongs to another graph.")]
     index = index_graph(memory)
     empty = empty_brief(index, brief.level, brief.budget, context=context, domain=domain)
-    begun = replace(empty, whole_graph=write_full(memory)) if brief.layout.whole else empty
+    base = replace(empty, whole_graph=write_full(memory)) if brief.layout.whole else empty
     shown = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     remarks = [remark for remark in remarks_of(index) if remark in brief.remarks]
-    true = with_facts(begun, index, shown, remarks, brief.layout)
+    true = with_facts(base, index, shown, remarks, brief.layout)
     problems = [*_fact_problems(brief.facts, true.facts), *differences(brief, true, _FROM_GRAPH)]
     if not problems and is_comparable(brief):
         true = measured(replace(true, budget_needed_for_090=budget_needed(index, empty)), index)
         problems = list(differences(brief, true, _COUNTED))
     if brief.embedding is not None and not is_embedding_of(brief.embedding, brief.reasoning_brief):
-        problems.append(CertificateProblem("embedding", None, "The vector is not that of the sentences."))
+        problems.append(CertificateProblem("embedding", None, "The vector does not belong to the sentences."))
     return problems
 
 
-def differences(said: S, true: S, names: Iterable[str]) -> Iterator[CertificateProblem]:
-    """Yield a problem for each of these fields that is not what it should be."""
+def differences(signed: S, true: S, names: Iterable[str]) -> Iterator[CertificateProblem]:
+    """Yield a problem for each of these fields that differs."""
     for name in names:
-        if getattr(said, name) != getattr(true, name):
-            yield CertificateProblem(name, None, "It is not what the graph and the facts shown give.")
+        if getattr(signed, name) != getattr(true, name):
+            yield CertificateProblem(name, None, "It differs from the graph and the facts shown.")
 
 
 def _fact_problems(facts: list[Fact], true: list[Fact]) -> Iterator[CertificateProblem]:
@@ -73,6 +73,6 @@ def _fact_problems(facts: list[Fact], true: list[Fact]) -> Iterator[CertificateP
             continue
         for name in Fact.__struct_fields__:
             if getattr(fact, name) != getattr(own, name):
-                yield CertificateProblem(f"facts.{name}", fact.step, f"The fact's {name} is not the step's.")
+                yield CertificateProblem(f"facts.{name}", fact.step, f"The fact's {name} differs from the step's.")
     if [fact.step for fact in facts] != [fact.step for fact in true]:
-        yield CertificateProblem("facts", None, "They are not each step shown, once, in the order of the graph.")
+        yield CertificateProblem("facts", None, "They do not list each step shown once, in the order of the graph.")

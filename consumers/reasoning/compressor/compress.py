@@ -1,13 +1,13 @@
-"""The default compressor: deterministic, without a model, every fact a step's own words.
+"""The default compressor: deterministic, without a model; every fact is a step's own words.
 
 It orders critical statements, their evidence and checks by worth (``selection``) and keeps as many as fit, counted in
-the very form that is sent. Without an asked budget it stops at a fidelity of .95; an asked budget is filled, if all
-that is critical fits, with the steps that nothing rests on. A graph that fits whole is sent whole, lossless. What the
-CONCLUSION line says word for word is not said again as a fact.
+the form that is sent. Without a requested budget it stops at a fidelity of .95. A requested budget is filled, once all
+critical statements fit, with the steps that nothing rests on. A graph that fits whole is sent whole, lossless. A fact
+does not repeat what the CONCLUSION line already has word for word.
 
-Refused: to take the best of three orders by fidelity (with costs in shorthand, plain costs, more credit for what a
-statement says in passing). It won .003 of fidelity, lost .007 of what stands word for word, and took three times as
-long. The fidelity is measured on the prompt that the receiver reads, not on the envelope.
+Rejected: taking the best of three orders by fidelity (costs in shorthand, plain costs, more credit for what a statement
+says in passing). It gained .003 of fidelity, lost .007 of verbatim text, and took three times as long. The fidelity is
+measured on the prompt that the receiver reads, not on the envelope.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def compress(
     limit = LEVEL_TOKENS[level][1] if budget is None else budget
     empty = empty_brief(index, level.value, limit, context=context, domain=domain)
     whole, choice = replace(empty, whole_graph=write_full(memory)), _Choice(index, empty)
-    # Sent whole is what fits; unasked, what fits with every field written out: a graph that only its short form brings
-    # under the level's 700 tokens has a brief of .95 at half of that.
+    # A graph that fits is sent whole; without a requested budget it must fit with every field written out: a graph that
+    # only its short form brings under the level's 700 tokens has a brief of .95 at half of that.
     fitting = whole if budget is not None else replace(empty, whole_graph=whole_json(memory))
     if unfitted_tokens(fitting, limit) <= limit - _margin_tokens:
         everything = {step.step_number for step in memory.steps}
@@ -81,7 +81,7 @@ def compress(
 
 
 class _Choice:
-    """The lines of a graph that may be shown beside as much of its conclusion as a brief shows, and their order."""
+    """The lines of a graph that may be shown beside the conclusion of a brief, and their order."""
 
     def __init__(self, index: GraphIndex, empty: Brief) -> None:
         self.index = index
@@ -92,7 +92,7 @@ class _Choice:
         self.order = list(Order(index, self._lines, self.conclusion).picks())
 
     def _all_lines(self) -> Iterator[Line]:
-        """Yield a line for each step and critical remark that the conclusion's own line does not say already."""
+        """Yield a line for each step and critical remark that the conclusion's own line does not already contain."""
         concluded = spelled(words(self.conclusion))
         seen: set[str] = set()
         for fact in self._facts.values():
@@ -109,15 +109,15 @@ class _Choice:
                 check = sentences.check_detail(fact) if fact.assumed else ""
                 yield Line(head, text, runs, step=fact.step, evidence=sentences.evidence_detail(fact), check=check)
             seen.add(run)
-        for place, remark in enumerate(self._remarks):
+        for position, remark in enumerate(self._remarks):
             run = spelled(words(remark.text))
             if run not in concluded:
-                yield Line(HEAD_OF[remark.sort], one_line(remark.text), (run,), remark=place)
+                yield Line(HEAD_OF[remark.sort], one_line(remark.text), (run,), remark=position)
 
     def critical(self, enough: float) -> list[Pick]:
-        """Return the beginning of the order that reaches a fidelity, without the steps that nothing rests on."""
+        """Return the shortest prefix of the order that reaches a fidelity, without the steps that nothing rests on."""
         critical = [pick for pick in self.order if self._lines[pick.place].head != shorthand.OTHERS]
-        end = next((place for place, pick in enumerate(critical, start=1) if pick.value >= enough), len(critical))
+        end = next((count for count, pick in enumerate(critical, start=1) if pick.value >= enough), len(critical))
         return critical[:end]
 
     def holding(self, empty: Brief, picks: Iterable[Pick]) -> Brief:
@@ -133,10 +133,10 @@ class _Choice:
         return replace(empty, facts=facts, remarks=remarks, layout=layout)
 
     def fitting(self, empty: Brief, order: list[Pick]) -> Brief:
-        """Return a brief with the longest beginning of an order that fits, and what of the rest fits beside it."""
+        """Return a brief with the longest prefix of an order that fits, and later picks that also fit."""
 
         @cache
-        def begun(count: int) -> tuple[Brief, int]:
+        def prefix(count: int) -> tuple[Brief, int]:
             brief = self.holding(empty, order[:count])
             return brief, empty.budget - count_tokens(tight_text(brief))
 
@@ -144,25 +144,25 @@ class _Choice:
         count, beyond, middle = 0, len(order) + 1, bisect(costs, empty.budget)
         for tries in range(beyond):
             middle = min(max(middle, count + 1), beyond - 1)
-            room = begun(middle)[1]
+            room = prefix(middle)[1]
             count, beyond = (middle, beyond) if room >= 0 else (count, middle)
             if beyond - count <= 1:
                 break
-            # Shorthand saves of a little more or less about what it does of this much; where it does not, by halves.
-            frame = begun(0)[1]
+            # Assume that shorthand saves the same share of a slightly different prefix; if that fails, bisect.
+            frame = prefix(0)[1]
             fitting = costs[middle] * frame / max(1, frame - room)
             middle = bisect(costs, fitting) - 1 if tries < _guesses_max else (count + beyond) // 2
-        (brief, room), kept = begun(count), order[:count]
-        shown = {pick.place for pick in kept}
-        # What belongs to a statement that is not shown says nothing.
+        (brief, room), picks = prefix(count), order[:count]
+        shown = {pick.place for pick in picks}
+        # Evidence and checks of a statement that is not shown say nothing.
         later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in shown]
         for pick in later[:_later_tries_max]:
-            # Beside others a statement may cost less than alone, but not so much less.
+            # Beside others a statement may cost less than alone, but only a little less.
             if self._tokens(pick) <= room + _joining_saves_max:
-                more = self.holding(empty, [*kept, pick])
+                more = self.holding(empty, [*picks, pick])
                 left = empty.budget - count_tokens(tight_text(more))
                 if left >= 0:
-                    kept, brief, room = [*kept, pick], more, left
+                    picks, brief, room = [*picks, pick], more, left
         return brief
 
     def _tokens(self, pick: Pick) -> int:
@@ -171,7 +171,7 @@ class _Choice:
 
 
 def measured(brief: Brief, index: GraphIndex) -> Brief:
-    """Return a brief with the fidelity, the size and the embedding of the prompt that it renders to."""
+    """Return a brief with the fidelity, size and embedding of its rendered prompt."""
     prompt = to_context_prompt(brief)
     brief = replace(brief, fidelity=measure_indexed(index, prompt.prompt))
     # The figure is part of the prompt, its first line where a graph has no conclusion: its size is known only now.
@@ -182,13 +182,13 @@ def measured(brief: Brief, index: GraphIndex) -> Brief:
 
 
 def remarks_of(index: GraphIndex) -> list[Remark]:
-    """Return the critical texts of a graph that are no steps."""
+    """Return the critical texts of a graph that are not steps."""
     units = [fact.unit for fact in index.key_facts if fact.unit.kind in _remark_sorts]
     return [Remark(cast("RemarkSort", unit.kind), unit.step, unit.text) for unit in units]
 
 
 def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:
-    """Return the smallest budget at which this compressor reaches .90, or None; a ``choice`` that fits is used."""
+    """Return the smallest budget at which this compressor reaches .90, or None; reuse ``choice`` if it fits."""
     endless = replace(empty, budget=_no_limit)
     if choice is None or choice.conclusion != shown_conclusion(endless):
         choice = _Choice(index, endless)
@@ -201,7 +201,7 @@ def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None
 
 
 def _spend_rest(brief: Brief, index: GraphIndex) -> Brief:
-    kept = {fact.step for fact in brief.facts}.difference(brief.layout.others)
+    steps = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     layouts = [brief.layout]
     checks = [fact.step for fact in brief.facts if fact.assumed and fact.check][:checks_max]
     layouts.append(replace(layouts[-1], checks=sorted({*checks, *brief.layout.checks})))
@@ -209,6 +209,6 @@ def _spend_rest(brief: Brief, index: GraphIndex) -> Brief:
         layouts.append(replace(layouts[-1], top_evidence=bool(brief.top_evidence_refs)))
     layouts.append(replace(layouts[-1], tags=bool(brief.tags)))
     while True:
-        spent = with_facts(brief, index, kept, brief.remarks, layouts.pop())
+        spent = with_facts(brief, index, steps, brief.remarks, layouts.pop())
         if not layouts or unfitted_tokens(spent, brief.budget) <= brief.budget - _margin_tokens:
             return spent

@@ -1,4 +1,4 @@
-"""The parts of a brief that do not depend on what its prompt shows, and how chosen facts are put into it."""
+"""Makes the parts of a brief that do not depend on the chosen facts, and adds the chosen facts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _URGENT: Final = re.compile(
 )
 _PATIENT: Final = re.compile(r"\b(eventually|later|some day|low priority|can wait)\b|以后|稍后|不急", re.IGNORECASE)
 _STATED: Final = "assumption_stated"
-# Stands where the measured figure will: as long as any, so the prompt does not grow when it comes.
+# A placeholder as long as any measured figure, so that the prompt does not grow when the figure is set.
 _UNMEASURED: Final = Fidelity(MEDIUM_BAND, band_of(MEDIUM_BAND), None, None, None, 1.0, [], WEIGHTS)
 
 
@@ -75,7 +75,7 @@ def whole_json(memory: ReasoningMemory) -> str:
 def empty_brief(
     index: GraphIndex, level: Level, budget: int, *, context: str | None = None, domain: str | None = None
 ) -> Brief:
-    """Return the envelope of a graph with no facts chosen yet; CONTEXT is the graph's task unless one is given."""
+    """Return the envelope of a graph without facts; CONTEXT is ``context``, else the graph's task."""
     memory = index.memory
     return Brief(
         reasoning_ref=compute_reasoning_ref(memory),
@@ -114,17 +114,17 @@ def make_fact(step: ReasoningStep, memory: ReasoningMemory) -> Fact:
     )
 
 
-def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:
-    """Return a brief that holds these steps and remarks, its sentences rendered as the layout says."""
-    held = {*kept, *layout.others}
-    facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in held]
+def with_facts(brief: Brief, index: GraphIndex, steps: Collection[int], remarks: list[Remark], layout: Layout) -> Brief:
+    """Return a brief with these steps and remarks, its sentences rendered according to the layout."""
+    chosen = {*steps, *layout.others}
+    facts = [make_fact(step, index.memory) for step in index.memory.steps if step.step_number in chosen]
     concluding = (is_concluded(fact, brief.conclusion) or fact.step in layout.others for fact in facts)
-    leading = [fact for fact, is_said in zip(facts, concluding, strict=True) if not is_said]
+    leading = [fact for fact, is_concluding in zip(facts, concluding, strict=True) if not is_concluding]
     layout = replace(layout, lead=choose_lead(leading))
-    stated = {index.step_spelled[step] for step in held if step in index.step_spelled}
+    stated = {index.step_spelled[step] for step in chosen if step in index.step_spelled}
     concluded = spelled(words(shown_conclusion(brief)))
-    # What stands in the prompt already, as another fact or within the conclusion, is not dropped.
-    shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | held
+    # A step that the prompt already contains, as another fact or within the conclusion, is not dropped.
+    shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | chosen
     dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]
     return replace(
         brief,
@@ -137,7 +137,7 @@ def with_facts(brief: Brief, index: GraphIndex, kept: Collection[int], remarks: 
 
 
 def _reasoning_brief(facts: list[Fact], layout: Layout, index: GraphIndex, dropped: list[int]) -> str:
-    """Return the 3 to 6 sentences: facts, and where those are too few what can be said about the graph."""
+    """Return the 3 to 6 sentences: facts, and if those are too few, counts of the graph."""
     sentences = lead_sentences(facts, layout)
     missing = lead_sentences_min - sum(count_sentences(sentence) for sentence in sentences)
     left_out = sum(step in index.step_spelled for step in dropped)
@@ -156,7 +156,7 @@ def _top_assumptions(index: GraphIndex) -> list[str]:
 
 
 def _top_evidence(index: GraphIndex) -> list[str]:
-    """Return the first references of critical steps, one a step before a second of any."""
+    """Return the first references of critical steps, one for each step before a second of any."""
     steps = [step for step in index.memory.steps if step.step_number in index.step_spelled and step.evidence]
     first = [step.evidence[0] for step in steps]
     further = [reference for step in steps for reference in step.evidence[1:]]
@@ -164,7 +164,7 @@ def _top_evidence(index: GraphIndex) -> list[str]:
 
 
 def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
-    """Return at most eight tags of four kinds, each with the step it stands for."""
+    """Return at most eight tags of four kinds, each with its step."""
     concluding = concluding_steps(memory)
     final = concluding[-1].step_number if concluding else None
     wanted: list[tuple[str, TagSort, int | None]] = [
@@ -185,9 +185,9 @@ def _make_tags(memory: ReasoningMemory, domain: str | None) -> list[Tag]:
 
 
 def snake_case(text: str) -> str:
-    """Return the first telling words of a text as one label."""
-    kept = [word for word in _WORD.findall(text.lower().replace("_", " ")) if word not in _FILLERS]
-    return "_".join([word if word.isascii() else word[:_tag_cjk_max_chars] for word in kept][:tag_words_max])
+    """Return the first significant words of a text as one label."""
+    telling = [word for word in _WORD.findall(text.lower().replace("_", " ")) if word not in _FILLERS]
+    return "_".join([word if word.isascii() else word[:_tag_cjk_max_chars] for word in telling][:tag_words_max])
 
 
 def _summarize_blocks(memory: ReasoningMemory) -> BlockSummaries:

@@ -1,16 +1,16 @@
-"""Prose about a graph that a language model writes beside the brief, and what is checked before anybody reads it.
+"""Asks a language model for prose about a graph, beside the brief, and checks the prose before anybody reads it.
 
-Prose never replaces facts; gates and budgets see nothing of it. Each sentence is labelled with the steps it speaks of,
-and the fidelity of all is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is taken whole or
-not at all: a text that is wrong in one place has lost the reader's trust in the others. Refused is prose
+Prose never replaces facts, and gates and budgets ignore it. Each sentence is labelled with its steps, and the fidelity
+is marked as a lexical lower bound (an honest paraphrase scores .3 to .8). It is accepted whole or not at all: after one
+wrong sentence the reader cannot trust the others. Prose is rejected if
 
-- that has not 3 to 6 sentences, or names a step that the graph has not, or would read as a heading;
-- with a number, path, name or address that stands neither in the steps a sentence is labelled with nor in what the
-  graph says of itself (task, conclusion, limitations): so a figure cannot wander from one step to another either;
-- that speaks of other things than the steps it is labelled with, by its words;
-- that any veto of the metric speaks against, which also catches a model that was talked into saying something else.
+- it does not have 3 to 6 sentences, names a step that the graph does not have, or reads as a heading;
+- it has a number, path, name or address that is neither in the steps of its sentence nor in the graph's own task,
+  conclusion or limitations: so a figure cannot move from one step to another;
+- its words are about other things than the steps of its sentence;
+- a veto of the metric applies, which also catches a model that was talked into saying something else.
 
-A sentence that repeats what a hostile step says passes, labelled with that step: so does the step's own fact.
+A sentence that repeats the words of a hostile step passes, labelled with that step: so does the step's own fact.
 """
 
 from __future__ import annotations

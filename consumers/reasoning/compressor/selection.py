@@ -1,21 +1,23 @@
-"""In which order the statements of a graph are worth their tokens: key facts, their evidence, how to check them.
+"""Orders the statements of a graph by their worth per token: key facts, their evidence, and how to check them.
 
-A greedy order, taken without a budget: again and again what adds most a token. What a statement adds is
+The order is greedy and independent of a budget: the next pick is always the one that adds most per token. A statement
+adds
 
-- recall: its own key facts, and what it says of others in passing (``REACH`` of their words; half of a fact's words are
-  worth nothing), less what is said already. Without this credit a graph of like facts lost .11 of fidelity;
-- its anchors, its edges (one whose other end is not there yet is worth ``LOOSE_EDGE``), and a little for every
-  inference that comes nearer to standing there whole: one without its premises is kept, but nobody can check it.
+- recall: its own key facts, and parts of others that it says in passing (``REACH`` of their words; up to half of a
+  fact's words are worth nothing), minus what is already said. Without this credit a graph of similar facts lost .11 of
+  fidelity;
+- its anchors, its edges (an edge whose other end is missing is worth ``LOOSE_EDGE``), and a little for every inference
+  that it helps to complete: an inference without its premises is kept, but nobody can check it.
 
-In choosing, the conclusion weighs twice what it does in the published fidelity, assumptions and limitations four times,
+In this choice the conclusion weighs twice as much as in the published fidelity, assumptions and limitations four times,
 the first of each four times more, and a statement counts with its evidence: a language model that answered questions
-from briefs could guess premises and wording, but not those. Refused: a second order for roomy budgets (it gained .015
-of what stands word for word at 400 tokens, lost .12 of the evidence, and small briefs had no limitation), and costs in
-shorthand (no brief changed). Of graphs of 25 statements, 200 tokens hold at most half of what the probes ask (integer
+from briefs could guess premises and wording, but not those. Rejected: a second order for roomy budgets (it gained .015
+of verbatim text at 400 tokens, lost .12 of the evidence, and small briefs had no limitation), and costs in shorthand
+(no brief changed). For graphs of 25 statements, 200 tokens hold at most half of what the probes ask (integer
 programming), or .43 with .78 of the evidence: these weights reach .45 and .79.
 
-The queue is lazy: gains rise only around a chosen statement, and only there they are queued again, which keeps the work
-near linear (a 200-step graph may cost at most 20 times a 10-step one).
+The queue is lazy: gains rise only around a chosen statement, and only those are queued again, which keeps the work near
+linear (a 200-step graph may cost at most 20 times a 10-step one).
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ from deedbook.projections.briefs.text import content_words
 from deedbook.projections.briefs.tokens import count_tokens
 
 REACH: Final = 0.85
-"""What a statement keeps of another key fact, of the share of its words that it has."""
+"""The credit for a part of another key fact, as a factor of the share of its words."""
 CONCLUSION_REACH: Final = 0.8
 LOOSE_EDGE: Final = 0.4
 WHOLE_INFERENCE_WEIGHT: Final = 0.4
-"""What all inferences standing there whole are worth beside a fidelity of 1."""
+"""The worth of all complete inferences together, where a fidelity of 1 is worth 1."""
 FIRST_FACTOR: Final = 4.0
 """How much more the first assumption and the first limitation are worth than those after it."""
 CITED_FACTOR: Final = 3.5
-"""What all evidence is worth beside all anchors: less, and wholeness takes its place."""
+"""The worth of all evidence, as a factor of the worth of all anchors: with less, complete inferences displace it."""
 EVIDENCE_FACTOR: Final = 3.0
-"""How much more evidence is worth once its statement is there."""
+"""How much more evidence is worth once its statement is taken."""
 CHECK_FACTOR: Final = 0.42
 LATER_CHECK_FACTOR: Final = 0.4
 _least_loss: Final = 1e-12
@@ -53,7 +55,7 @@ _UNGUESSED: Final = frozenset({shorthand.ASSUMED, shorthand.LIMITS})
 
 
 class Part(IntEnum):
-    """What is taken of a line; at equal worth the first goes first."""
+    """A part of a line; at equal worth the first part goes first."""
 
     STATEMENT = 0
     EVIDENCE = 1
@@ -61,7 +63,7 @@ class Part(IntEnum):
 
 
 class Line(NamedTuple):
-    """A statement that may be kept: its head, its text ("" where the conclusion says it), the key facts it holds."""
+    """A statement that may be kept: its head, its text ("" if the conclusion has it), and its key facts."""
 
     head: str
     text: str
@@ -73,7 +75,7 @@ class Line(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A part of a line, by its place, and the fidelity that the picks reach with it, by what is kept verbatim alone."""
+    """A part of a line (``place`` is its index), and the fidelity of all picks so far, counting verbatim text only."""
 
     place: int
     part: Part
@@ -84,10 +86,10 @@ _Entry: TypeAlias = tuple[float, int, Part]
 
 
 class Order:
-    """The order of the lines: what was taken so far, and what each line would add to it."""
+    """The order of the lines: the parts taken so far, and the gain of each line."""
 
     def __init__(self, index: GraphIndex, lines: list[Line], conclusion: str) -> None:
-        """Take the lines, and as much of the conclusion as is shown beside them."""
+        """Take the lines, and the part of the conclusion that is shown beside them."""
         self._index, self._lines = index, lines
         self._weights = [fact.unit.weight * _FACTORS.get(fact.unit.kind, 1.0) for fact in index.key_facts]
         self._weight = sum(self._weights) or 1.0
@@ -116,10 +118,10 @@ class Order:
         self._inferences: defaultdict[int, set[int]] = defaultdict(set)
         for premise, step in index.edges:
             ends = [at[run] for run in (index.step_spelled[premise], index.step_spelled[step]) if run in at]
-            if len(ends) > 1:  # A step without a word in it is no key fact.
+            if len(ends) > 1:  # A step without a word is no key fact.
                 self._inferences[step].update(ends)
-                for one, other in (ends, ends[::-1]):
-                    self._neighbours[one].append(other)
+                for near, far in (ends, ends[::-1]):
+                    self._neighbours[near].append(far)
         self._inferences_of: defaultdict[int, list[int]] = defaultdict(list)
         for step, places in self._inferences.items():
             for place in places:
@@ -138,7 +140,7 @@ class Order:
             fresh = self._entry(position, part)
             if (position, part) in taken:
                 continue
-            if fresh[0] > worth + _least_loss:  # Worth less than when it was queued: another line says it too.
+            if fresh[0] > worth + _least_loss:  # Worth less than when it was queued: another line has the same words.
                 heapq.heappush(queue, fresh)
                 continue
             taken.add((position, part))
@@ -153,7 +155,7 @@ class Order:
             yield Pick(position, part, self._value())
 
     def _entry(self, position: int, part: Part) -> _Entry:
-        """Return a part of a line as it is queued: the less, the sooner."""
+        """Return the queue entry of a part of a line: the smallest entry is taken first."""
         line = self._lines[position]
         match part:
             case Part.STATEMENT:
@@ -171,7 +173,7 @@ class Order:
         return (-worth, position, part)
 
     def _gain(self, position: int) -> float:
-        """Return how much weighted fidelity a line would add, and wholeness of inferences."""
+        """Return the weighted fidelity and the completeness of inferences that a line would add."""
         covered = self._covered
         covers = self._covers[position].items()
         news = (self._weights[place] * max(0.0, worth - covered.get(place, 0.0)) for place, worth in covers)
@@ -189,7 +191,7 @@ class Order:
         return gain
 
     def _take(self, position: int) -> Iterator[_Entry]:
-        """Count a line as kept, and yield what is to be queued for it: its particulars, and lines that gained by it."""
+        """Count a line as kept, and yield the entries to queue: its evidence and check, and lines that gained by it."""
         line = self._lines[position]
         self._heads.add(line.head)
         for place, worth in self._covers[position].items():
@@ -217,10 +219,10 @@ class Order:
         return combine({name: kept / whole if whole else None for name, kept, whole in parts})
 
     def _shares(self, texts: Iterable[str]) -> list[dict[int, float]]:
-        """Return how much of each key fact each text has, where that is more than the ramp ignores.
+        """Return the share of each key fact that each text has, if it is more than the ramp ignores.
 
-        Whatever has that much of a fact has one of its rarest words, so only those are looked up: else every pair of
-        statements of a long graph would be compared.
+        A text with that share of a fact has one of its rarest words, so only those are looked up. Otherwise every pair
+        of statements of a long graph would be compared.
         """
         weigh = self._index.weight_of
         facts = [frozenset(fact.content) for fact in self._index.key_facts]
@@ -233,13 +235,13 @@ class Order:
                 room -= weigh(word)
                 if room < 0:
                     break
-        kept: list[dict[int, float]] = []
+        significant: list[dict[int, float]] = []
         for text in texts:
             words = frozenset(content_words(text)) if text else frozenset[str]()
             near = sorted({place for word in words for place in rare.get(word, ())})
             shares = {place: sum(map(weigh, words & facts[place])) / totals[place] for place in near}
-            kept.append({place: share for place, share in shares.items() if share > RAMP_START})
-        return kept
+            significant.append({place: share for place, share in shares.items() if share > RAMP_START})
+        return significant
 
 
 def _worth(share: float) -> float:

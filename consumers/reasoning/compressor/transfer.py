@@ -1,8 +1,8 @@
-"""Receiving reasoning: the brief at a level, the rule that says whether it is enough, the full graph if it is not.
+"""Receives reasoning: the brief at a level, the rule that says whether it is enough, and the full graph if it is not.
 
-The receiver trusts nobody: a fetched graph must hash to the reference it was asked for by, and a published brief, prose
-and all, is compared with that graph before it is handed on. One that does not hold is made again here, and who signed
-it is named. Whoever asks by a reasoning's id takes the server's word for which graph that is.
+The receiver trusts nobody. A fetched graph must hash to the requested reference, and a published brief, with its prose,
+is compared with that graph before it is passed on. A wrong brief is made again here, and its signer is named. A caller
+who asks by a reasoning's id trusts the server on which graph has that id.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class _BriefAnswer(msgspec.Struct):
     author: str
 
 
-class Received(msgspec.Struct, frozen=True):
-    """A brief that holds, as a receiver has it: rendered, judged, and whether it was published or made on the spot.
+class ReceivedBrief(msgspec.Struct, frozen=True):
+    """A checked brief as a receiver gets it, rendered, with the decision of the gate; published, or made here.
 
-    ``rejected`` is the published one that did not hold; ``memory`` the graph that it was compared with; ``prose`` what
-    a model wrote beside a published brief; ``imported`` says where the reasoning came from, ``author`` and ``at_ms``
-    whose it is and since when; ``verdict`` what its validators say of this version, ``newer`` how many are newer.
+    ``rejected`` is the published brief that was wrong; ``memory`` the graph that it was compared with; ``prose`` a
+    model's text beside a published brief; ``imported`` the origin of an imported reasoning; ``author`` and ``at_ms``
+    those of the reasoning; ``verdict`` that of its validators on this version; ``newer`` the number of newer versions.
     """
 
     brief: Brief
@@ -91,10 +91,10 @@ class Received(msgspec.Struct, frozen=True):
     rejected: RejectedBrief | None = None
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """How a graph arrived: as what, on which base, how long it was, and how long the full graph would have been.
+class GraphTransfer(msgspec.Struct, frozen=True):
+    """How a graph was sent: its form, its base, its size, and the size of the full graph.
 
-    Both lengths are measured here; ``sizes`` are the sender's for full, chain and squashed (None: not possible).
+    Both sizes are measured here; ``sizes`` are the sender's for full, chain and squashed (None: not possible).
     """
 
     sent_as: str
@@ -104,17 +104,17 @@ class Sent(msgspec.Struct, frozen=True):
     sizes: dict[str, dict[str, int] | None]
 
 
-class Fetched(msgspec.Struct, frozen=True):
-    """A full graph whose hash was recomputed and is ``ref``."""
+class FetchedGraph(msgspec.Struct, frozen=True):
+    """A full graph; its hash was recomputed and is ``ref``."""
 
     ref: str
     memory: ReasoningMemory
     canonical: str
-    sent: Sent
+    sent: GraphTransfer
 
 
-class Base(msgspec.Struct, frozen=True):
-    """The graph that a receiver has, where it came from, and what it cost if it had to be fetched for this."""
+class BaseGraph(msgspec.Struct, frozen=True):
+    """The graph that a receiver already has, its origin, and its size if it was fetched just now."""
 
     memory: ReasoningMemory | None = None
     origin: Literal["file", "cache", "ledger"] | None = None
@@ -123,12 +123,12 @@ class Base(msgspec.Struct, frozen=True):
 
 def receive_brief(
     view: Ask, ref: str, level: TransferLevel, *, budget: int | None = None, memory: ReasoningMemory | None = None
-) -> Received:
-    """Return the brief of a reasoning (id, ref or beginning of one) that holds, and the rule that fired, if any.
+) -> ReceivedBrief:
+    """Return a checked brief of a reasoning (id, ref or prefix of a ref), and the rule that fired, if any.
 
-    The published brief is taken when there is one for this level, no budget was asked for and it holds; else it is made
-    here. Of imported reasoning it always is, because its CONTEXT has to say that nobody vouches for it. Whoever has the
-    graph already, fetched by ``ref``, gives it as ``memory``.
+    The published brief is used if there is one for this level, no budget was requested and it is right; otherwise it is
+    made here. For imported reasoning it is always made here, because its CONTEXT must say that nobody vouches for it.
+    ``memory`` is the graph, if the caller has already fetched it by ``ref``.
     """
     reasoning = view("reasoning.show", {"id": ref})
     imported, domain = reasoning.get("imported"), reasoning["domain"]
@@ -152,88 +152,89 @@ def receive_brief(
     prompt = to_context_prompt(data.brief, level, budget)
     newer = reasoning["version"] - reasoning["asked_version"]
     own = (reasoning["author"], reasoning["updated_ms"], verdict, newer, data.prose, data.prose_missing)
-    return Received(data.brief, memory, prompt, answer, domain, is_published, *own, imported, rejected)
+    return ReceivedBrief(data.brief, memory, prompt, answer, domain, is_published, *own, imported, rejected)
 
 
 @lru_cache(briefs_kept_max)
 def _compressed(
     canonical: bytes, level: TransferLevel, budget: int | None, context: str | None, domain: str | None
 ) -> Brief:
-    """Return the brief of the graph with these bytes: of 2,000 steps it takes a second, and is what it was before."""
+    """Return the brief of the graph with these bytes; cached, because a graph of 2,000 steps takes a second."""
     return compress(read_graph(canonical), level, budget, context=context, domain=domain)
 
 
 @lru_cache(briefs_kept_max)
 def _problems(packed: bytes, canonical: bytes, domain: str | None) -> list[CertificateProblem]:
-    """Return in what a published brief is not that of the graph with these bytes; kept as ``_compressed`` is."""
+    """Return the differences between a published brief and the graph with these bytes; cached like ``_compressed``."""
     return check_certificate(msgspec.msgpack.decode(packed, type=Brief), read_graph(canonical), domain=domain)
 
 
 def published(
     view: Ask, level: TransferLevel, memory: ReasoningMemory, domain: str
 ) -> tuple[_BriefData | None, RejectedBrief | None]:
-    """Return the published brief of a level, or who signed one that does not hold; neither where none can be used."""
-    # By the graph's own ref: under its id there may meanwhile be a newer one, whose brief is no forgery of this.
+    """Return the published brief of a level, or the rejection of a wrong one; neither if none can be used."""
+    # By the graph's own ref: its id may have a newer graph by now, whose brief is no forgery of this one.
     ref = compute_reasoning_ref(memory)
-    found = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
-    if found is None:
+    answer = find_answer(view, "briefs.best", {"ref": ref, "level": level.value}, _BriefAnswer)
+    if answer is None:
         return None, None
-    brief, prose = found.data.brief, found.data.prose
+    brief, prose = answer.data.brief, answer.data.prose
     packed, canonical = msgspec.msgpack.encode(brief), canonical_json(memory)
     problems = _problems(packed, canonical, domain or None)
     if [problem.field for problem in problems] == ["tags"]:
-        # The same graph may have been started under another domain, too, and briefed there.
+        # The same graph may also have been recorded and briefed under another domain.
         domains = view("snapshots.domains", {"reasoning_ref": ref})["domains"]
         tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
-    if prose is not None and not problems and not holds(prose, memory):
-        problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
+    if prose is not None and not problems:
+        if not holds(prose, memory):
+            problems = [CertificateProblem("prose", None, "Its sentences or their fidelity do not match the graph.")]
     if problems:
-        return None, RejectedBrief(found.event_id, found.author, problems)
-    # What was made for another budget, or counted by another tokenizer, is no lie; but nobody here can say it holds.
+        return None, RejectedBrief(answer.event_id, answer.author, problems)
+    # A brief for another budget, or counted by another tokenizer, is no forgery, but it cannot be checked here.
     usable = brief.level == level.value and brief.budget == LEVEL_TOKENS[level][1] and is_comparable(brief)
-    return (found.data if usable else None), None
+    return (answer.data if usable else None), None
 
 
-def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> Fetched:
-    """Return the full graph of a reasoning, its hash recomputed; of what is in ``have`` nothing is sent again.
+def fetch(view: Ask, ref: str, *, have: ReasoningMemory | None = None) -> FetchedGraph:
+    """Return the full graph of a reasoning with a recomputed hash; parts that ``have`` contains are not sent again.
 
-    Raises Refused: ``NOT_FOUND`` (also when the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
-    ``VERSION_MISMATCH`` when a delta for another base than ``have`` was sent. Corrupted: ``VERIFICATION_FAILED`` when
-    what was sent is not what the reference names.
+    Raises Refused: ``NOT_FOUND`` (also if the ledger does not know ``have``) or ``REF_AMBIGUOUS``;
+    ``VERSION_MISMATCH`` if a delta for another base than ``have`` was sent. Corrupted: ``VERIFICATION_FAILED`` if
+    the graph does not match the reference.
     """
     base = None if have is None else compute_reasoning_ref(have)
     arguments = {"ref": ref} if base is None else {"ref": ref, "have": base}
     answer = read_answer(view("reasoning.fetch", arguments), _FetchAnswer)
     canonical = canonical_json(read_payload(answer.sent_as, answer.payload, have))
     computed = "sha256:" + hashlib.sha256(canonical).hexdigest()
-    asked = prefix_range(ref, "sha256")
+    bounds = prefix_range(ref, "sha256")
     if ref in {answer.reasoning_id, f"reasoning/{answer.reasoning_id}"} and not is_whole_ref(ref):
-        asked = None
-    if computed != answer.ref or (asked is not None and not asked[0] <= computed < asked[1]):
-        wanted = answer.ref if asked is None else ref
+        bounds = None
+    if computed != answer.ref or (bounds is not None and not bounds[0] <= computed < bounds[1]):
+        wanted = answer.ref if bounds is None else ref
         raise Corrupted("VERIFICATION_FAILED", f"the graph hashes to {computed}, not {wanted}", ref=wanted)
     memory, _ = memory_from_dict(msgspec.json.decode(canonical))
     used = None if answer.sent_as == "full" else base
-    sent = Sent(
+    sent = GraphTransfer(
         answer.sent_as, used, measure_payload(answer.payload), measure_payload(write_full(memory)), answer.sizes
     )
-    return Fetched(computed, memory, canonical.decode(), sent)
+    return FetchedGraph(computed, memory, canonical.decode(), sent)
 
 
 class GraphCache:
-    """Graphs that were fetched here, by their refs, so that of their next versions only a delta need be asked for.
+    """A cache of fetched graphs by their refs, so that only a delta must be fetched for their next versions.
 
-    ``cache/graphs/HEX.json`` holds the bytes whose SHA-256 is HEX; they are hashed again when they are read, so a file
-    that was changed counts as none. The oldest of more than ``graphs_cached_max`` are deleted, and so may all be.
+    ``cache/graphs/HEX.json`` holds the bytes whose SHA-256 is HEX; they are hashed again when they are read, so a
+    changed file is ignored. Beyond ``graphs_cached_max`` the oldest are deleted; all of them may be deleted any time.
     """
 
     def __init__(self, home: Path) -> None:
-        """Keep graphs below the ledger's folder ``home``, here or on a remote agent's machine."""
+        """Store graphs below the ledger's folder ``home``, here or on a remote agent's machine."""
         self._folder = home / "cache" / "graphs"
 
     def find(self, ref: str) -> ReasoningMemory | None:
-        """Return the graph of a ref or of a beginning that fits one graph only; None when it is not here."""
+        """Return the graph of a ref, or of a prefix that fits only one graph; None if it is not cached."""
         bounds = prefix_range(ref, "sha256")
         files = [] if bounds is None else list(self._folder.glob(f"{bounds[0].removeprefix('sha256:')}*.json"))
         if len(files) != 1:
@@ -244,11 +245,11 @@ class GraphCache:
         except (OSError, Refused):
             return None
 
-    def keep(self, fetched: Fetched) -> bool:
-        """Keep a graph that was fetched; return whether it could be written."""
+    def keep(self, fetched: FetchedGraph) -> bool:
+        """Store a fetched graph; return whether it could be written."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A crash within leaves a file without a graph's name, which is deleted as the oldest one day.
+            # A crash here leaves a file without a graph's name, which is deleted once it is the oldest.
             with replacing(self._folder / f"{fetched.ref.removeprefix('sha256:')}.json") as file:
                 file.write(fetched.canonical.encode())
             entries = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime, reverse=True)
@@ -259,22 +260,22 @@ class GraphCache:
         return True
 
 
-def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> Base:
-    """Return the version that somebody has: from a file, from the cache, or fetched whole now; nothing for None."""
+def find_base(view: Ask, cache: GraphCache, have: str | None, file: Path | None) -> BaseGraph:
+    """Return the version that the receiver has: from a file, from the cache, or fetched whole now; empty for None."""
     if file is not None:
         memory = read_graph_file(file)
         ref = compute_reasoning_ref(memory)
         bounds = (ref, ref + "g") if have is None else prefix_range(have, "sha256")
         if bounds is None or not bounds[0] <= ref < bounds[1]:
             raise Refused("VERSION_MISMATCH", f"{file} holds {ref}, not {have}", held=ref, wanted=have)
-        return Base(memory, "file")
+        return BaseGraph(memory, "file")
     if have is None:
-        return Base()
+        return BaseGraph()
     if (cached := cache.find(have)) is not None:
-        return Base(cached, "cache")
+        return BaseGraph(cached, "cache")
     fetched = fetch(view, have)
     cache.keep(fetched)
-    return Base(fetched.memory, "ledger", fetched.sent.transferred)
+    return BaseGraph(fetched.memory, "ledger", fetched.sent.transferred)
 
 
 def read_graph_file(path: Path) -> ReasoningMemory:
@@ -293,12 +294,14 @@ def read_graph(text: bytes) -> ReasoningMemory:
     """Return the graph that its canonical bytes describe."""
     memory, unknown = memory_from_dict(check_strict(text))
     if unknown:
-        raise Refused("UNKNOWN_FIELD", f"a graph has no {', '.join(unknown)}", field=next(iter(unknown)))
+        raise Refused(
+            "UNKNOWN_FIELD", f"a graph does not have the field {', '.join(unknown)}", field=next(iter(unknown))
+        )
     return memory
 
 
-def describe(received: Received) -> dict[str, Any]:
-    """Return what a receiver wants to know of a brief, as plain values."""
+def describe(received: ReceivedBrief) -> dict[str, Any]:
+    """Return the fields of a received brief as plain values."""
     prompt: dict[str, Any] = msgspec.to_builtins(received.prompt)
     left_out = {"sections": prompt.pop("dropped"), "shortened": prompt.pop("shortened")}
     return prompt | {
@@ -322,14 +325,14 @@ def describe(received: Received) -> dict[str, Any]:
 
 
 def find_answer(view: Ask, query: str, arguments: dict[str, Any], form: type[T]) -> T | None:
-    """Return the answer of a view as ``read_answer`` does; None where it refuses with ``NOT_FOUND``."""
+    """Return the answer of a view as ``read_answer`` does; None if it refuses with ``NOT_FOUND``."""
     answer = or_none(view, query, arguments)
     return None if answer is None else read_answer(answer, form)
 
 
 def read_answer(answer: dict[str, Any], form: type[T]) -> T:
-    """Return the answer of a view as the type that it should have."""
+    """Return the answer of a view as the type ``form``."""
     try:
         return msgspec.convert(answer, form)
     except msgspec.ValidationError as error:
-        raise Corrupted("VERIFICATION_FAILED", f"the answer is not what was asked for: {error}") from error
+        raise Corrupted("VERIFICATION_FAILED", f"the answer does not have the expected form: {error}") from error

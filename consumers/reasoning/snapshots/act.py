@@ -1,20 +1,20 @@
-"""How far a receiver may act on a snapshot or a reasoning, as one call.
+"""Decides how far a receiver may act on a snapshot or a reasoning, in one call.
 
     no rule fires                           → ``act`` on the prompt
     a rule fires, the graph is fetched, and
-      somebody else than its author
+      another agent than its author
       validated it, nobody found it wrong   → ``act_on_full`` on the graph
     anything else                           → ``human_review_required``, and a signed request that a human answers
 
-- The receiver trusts nobody: a fetched graph hashes to its ref, and what a snapshot says of its reasoning was compared
-  with that graph before any rule reads it (``receive_snapshot``).
-- The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the domain
-  that is more at risk of the snapshot's and the reasoning's own: the one who shortens cannot talk a rule away.
-- Of each independent validator the newest report counts (``validations.latest``), and one voice against is enough. A
-  receiver's own validation that fails fires a rule, and one that passes is told: it is no voucher.
-- A request's id is made of who asks, what about and for which task, of the names of its reasons and of the reports that
-  were weighed: asking again, at another level or with other numbers, finds the request that is there.
-- A human's answer is shown and never turned into ``act_on_full``: that needs a validation. ``may_act`` counts both.
+- The receiver trusts nobody: a fetched graph hashes to its ref, and a snapshot is compared with that graph before any
+  rule reads it (``receive_snapshot``).
+- The rules read the fidelity of the level that is sent, the evidence of the snapshot and of its facts, and the riskier
+  of the snapshot's and the reasoning's domains: so the author of a short version cannot avoid a rule.
+- The newest report of each independent validator counts (``validations.latest``), and one negative report is enough. If
+  the receiver's own validation fails, a rule fires; if it passes, it is reported, but vouches for nothing.
+- The id of a request is made of the asker, the subject, the task, the names of the reasons and the reports considered:
+  asking again, at another level or with other numbers, finds the existing request.
+- A human's answer is shown and never becomes ``act_on_full``, which needs a validation. ``may_act`` considers both.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _OWN: Final = "own_validation"
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A request and, once a human gave it, the answer."""
+    """A request to a human and, once given, the answer."""
 
     id: str
     status: str
@@ -74,12 +74,12 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What the receiver may do, and why: the rule that fired (None for ``act``), the level sent and its gate.
+    """The action that the receiver may take, the rule that fired (None for ``act``), the level sent and its gate.
 
-    ``graph`` is the full reasoning where it was fetched, ``verdict`` what its validators say last (None where it is not
-    in this ledger), ``validation`` the report that ``act_on_full`` rests on, ``own`` the receiver's own run,
-    ``review`` the human's request; None there with ``human_review_required`` means that nobody signed one.
-    ``is_imported``: only importers have this reasoning, and nobody here vouches for it.
+    ``graph`` is the full reasoning if it was fetched, ``verdict`` the newest of its validators (None if it is not in
+    this ledger), ``validation`` the report on which ``act_on_full`` relies, ``own`` the receiver's own run, ``review``
+    the request to a human; with ``human_review_required``, None means that nobody signed a request.
+    ``is_imported``: only importers recorded this reasoning, and nobody here vouches for it.
     """
 
     action: Action
@@ -99,7 +99,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def may_act(self) -> bool:
-        """Whether the gate, or the human who was asked, lets the receiver act."""
+        """Whether the gate, or a human's answer, lets the receiver act."""
         return self.action != "human_review_required" or (self.review is not None and self.review.verdict == "approved")
 
 
@@ -116,15 +116,14 @@ def act_on(
     fidelity: float | None = None,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Decision:
-    """Return the decision on a snapshot as it was taken or received (or its id, or the id or ref of a reasoning).
+    """Return the decision on a snapshot (taken, received, or its id), or on a reasoning (its id or ref).
 
-    Without a ``level`` the lowest that passes its gate is sent. ``task`` is what the receiver is about to do;
-    ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself;
-    ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
-    ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
-    and its answer are found, and nothing is signed. ``clock_ms`` says whether a validation is too old. Raises Refused:
-    ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph,
-    a brief or an answer is not what it claims to be.
+    Without a ``level`` the lowest that passes its gate is sent. ``task`` is the receiver's task; ``vectors`` replace
+    those of the snapshot; with a ``tree`` the receiver also validates the fetched graph; ``fidelity`` is that of the
+    received text, if it differs from the snapshot's for the level. ``author`` signs the request to a human if one is
+    needed; with only the name of the ``asker``, an earlier request and its answer are found, and nothing is signed.
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted:
+    ``VERIFICATION_FAILED`` if a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref
@@ -155,48 +154,48 @@ def act_on(
     for entry in [one["compromised"] for one in versions if "compromised" in one][:1] if rule is None else ():
         rule = gates.FetchRule("suspect_key", f"A key that signed it is compromised, says entry {entry}.")
     prompt = to_context_prompt(snapshot, sent)
-    decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
-    decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [_said(own)])
-    return decided if rule is None else _held_up(view, decided, author or asker, task, clock_ms())
+    decision = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
+    decision = replace(decision, is_imported=is_imported, reasons=[] if own is None else [_summary(own)])
+    return decision if rule is None else _restricted(view, decision, author or asker, task, clock_ms())
 
 
-def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None, now_ms: int) -> Decision:
-    """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
-    verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
+def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task: str | None, now_ms: int) -> Decision:
+    """Return the decision after a rule fired: act on the graph if it was validated, else ask a human."""
+    verdict, own, notes, rule = decision.verdict, decision.own, decision.reasons, decision.rule
     assert rule is not None  # noqa: S101 - as is said
-    ref, passing = decided.snapshot.reasoning_ref, None
+    ref, passing = decision.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
     elif verdict is None:
         problems = [f"The full reasoning {short_ref(ref)} is not in this ledger."]
     else:
         passing, problems = gates.check_verdict(verdict, now_ms)
-        decided = replace(decided, graph=fetch(view, ref).memory)
+        decision = replace(decision, graph=fetch(view, ref).memory)
     if not problems and passing is not None and (own is None or own.passed):
-        said = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
-        return replace(decided, action="act_on_full", reasons=[rule.reason, said, *found], validation=passing)
-    found += [] if own is None else [f"The receiver's own validation: {issue.message}" for issue in own.issues]
-    reasons = [rule.reason, *problems, *found]
-    request = _request(decided, reasons, verdict, task)
-    causes = [event_id for event_id in (decided.snapshot.event_id, *request.validations) if event_id]
-    review = None if who is None else _ask_human(who, view, request, _citations(decided), causes)
+        voucher = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
+        return replace(decision, action="act_on_full", reasons=[rule.reason, voucher, *notes], validation=passing)
+    notes += [] if own is None else [f"The receiver's own validation: {issue.message}" for issue in own.issues]
+    reasons = [rule.reason, *problems, *notes]
+    request = _request(decision, reasons, verdict, task)
+    causes = [event_id for event_id in (decision.snapshot.event_id, *request.validations) if event_id]
+    review = None if asker is None else _ask_human(asker, view, request, _reason_names(decision), causes)
     if review is not None and review.verdict is not None:
         comment = f": {review.comment}" if review.comment else "."
         reasons.append(f"{review.answered_by}, a human, has answered: {review.verdict}{comment}")
-    return replace(decided, action="human_review_required", reasons=reasons, review=review)
+    return replace(decision, action="human_review_required", reasons=reasons, review=review)
 
 
 def describe(decision: Decision) -> dict[str, Any]:
-    """Return what a receiver wants to know of a decision, as plain values."""
+    """Return the fields of a decision as plain values."""
     snapshot, report, own = decision.snapshot, decision.validation, decision.own
     graph = decision.graph if decision.may_act else None
     plain: dict[str, Any] = msgspec.to_builtins(decision.prompt)
     voucher = report and {"event_index": report.event_index, "event_id": report.event_id, "author": report.by}
-    decided = ("rule", "gate", "reasons", "verdict", "review")
-    plain |= msgspec.to_builtins({name: getattr(decision, name) for name in decided})
+    names = ("rule", "gate", "reasons", "verdict", "review")
+    plain |= msgspec.to_builtins({name: getattr(decision, name) for name in names})
     plain |= {"rule_fired": plain.pop("rule"), "action": decision.action, "may_act": decision.may_act}
     answer: dict[str, Any] = msgspec.to_builtins(decision.answer)
-    answer.pop("rule")  # the receiver's own validation may have fired another
+    answer.pop("rule")  # the receiver's own validation may have fired another rule
     return (
         plain
         | answer
@@ -207,7 +206,7 @@ def describe(decision: Decision) -> dict[str, Any]:
             "imported": decision.is_imported,
             "rejected": msgspec.to_builtins(snapshot.rejected),
             "validation": voucher,
-            "own_validation": None if own is None else {"passed": own.passed, "text": _said(own)},
+            "own_validation": None if own is None else {"passed": own.passed, "text": _summary(own)},
             "graph": None if graph is None else msgspec.to_builtins(graph.to_dict(), str_keys=True),
         }
     )
@@ -224,7 +223,7 @@ def _gate(
 
 
 def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> float | None:
-    """Return the fidelity of what is sent: FULL shows what STANDARD does; unmeasured counts as nothing kept."""
+    """Return the fidelity at a level: FULL shows what STANDARD does; an unmeasured fidelity counts as 0."""
     if snapshot.reasoning_ref is None:
         return None
     shown = TransferLevel.STANDARD if level is TransferLevel.FULL else level
@@ -240,34 +239,36 @@ def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:
 
 
 def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
-    """Tell whether this reasoning was only ever imported; who recorded the same as his own vouches for it."""
+    """Return whether this reasoning was only imported; an agent who recorded the same as their own vouches for it."""
     if snapshot.reasoning_ref is None:
         return False
-    found = view("reasoning.origins", {"ref": snapshot.reasoning_ref})
-    return bool(found["imported"]) and not found["own"]
+    origins = view("reasoning.origins", {"ref": snapshot.reasoning_ref})
+    return bool(origins["imported"]) and not origins["own"]
 
 
-def _said(own: ValidationReport) -> str:
+def _summary(own: ValidationReport) -> str:
     counts, word = own.counts(), "passed" if own.passed else "failed"
     return f"The receiver's own validation {word}: {counted_words(counts, own.evidence, 'references stand')}."
 
 
-def _citations(decided: Decision) -> list[str]:
-    """Return the names of what speaks against acting; a low fidelity counts alone, because each level has its own."""
-    names = {rule.name for rule in decided.answer.all_rules}
-    if decided.own is not None and not decided.own.passed:
+def _reason_names(decision: Decision) -> list[str]:
+    """Return the names of the reasons not to act; low fidelity counts only alone, because each level has its own."""
+    names = {rule.name for rule in decision.answer.all_rules}
+    if decision.own is not None and not decision.own.passed:
         names.add(_OWN)
     return sorted(names - {gates.LOW_FIDELITY} or names)
 
 
-def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
-    snapshot, rule = decided.snapshot, decided.rule
+def _request(
+    decision: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None
+) -> ReviewRequested:
+    snapshot, rule = decision.snapshot, decision.rule
     assert rule is not None  # noqa: S101 - as is said
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
     outcomes: tuple[Outcome, ...] = ("failed", "passed")
-    validations = [] if verdict is None else [one.event_id for of in outcomes for one in verdict.voices(of)]
+    validations = [] if verdict is None else [voice.event_id for kind in outcomes for voice in verdict.voices(kind)]
     return ReviewRequested(
         question=cut(f"May {about} be acted on{concluded}", _reason_chars_max - 1) + "?",
         rule=rule.name,
@@ -280,35 +281,35 @@ def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | Non
 
 
 def _ask_human(
-    who: Author | str, view: Ask, asked: ReviewRequested, citations: list[str], causes: list[str]
+    asker: Author | str, view: Ask, request: ReviewRequested, reasons: list[str], causes: list[str]
 ) -> Review | None:
-    """Return the review of a question: the one that stands, or one appended now if an author can sign it.
+    """Return the review of a question: the existing one, or one appended now if an author can sign it.
 
-    If we crash after the request was appended, the next call finds it by its id. Anybody may take any id: where
-    somebody else opened the stream under ours, the next number is tried.
+    If we crash after the request was appended, the next call finds it by its id. Anybody may take any id: if another
+    agent opened the stream with our id, the next number is tried.
     """
-    asker = who if isinstance(who, str) else who.name
+    asker_name = asker if isinstance(asker, str) else asker.name
     for number in range(_ids_max):
-        name = review_id(asker, asked, citations, number)
+        name = review_id(asker_name, request, reasons, number)
         review = find_answer(view, "reviews.show", {"id": name}, Review)
         if review is None:
-            if isinstance(who, str):
+            if isinstance(asker, str):
                 return None
             try:
-                who.emit(Draft(stream=f"review/{name}", data=asked, causes=causes))
+                asker.emit(Draft(stream=f"review/{name}", data=request, causes=causes))
             except Refused as refusal:
-                # Between our look and our request another process of ours, or a stranger, opened the stream.
+                # Since our query another process of ours, or a stranger, opened the stream.
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
-        # What a thief may have answered is asked again.
-        is_own = review is not None and review.author == asker and review.compromised is None
-        if review is not None and is_own and review.reasoning_ref == asked.reasoning_ref:
+        # An answer that a thief may have given is asked for again.
+        is_own = review is not None and review.author == asker_name and review.compromised is None
+        if review is not None and is_own and review.reasoning_ref == request.reasoning_ref:
             return review
-    raise Refused("TRANSITION_NOT_ALLOWED", f"somebody else took every id for the review of {asked.question}")
+    raise Refused("TRANSITION_NOT_ALLOWED", f"other agents took every id for the review of {request.question}")
 
 
-def review_id(name: str, asked: ReviewRequested, citations: list[str], number: int = 0) -> str:
-    """Return the id of ``name``'s request on these citations."""
-    same = [name, asked.reasoning_ref, asked.snapshot_id, asked.task, citations, asked.validations, number]
+def review_id(name: str, request: ReviewRequested, reasons: list[str], number: int = 0) -> str:
+    """Return the id of ``name``'s request for these reasons."""
+    same = [name, request.reasoning_ref, request.snapshot_id, request.task, reasons, request.validations, number]
     return f"{name}-{hashlib.sha256(encode_canonical(same)).hexdigest()[:_id_digits]}"

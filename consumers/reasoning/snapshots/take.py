@@ -1,9 +1,9 @@
-"""Taking a snapshot, and receiving one.
+"""Takes a snapshot, and receives one.
 
-The reasoning is compressed for both levels, with the snapshot's own context, and measured. What is too large for an
-entry is left out in this order: the embedding, the MINIMAL brief, then both briefs (the snapshot's own fields remain,
-and their fidelity is measured anew). Of the evidence only ``evidence_size_max_bytes`` travel, references to secrets
-first, because a gate reads them; ``evidence_count`` says how many there are.
+The reasoning is compressed for both levels, with the snapshot's own context, and measured. If the snapshot is too large
+for an entry, it leaves out in this order: the embedding, the MINIMAL brief, then both briefs (the snapshot's own fields
+remain, and their fidelity is measured again). It has at most ``evidence_size_max_bytes`` of evidence, references to
+secrets first, because a gate reads them; ``evidence_count`` is the total number.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_changed
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate, differences, is_comparable
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import AS_A_BLOB, Refused, or_none
@@ -50,7 +51,7 @@ _OF_AUTHOR: Final = ("vectors", "context_source", "session_id", "context_summary
 _SHARED: Final = ("conclusion", "reasoning_brief", "top_assumptions", "top_evidence_refs", "level")
 
 
-class _Shown(msgspec.Struct):
+class _SnapshotAnswer(msgspec.Struct):
     id: str
     author: str
     event_id: str
@@ -85,15 +86,15 @@ def assemble(
     context: str | None = None,
     vectors: Mapping[str, Any] | None = None,
 ) -> tuple[SnapshotTaken, list[int]]:
-    """Return the data of a snapshot, and the indexes of the events it follows from.
+    """Return the data of a snapshot, and the indexes of the events that caused it.
 
-    The vectors are those that the session assessed last, each replaced by one given here; the domain is the
-    reasoning's unless given; the context is the author's, else derived from the session, else the reasoning's task.
-    Raises Refused: ``USAGE`` without session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector;
-    ``TOO_LARGE`` when context and conclusion alone fit no entry.
+    The vectors are the session's latest, each overridden by ``vectors``; the default domain is the reasoning's; the
+    default context is derived from the session, else it is the reasoning's task. Raises Refused: ``USAGE`` without
+    session, reasoning and context; ``NOT_FOUND``; ``INVALID_FIELD`` for a vector; ``TOO_LARGE`` if context and
+    conclusion alone are too large for an entry.
     """
     if session is None and reasoning is None and not (context or "").strip():
-        raise Refused("USAGE", "a snapshot of nothing: name a session, a reasoning, or give a context")
+        raise Refused("USAGE", "a snapshot needs a session, a reasoning or a context: name one")
     shown = None if session is None else view("sessions.show", {"id": session})
     fetched = None if reasoning is None else fetch(view, reasoning)
     assessed: dict[str, float] = {}
@@ -118,19 +119,18 @@ def assemble(
 
 
 def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
-    """Return a snapshot by its id; where there is none, an unsigned one of a reasoning by its id or ref.
+    """Return a snapshot by its id; if there is none, an unsigned snapshot of a reasoning by its id or ref.
 
-    ``snapshot/ID`` and ``reasoning/ID`` say which of the two is meant; a whole ref is a reasoning's. What a signed one
-    says of its reasoning is compared with the graph, and made again where it does not hold: ``rejected`` says who
-    signed it and what is wrong.
+    ``snapshot/ID`` and ``reasoning/ID`` choose one of the two; a whole ref is a reasoning's. A signed snapshot is
+    compared with its graph, and made again if it is wrong: ``rejected`` names its signer and the problems.
     """
     if not name.startswith("reasoning/") and not is_whole_ref(name):
         try:
-            shown = read_answer(view("snapshots.show", {"id": name}), _Shown)
-            data, problems = _held(view, shown.data)
-            found = snapshot_of(data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
+            shown = read_answer(view("snapshots.show", {"id": name}), _SnapshotAnswer)
+            data, problems = _checked(view, shown.data)
+            snapshot = snapshot_of(data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
             rejected = RejectedBrief(shown.event_id, shown.author, problems)
-            return with_changed(found, rejected=rejected) if problems else found
+            return with_changed(snapshot, rejected=rejected) if problems else snapshot
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):
                 raise
@@ -139,44 +139,44 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     except Refused as refusal:
         if refusal.code != "NOT_FOUND":
             raise
-        raise Refused("NOT_FOUND", f"there is no snapshot and no reasoning {name}", asked=name) from refusal
+        raise Refused("NOT_FOUND", f"no snapshot and no reasoning is named {name}", asked=name) from refusal
     return snapshot_of(data, snapshot_id="")
 
 
-def _held(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[CertificateProblem]]:
-    """Return a snapshot whose reasoning is what its graph says, made again where it is not, and what was wrong with it.
+def _checked(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[CertificateProblem]]:
+    """Return a snapshot that agrees with its graph, made again if it did not, and its problems.
 
-    Where the graph is not here nobody can tell: then it claims no fidelity, and so a rule asks for the graph. One that
-    names no graph has no reasoning, whatever it says of one.
+    If the graph is not here, nothing can be checked: the fidelity is then 0, so a rule asks for the graph. A snapshot
+    that names no graph has no reasoning, whatever its fields say.
     """
-    made = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
+    base = SnapshotTaken(**{name: getattr(data, name) for name in _OF_AUTHOR})
     if data.reasoning_ref is None:
-        return made, list(differences(data, made, SnapshotTaken.__struct_fields__))
+        return base, list(differences(data, base, SnapshotTaken.__struct_fields__))
     fetched = or_none(fetch, view, data.reasoning_ref)
     if fetched is None:
         briefs = [replace(brief, fidelity=_UNMEASURED) for brief in data.briefs]
         return replace(data, reasoning_fidelity=0.0, briefs=briefs), []
     problems = _problems(data, fetched)
-    # Counted by another tokenizer, or with no brief that shows what was chosen: no lie, but nobody can say it holds.
+    # A snapshot with another tokenizer, or without a brief that shows the choice, is no forgery, but cannot be checked.
     if not problems and data.briefs and all(map(is_comparable, data.briefs)):
         return data, []
-    return _fitting(_with_reasoning(made, fetched)), problems
+    return _fitting(_with_reasoning(base, fetched)), problems
 
 
-def _problems(data: SnapshotTaken, fetched: Fetched) -> list[CertificateProblem]:
-    """Return what a snapshot says otherwise than its graph; that its fields repeat its briefs, the gate has seen to."""
+def _problems(data: SnapshotTaken, fetched: FetchedGraph) -> list[CertificateProblem]:
+    """Return the differences between a snapshot and its graph; the gate checked that its fields match its briefs."""
     memory, context, domain = fetched.memory, data.context_summary, data.domain or None
     briefs = [replace(brief, context=context) for brief in data.briefs]
-    problems = [each for one in briefs for each in check_certificate(one, memory, context=context, domain=domain)]
+    checks = (check_certificate(brief, memory, context=context, domain=domain) for brief in briefs)
     true = replace(data, conclusion=memory.conclusion.strip(), **_evidence(memory))
     vector = data.reasoning_embedding
     if vector is not None and not is_embedding_of(vector, data.reasoning_brief):
         true = replace(true, reasoning_embedding=None)
-    return [*problems, *differences(data, true, SnapshotTaken.__struct_fields__)]
+    return [*chain.from_iterable(checks), *differences(data, true, SnapshotTaken.__struct_fields__)]
 
 
-def _with_reasoning(data: SnapshotTaken, fetched: Fetched) -> Iterator[SnapshotTaken]:
-    """Yield the snapshot with its reasoning, each time with less of it."""
+def _with_reasoning(data: SnapshotTaken, fetched: FetchedGraph) -> Iterator[SnapshotTaken]:
+    """Yield the snapshot with its reasoning, each time with fewer parts."""
     memory, context, domain = fetched.memory, data.context_summary, data.domain or None
     minimal = compress(memory, TransferLevel.MINIMAL, context=context, domain=domain)
     briefs = [minimal]
@@ -208,7 +208,7 @@ def _evidence(memory: ReasoningMemory) -> dict[str, Any]:
 
 
 def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTaken:
-    """Return a snapshot without briefs, with the fidelity and size of the prompt that it renders to."""
+    """Return a snapshot without briefs, with the fidelity and size of its rendered prompt."""
     assert data.level is not None  # noqa: S101 - there is a reasoning
     prompt = to_context_prompt(snapshot_of(data, snapshot_id=""), TransferLevel(data.level))
     full = data.reasoning_size.full if data.reasoning_size is not None else 0
@@ -217,15 +217,15 @@ def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTake
 
 
 def _most_telling(references: list[str]) -> list[str]:
-    """Return the references that fit, those to secrets first, the others in the order of the graph."""
-    kept: list[str] = []
+    """Return the references that fit: those to secrets first, the others in the order of the graph."""
+    telling: list[str] = []
     room = evidence_size_max_bytes
     for reference in sorted(references, key=lambda text: not is_critical_evidence(text)):
         room -= len(reference.encode()) + len('"",')
         if room < 0:
             break
-        kept.append(reference)
-    return kept
+        telling.append(reference)
+    return telling
 
 
 def _fitting(candidates: Iterator[SnapshotTaken] | list[SnapshotTaken]) -> SnapshotTaken:

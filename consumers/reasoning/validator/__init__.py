@@ -1,4 +1,4 @@
-"""The validator: checks another agent's reasoning before anybody acts on it.
+"""The validator checks another agent's reasoning before anybody acts on it.
 
     >>> from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
     >>> from deedbook.projections.reasoning.memory import memory_from_dict
@@ -10,7 +10,7 @@
     >>> report.passed, [issue.code for issue in report.issues]
     (False, ['CONCLUSION_UNREACHABLE', 'INFERENCE_UNSOUND'])
 
-Evidence is looked up in a ``Tree``: ``open_tree(folder)`` is the folder as it is now, ``open_tree(folder, commit)``
-what a git commit holds. A report says which. The words used here: a *reference* is evidence as the author wrote it; a
-*check* is what came of one reference, assumption or inference; an *issue* is why a report does not pass.
+Evidence is looked up in a ``Tree``: ``open_tree(folder)`` is the folder as it is now, ``open_tree(folder, commit)`` a
+git commit. The report names the tree. Terms: a *reference* is evidence as the author wrote it; a *check* is the result
+for one reference, assumption or inference; an *issue* is a reason why a report does not pass.
 """

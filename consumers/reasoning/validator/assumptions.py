@@ -1,16 +1,16 @@
-"""Assumptions: which can be checked, and what came of it.
+"""Checks the assumptions that a named check can decide.
 
-An event is data: nothing in it is ever run. A ``validation_method`` is only acted on when it is, word for word, one of
-the named checks below; each reads a bounded number of files of the tree and searches for a plain text::
+An event is data: nothing in it is ever run. A ``validation_method`` is used only if it is exactly one of the named
+checks below; each reads a bounded number of files of the tree and searches for a plain text::
 
     file_exists PATH             file_absent PATH
     file_contains PATH TEXT      any_match PATH|GLOB TEXT
     no_match PATH|GLOB TEXT
 
-Arguments are quoted as a shell would want it; a glob knows ``*``, ``?``, ``[…]`` and ``**``, and a folder stands for
-all below it. A search proves absence only if it was complete. Only a check that was made and speaks against the
-assumption fails (``refuted``), not what nobody could check: that would teach agents to keep silent. ``settled`` is what
-the author says; it was not checked here.
+Arguments are quoted as in a shell; a glob knows ``*``, ``?``, ``[…]`` and ``**``; a folder means all files below it. A
+search proves absence only if it was complete. An assumption fails (``refuted``) only if a check ran and contradicts it.
+An assumption that nobody could check does not fail, because that would teach agents to hide assumptions. ``settled`` is
+the author's claim; it was not checked here.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Check(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a check, and what was seen."""
+    """The status of a check, and a note on what it read."""
 
     status: AssumptionStatus
     note: str
 
 
 def parse_check(method: str) -> Check | None:
-    """Return the named check that a method is, word for word; None for anything else."""
+    """Return the named check that a method spells exactly; None for anything else."""
     if len(method) > method_max_chars:
         return None
     try:
@@ -66,28 +66,28 @@ def parse_check(method: str) -> Check | None:
 
 
 def check_assumptions(step: ReasoningStep, number: int | None, reads: Reads) -> Iterator[AssumptionCheck]:
-    """Yield a check for the step, if it is an assumption, and for each assumption that it states besides."""
+    """Yield a check for the step, if it is an assumption, and for each further assumption that it states."""
     method = step.validation_method.strip() if isinstance(step.validation_method, str) else ""
     if step.type == "assumption" or is_open_assumption(step) or method:
         yield check_assumption(step.content, method, reads, step=number, is_open=is_open_assumption(step))
     for stated in step.assumptions:
-        yield AssumptionCheck(number, cut(stated), "not_checked", note="No method says how to check it")
+        yield AssumptionCheck(number, cut(stated), "not_checked", note="It names no method to check it")
 
 
 def check_assumption(
     text: str, method: str, reads: Reads, *, step: int | None = None, is_open: bool = True
 ) -> AssumptionCheck:
-    """Return what is known of one assumption; not ``is_open``: its author says that it was settled."""
+    """Return the check of one assumption; not ``is_open`` means that its author calls it settled."""
     status: AssumptionStatus = "not_checked" if is_open else "settled"
-    note = "Its author says so; it was not checked"
+    note = "Its author calls it settled; it was not checked"
     if (check := parse_check(method)) is not None:
         result = Result("not_checked", "There was no tree to check it against")
         if reads.is_possible:
             result = CHECKS[check.name][1](reads, *check.arguments)
         status, note = (result.status if result.status != "not_checked" else status), result.note
     elif is_open:
-        none = f"The method is none of the named checks: {', '.join(CHECKS)}"
-        note = none if method else "No method says how to check it"
+        unknown = f"The method is not one of the named checks: {', '.join(CHECKS)}"
+        note = unknown if method else "It names no method to check it"
     spelled = "" if check is None else cut(check.spelled())
     return AssumptionCheck(step, cut(text), status, cut(method), spelled, cut(note))
 
@@ -95,10 +95,10 @@ def check_assumption(
 def _presence(reads: Reads, path: str, *, there: AssumptionStatus, gone: AssumptionStatus) -> Result:
     outcome, _ = _text_of(reads, path)
     if outcome in {"file", "unreadable", "too_large"}:
-        return Result(there, "The file is there")
+        return Result(there, "The file exists")
     if outcome == "gone":
-        return Result(gone, "There is no such file")
-    # A folder or a link is no file, and not nothing either.
+        return Result(gone, "The file does not exist")
+    # A folder or a link is not a file, and not absent either.
     return _without_file(outcome)
 
 
@@ -121,7 +121,7 @@ def _text_of(reads: Reads, path: str) -> tuple[str, str | None]:
 
 def _without_file(outcome: str) -> Result:
     if outcome == "gone":
-        return Result("refuted", "There is no such file")
+        return Result("refuted", "The file does not exist")
     return Result("not_checked", f"The path cannot be read: {outcome.replace('_', ' ')}")
 
 
@@ -139,9 +139,9 @@ def _searched(
         else:
             searched += 1
     if not searched:
-        return Result("not_checked", "There is no file to search there")
+        return Result("not_checked", "No file matches, so nothing was searched")
     if not is_complete:
-        return Result("not_checked", f"The text is in none of {searched} files, but not all could be read")
+        return Result("not_checked", f"The text is in none of {searched} files, but some files could not be read")
     return Result(where_not, f"The text is in none of {searched} files")
 
 
@@ -155,7 +155,7 @@ CHECKS: Final[dict[str, tuple[int, Callable[..., Result]]]] = {
 
 
 def _matching(reads: Reads, pattern: str) -> tuple[list[Parts], bool]:
-    """Return the files to search, and whether those are all of them."""
+    """Return the files to search, and whether the list is complete."""
     parts, outcome = parts_of(pattern)
     if outcome == "directory":  # "." or "./": the whole tree
         listing = reads.listing(())

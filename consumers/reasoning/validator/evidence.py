@@ -1,20 +1,20 @@
-"""Evidence: what a reference says, and whether it still stands in the tree.
+"""Parses references to evidence, and checks whether they are still true in the tree.
 
-``path:line`` or ``path:5-9``; behind that ``:text`` (the text must stand there) or ``:sha256:HEX`` (the hash of the
-whole file, at least 8 of its digits); before it ``REV:``, for what a commit holds. Beside these a URL, which nobody
-fetches, and a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``. A
-path may hold colons and spaces: of two readings the first whose file is there counts, one without ``REV:`` before it.
+A reference is ``path:line`` or ``path:5-9``; after that ``:text`` (which the line must contain) or ``:sha256:HEX`` (the
+hash of the whole file, at least 8 digits); before it ``REV:``, for a file of a commit. It may also be a URL, which is
+never fetched, or a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``.
+A path may have colons and spaces: the first reading whose file exists counts, and readings without ``REV:`` come first.
 
-- **The text stands on the line** when the line holds it, whatever the white space, and no word or number of it goes on:
-  ``readers: 1`` does not stand on ``readers: 14``. The line may say more, and then the check says so.
-- **A hash of the author's own never raises trust**: that of a file says that it changed, not where. Whether the cited
-  text is the same is known from its digest, which an earlier check has or, when nobody has checked it, the author's
-  tool took along; else the answer is ``file_changed``.
-- **Text that moved still stands**: where it is known (quoted, hashed by its author's tool, or found by an earlier
-  check), it is looked for in the rest of the file. ``}`` stands in many places: a text that says little must be unique.
-- No content of the tree enters a check: notes name lines by number.
-- A ledger forgets nothing, so evidence that nobody could ever check is refused when it is to be signed (``cite``); what
-  is not there is warned of, because the file may be written in the next minute.
+- **The text is on the line** if the line contains it, whatever the white space, and no word or number of it continues:
+  ``readers: 1`` is not on the line ``readers: 14``. If the line says more, the check says so.
+- **The author's own hash never raises trust**: the hash of a file shows that it changed, not where. Whether the cited
+  text is the same is known from its digest, which an earlier check has, or else the author's tool signed; without one
+  the answer is ``file_changed``.
+- **Text that moved is still true**: if the text is known (quoted, hashed by the author's tool, or found by an earlier
+  check), the rest of the file is searched for it. ``}`` occurs in many places: a text that says little must be unique.
+- No content of the tree enters a check: notes give line numbers only.
+- A ledger forgets nothing, so evidence that nobody could ever check is refused before it is signed (``cite``). Missing
+  evidence is only a warning, because the file may be written in the next minute.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _IDEOGRAPHS: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U0002
 
 
 class Evidence(NamedTuple):
-    """A reference as it reads: ``text`` should stand there, ``digest`` is the (shortened) hash of the file.
+    """A parsed reference: ``text`` should be on the line, ``digest`` is the (shortened) hash of the file.
 
-    ``end`` is the last line of a range (0: one line), ``revision`` the commit that holds the file ("": the tree).
+    ``end`` is the last line of a range (0: one line), ``revision`` the commit of the file ("": the tree).
     """
 
     path: str
@@ -87,7 +87,7 @@ class Evidence(NamedTuple):
 
 
 def parse_evidence(reference: str) -> list[Evidence]:
-    """Return the ways in which a reference can be read, the shortest path first; none if it has none of the forms."""
+    """Return the possible readings of a reference, the shortest path first; none if it has no valid form."""
     if len(reference) > reference_max_chars:
         return []
     if _URL.fullmatch(reference.strip()):
@@ -107,7 +107,7 @@ def parse_evidence(reference: str) -> list[Evidence]:
 
 
 def references_of(step: ReasoningStep) -> list[str]:
-    """Return the step's references, and those that its premises name as ``(verified in path:line)``."""
+    """Return the step's references, and those in its premises as ``(verified in path:line)``."""
     named = [match[1].strip() for premise in step.premises for match in _VERIFIED_IN.finditer(premise)]
     return [*step.evidence, *(reference for reference in named if parse_evidence(reference))]
 
@@ -115,13 +115,13 @@ def references_of(step: ReasoningStep) -> list[str]:
 def check_evidence(
     reference: str, reads: Reads, *, step: int | None = None, earlier: EvidenceCheck | None = None, cited: str = ""
 ) -> EvidenceCheck:
-    """Return what stands where a reference points; ``cited`` is the digest that its author's tool made of the text."""
+    """Return the check of a reference; ``cited`` is the digest of the text from its author's tool."""
     possible = parse_evidence(reference)
     shown = cut(reference)
     if not possible:
         return EvidenceCheck(step, shown, "malformed", f"{_misread(reference)}A reference is {FORMS}")
     if possible[0].form == "url":
-        return EvidenceCheck(step, shown, "not_checked", "A URL is not fetched")
+        return EvidenceCheck(step, shown, "not_checked", "URLs are not fetched")
     if possible[0].form == "ref":
         return EvidenceCheck(step, shown, *reads.look_up(possible[0].path))
     if not reads.is_possible:
@@ -140,16 +140,16 @@ def check_evidence(
 
 
 def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
-    """Return what is to be signed with the digests of what its steps cite, and a warning for each that is not there.
+    """Return the drafts with the digests of the cited text, and a warning for each piece of evidence that is missing.
 
-    Evidence is looked up in the git work tree that this process is in, and refs in the ledger that ``view`` asks. That
-    of a graph from elsewhere (not ``is_own``) is warned of, whatever it is. Raises Refused: ``INVALID_FIELD`` for
-    evidence that has none of the forms, or leads out of any tree.
+    Evidence is looked up in the git work tree of the working folder, and refs in the ledger of ``view``. For a graph
+    from elsewhere (not ``is_own``) all problems are warnings. Raises Refused: ``INVALID_FIELD`` for evidence that has
+    no valid form, or leads out of the tree.
     """
     warnings: list[str] = []
     cited = list(drafts)
-    signed = (one for data in drafts for one in (data.steps if isinstance(data, ReasoningExtended) else [data]))
-    if not any(isinstance(one, Step | FindingLogged) and one.evidence for one in signed):
+    parts = (part for data in drafts for part in (data.steps if isinstance(data, ReasoningExtended) else [data]))
+    if not any(isinstance(part, Step | FindingLogged) and part.evidence for part in parts):
         return cited, warnings
     root = work_tree(Path.cwd())
     with open_tree(root) if root is not None else nullcontext() as tree:
@@ -158,7 +158,7 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
             if isinstance(data, ReasoningExtended):
                 steps = [_cited(step, reads, warnings, is_own=is_own) for step in data.steps]
                 cited[at] = replace(data, steps=steps)
-            elif isinstance(data, FindingLogged):  # its evidence may be words
+            elif isinstance(data, FindingLogged):  # its evidence may be free text
                 checks = [check_evidence(reference, reads) for reference in data.evidence]
                 known = [check for check in checks if check.status not in {"malformed", "outside"}]
                 warnings += doubts(known, f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}")
@@ -170,26 +170,26 @@ def _cited(step: Step, reads: Reads, warnings: list[str], *, is_own: bool) -> St
     of = f"step {step.step_number}"
     for check in checks:
         if is_own and check.status in {"malformed", "outside"}:
-            told = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
-            raise Refused("INVALID_FIELD", told, field="evidence")
+            message = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
+            raise Refused("INVALID_FIELD", message, field="evidence")
     warnings += doubts(checks, of)
     digests = [check.line if check.status in HOLDING else "" for check in checks]
     return replace(step, evidence_digests=digests) if any(digests) else step
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
-    """Return a warning for each piece of evidence that is not there as it was said."""
+    """Return a warning for each piece of evidence that is not true."""
     return [
         f"evidence {check.reference!r} of {of}: {check.status.replace('_', ' ')}"
         + (f" ({check.note})" if check.note else "")
-        + "; mend that, or cite another place in a new step: every validation looks again"
+        + "; correct the file, or cite other evidence in a new step: every validation checks again"
         for check in checks
         if check.status not in {"ok", "not_checked"}
     ]
 
 
 def is_known(view: Ask, ref: str) -> bool:
-    """Tell whether a ref names something of the ledger."""
+    """Return whether a ref names something in the ledger."""
     try:
         return bool(view("resolve", {"ref": ref}))
     except Refused as refusal:
@@ -199,19 +199,20 @@ def is_known(view: Ask, ref: str) -> bool:
 
 
 def stands(text: str, line: str) -> bool:
-    """Tell whether a text stands on a line: the same but for white space, and no word or number of it goes on."""
-    wanted, there = " ".join(text.split()), " ".join(line.split())
-    start = there.find(wanted)
+    """Return whether a line contains a text, apart from white space, and no word or number of it continues."""
+    wanted, content = " ".join(text.split()), " ".join(line.split())
+    start = content.find(wanted)
     while wanted and start >= 0:
         end = start + len(wanted)
-        if not _goes_on(there[:start][-2:], wanted[:1], before=True) and not _goes_on(there[end:][:2], wanted[-1:]):
+        before, after = content[:start][-2:], content[end:][:2]
+        if not _continues(before, wanted[:1], before=True) and not _continues(after, wanted[-1:]):
             return True
-        start = there.find(wanted, start + 1)
+        start = content.find(wanted, start + 1)
     return False
 
 
 def cut(text: str, limit: int = excerpt_max_chars) -> str:
-    """Return a text of at most so many characters that an event can hold; what was cut or unsayable is marked."""
+    """Return a text of at most ``limit`` characters that an event can hold; cuts and lone surrogates are marked."""
     return cut_to_chars(_SURROGATES.sub("�", text[: limit + 1]), limit)
 
 
@@ -237,17 +238,17 @@ def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
 
 
 def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, EvidenceStatus, str]:
-    """Return the first reading whose file is there and ``ok``, else what is wrong: more than "gone", if anything."""
+    """Return the first reading whose file is ``ok``, else a problem: preferably another one than "gone"."""
     problems: list[tuple[Evidence, Parts, EvidenceStatus, str]] = []
     for evidence in possible:
         parts, outcome = parts_of(evidence.path)
-        there = reads.at(evidence.revision)
-        if there is None:
-            note = f"There is no such file, and no commit {evidence.revision} in this repository"
+        tree_reads = reads.at(evidence.revision)
+        if tree_reads is None:
+            note = f"The file does not exist, and neither does the commit {evidence.revision} in this repository"
             problems.append((evidence, parts, "gone", note))
         elif outcome != "file":
             problems.append((evidence, parts, outcome, _PATHS[outcome]))
-        elif (file := there.file(parts)).outcome != "file":
+        elif (file := tree_reads.file(parts)).outcome != "file":
             problems.append((evidence, parts, file.outcome, file.note or _PATHS.get(file.outcome, "")))
         elif file.text is None:
             return evidence, parts, "unreadable", "The file is not UTF-8 text"
@@ -259,27 +260,27 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
 def _compare(
     evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str, reads: Reads
 ) -> tuple[EvidenceStatus, str, str]:
-    """Return the status, a note, and the digest of the lines as they are (of text that moved: where it is now).
+    """Return the status, a note, and the digest of the lines as they are now (if the text moved: at its new line).
 
-    ``earlier`` is what a former check found there, ``known`` the digest that the lines should have ("": nobody says).
+    ``earlier`` is the result of an earlier check, ``known`` the digest that the lines should have ("": unknown).
     """
     line = file.cited(evidence.line, evidence.end or evidence.line)
     if line is None:
         return _elsewhere(evidence, file, known, reads, ("no_such_line", f"The file has {len(file.lines)} lines", ""))
     if len(line) > line_max_chars:
-        return "unreadable", f"What is cited has more than {line_max_chars} characters", ""
+        return "unreadable", f"The cited text has more than {line_max_chars} characters", ""
     digest = digest_of(line)
     if evidence.form == "text" and not stands(evidence.text, line):
-        return _elsewhere(evidence, file, known, reads, ("line_changed", "The text does not stand there", digest))
+        return _elsewhere(evidence, file, known, reads, ("line_changed", "The text is not on the line", digest))
     if known and known != digest:
-        who = "its author cited" if earlier is None else "an earlier validation found"
-        return _elsewhere(evidence, file, known, reads, ("line_changed", f"The line is not what {who}", digest))
+        note = f"The line is not what {'its author cited' if earlier is None else 'an earlier validation found'}"
+        return _elsewhere(evidence, file, known, reads, ("line_changed", note, digest))
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
         if known:
-            return "file_changed_line_same", "The file has another hash; the line is what it was", digest
-        return "file_changed", "The file has another hash; nothing tells whether the line is the same", digest
+            return "file_changed_line_same", "The file has another hash; the line is the same", digest
+        return "file_changed", "The file has another hash; whether the line is the same is unknown", digest
     if earlier is not None and earlier.file != f"sha256:{file.digest}":
-        return "file_changed_line_same", "The file is not what an earlier validation found", digest
+        return "file_changed_line_same", "The file changed since an earlier validation", digest
     says_more = evidence.form == "text" and " ".join(evidence.text.split()) != " ".join(line.split())
     return "ok", "The line says more than the reference quotes" if says_more else "", digest
 
@@ -287,13 +288,13 @@ def _compare(
 def _elsewhere(
     evidence: Evidence, file: FileText, known: str, reads: Reads, here: tuple[EvidenceStatus, str, str]
 ) -> tuple[EvidenceStatus, str, str]:
-    """Return ``moved`` where what was cited stands elsewhere in a file that is quickly searched, else ``here``."""
+    """Return ``moved`` if the cited text is elsewhere in the file, and searching it is affordable, else ``here``."""
     many = max(evidence.end - evidence.line, 0)
     if len(file.lines) * max(many + 1, 10) > lines_searched_max or not (known or evidence.form == "text"):
         return here
     status, note, digest = here
     if not reads.whole.searches_left:
-        return status, f"{note}; whether it moved was not looked up, for more than {searches_max} references", digest
+        return status, f"{note}; moved text was searched only for the first {searches_max} references", digest
     reads.whole.searches_left -= 1
     texts = ((number, file.cited(number, number + many) or "") for number in range(1, len(file.lines) - many + 1))
     places = {
@@ -301,19 +302,19 @@ def _elsewhere(
         for number, text in texts
         if len(text) <= line_max_chars
         and (not known or digest_of(text) == known)
-        and (evidence.form != "text" or stands(evidence.text, text))  # else a digest would vouch for any quote
+        and (evidence.form != "text" or stands(evidence.text, text))  # otherwise a digest would vouch for any quote
     }
     if not places:
-        return status, f"{note}, nor anywhere in the file", digest
+        return status, f"{note}, nor anywhere else in the file", digest
     nearest = min(places, key=lambda number: abs(number - evidence.line))
     says = sum(map(str.isalnum, evidence.text or places[nearest]))
     if len(places) > 1 and says < telling_chars_min:
-        return status, f"{note}; it stands on {len(places)} lines, and says too little to tell which is meant", digest
+        return status, f"{note}; it is on {len(places)} lines, and too short to tell which is meant", digest
     return "moved", f"Moved to line {nearest}, still true", digest_of(places[nearest])
 
 
-def _goes_on(beside: str, edge: str, *, before: bool = False) -> bool:
-    """Tell whether what stands beside a quote's edge belongs to the word or number at that edge."""
+def _continues(beside: str, edge: str, *, before: bool = False) -> bool:
+    """Return whether the characters beside a quote's edge continue the word or number at that edge."""
     near, far = (beside[-1:], beside[:-1]) if before else (beside[:1], beside[1:])
     if _in_word(edge) and _in_word(near):
         return True
@@ -321,15 +322,15 @@ def _goes_on(beside: str, edge: str, *, before: bool = False) -> bool:
 
 
 def _in_word(character: str) -> bool:
-    """Tell whether a character makes words that only end where another kind of character stands."""
+    """Return whether a character belongs to words that only another kind of character ends."""
     return (character.isalnum() or character == "_") and _IDEOGRAPHS.fullmatch(character) is None
 
 
 _PATHS: Final[dict[str, str]] = {
-    "malformed": "The path holds what no path of a tree does (backslash, control character, URL), or is too long",
+    "malformed": "The path is too long, or has a character that no path has (backslash, control character, URL)",
     "outside": "The path leads out of the tree: name it from the root of the tree",
-    "gone": "There is no such file",
-    "symlink": "A link is not followed",
-    "private": "Files of this name hold credentials: a validator does not look into them",
+    "gone": "The file does not exist",
+    "symlink": "Links are not followed",
+    "private": "Files of this name hold credentials: a validator does not read them",
     "directory": "The path is a directory",
 }

@@ -1,8 +1,8 @@
-"""An optional judge of inferences, a language model: does a step follow from what it rests on?
+"""An optional judge of inferences: a language model says whether a step follows from the steps that it rests on.
 
-The structural check decides; a judge adds an opinion, and can never turn a failed check into a pass. One that could not
-be asked, or answered nonsense, is ``unsure`` with the reason: nobody reads silence as agreement. Its model and
-``prompt_hash`` (of the instructions, which are the same for every inference) stand in the report.
+The structural check decides; a judge adds an opinion, and can never turn a failed check into a pass. A judge that
+cannot be asked, or answers nonsense, is ``unsure`` with the reason, so that silence is not read as agreement. The
+report has its model and its ``prompt_hash`` (of the instructions, which are the same for every inference).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Judged(msgspec.Struct, frozen=True):
+class _JudgeAnswer(msgspec.Struct, frozen=True):
     verdict: Literal["supported", "unsupported", "unsure"]
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=reason_max_chars)]
 
 
 class ModelJudge:
-    """Asks a model about each inference, one call each."""
+    """Asks a model about each inference, with one call each."""
 
     def __init__(self, client: LlmClient) -> None:
         self._client = client
@@ -51,25 +51,25 @@ class ModelJudge:
         self.prompt_hash = f"sha256:{prompt_digest([Message('system', _INSTRUCTIONS)])}"
 
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
-        """Return whether the step follows from those it rests on; raises nothing."""
-        if time.monotonic() < self._away_until_s:  # else two hundred inferences would wait for it one by one
+        """Return whether the step follows from the steps it rests on; raises nothing."""
+        if time.monotonic() < self._away_until_s:  # otherwise two hundred inferences would wait for it one by one
             return Verdict("unsure", self._away)
         try:
-            judged = self._client.ask(judge_messages(step, deps), _Judged)
+            judged = self._client.ask(judge_messages(step, deps), _JudgeAnswer)
         except (Unavailable, Refused) as error:
-            judged = _Judged("unsure", f"{error.code}: {error.message}")
+            judged = _JudgeAnswer("unsure", f"{error.code}: {error.message}")
             if error.code == "LLM_UNAVAILABLE":
                 self._away, self._away_until_s = judged.reason[:reason_max_chars], time.monotonic() + away_s
         return Verdict(_OPINIONS[judged.verdict], one_line(judged.reason, mark=" ")[:reason_max_chars])
 
 
 def judge_messages(step: ReasoningStep, premises: Sequence[ReasoningStep]) -> list[Message]:
-    """Return what a judge is asked about one inference; anybody can rebuild it."""
-    asked = {"inference": _shown(step), "premises": [_shown(premise) for premise in premises]}
-    return [Message("system", _INSTRUCTIONS), Message("user", data_block("inference", asked))]
+    """Return the messages to a judge about one inference; anybody can rebuild them."""
+    data = {"inference": _shown(step), "premises": [_shown(premise) for premise in premises]}
+    return [Message("system", _INSTRUCTIONS), Message("user", data_block("inference", data))]
 
 
 def _shown(step: ReasoningStep) -> dict[str, Any]:
-    shown = {"step": step.step_number, "type": step.type, "content": step.content, "premises": step.premises}
+    fields = {"step": step.step_number, "type": step.type, "content": step.content, "premises": step.premises}
     conclusion = step.conclusion if isinstance(step.conclusion, str) else ""
-    return {name: value for name, value in (shown | {"conclusion": conclusion}).items() if value}
+    return {name: value for name, value in (fields | {"conclusion": conclusion}).items() if value}

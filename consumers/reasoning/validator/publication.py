@@ -1,10 +1,10 @@
-"""From a ref to a published report: fetch the graph, validate it, sign what was found.
+"""Fetches a graph by its ref, validates it, and signs and publishes the report.
 
-A report is published unless it says word for word what its validator's *latest* on that version says, and the newest of
-all is younger than a day (its age is part of a verdict). Compared with any earlier one, a graph that failed, passed and
-failed again would end as passed. The idempotency key is made of the report and the one it follows: the same validation
-submitted twice, by a retry or two processes, is one event. What happens if we crash here: the blob of a long report may
-lie there without its event; the next validation stores the same blob and the event.
+A report is published unless it equals its validator's *latest* report on that version, and the newest of all reports is
+younger than a day (its age is part of a verdict). If it were compared with any earlier report, a graph that failed,
+passed and failed again would end as passed. The idempotency key is made of the report and its predecessor: the same
+validation submitted twice, by a retry or two processes, is one event. If we crash here, the blob of a long report may
+be stored without its event; the next validation stores the same blob and the event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import Fetched, fetch, read_answer
+from deedbook.consumers.reasoning.compressor.transfer import FetchedGraph, fetch, read_answer
 from deedbook.consumers.reasoning.validator.evidence import is_known
 from deedbook.consumers.reasoning.validator.report import VALIDATOR_NAME, VALIDATOR_VERSION, ValidationReport
 from deedbook.consumers.reasoning.validator.trees import Tree
@@ -33,47 +33,47 @@ from deedbook.projections.validations.queries import LatestVerdict
 again_after_s: Final = 86_400
 
 
-class _Shown(msgspec.Struct):
+class _ReasoningAnswer(msgspec.Struct):
     id: str
     author: str
 
 
-class _Former(msgspec.Struct):
+class _EarlierValidation(msgspec.Struct):
     data: ReasoningValidated
     author: str
     event_index: int
     event_id: str
 
 
-class _Latest(msgspec.Struct):
-    validations: list[_Former]
+class _ValidationList(msgspec.Struct):
+    validations: list[_EarlierValidation]
 
 
-class Validated(msgspec.Struct, frozen=True):
-    """A graph that was fetched and validated."""
+class ValidatedReasoning(msgspec.Struct, frozen=True):
+    """A fetched graph with its validation report."""
 
     reasoning_id: str
-    fetched: Fetched
+    fetched: FetchedGraph
     report: ValidationReport
 
 
-def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> Validated:
-    """Return the report on a reasoning (id, ref or beginning of one), compared with an earlier report that passed."""
+def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> ValidatedReasoning:
+    """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
-    shown = read_answer(view("reasoning.show", {"id": ref}), _Shown)
-    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _Latest)
-    # Not one by the reasoning's own author, which would be no independent one, nor one that looked into no tree.
-    independent = (one for one in answer.validations if one.author != shown.author and one.data.tree.sort != "none")
-    former = next(independent, None)
+    shown = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
+    answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _ValidationList)
+    # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
+    others = (entry for entry in answer.validations if entry.author != shown.author)
+    earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
     knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
-        fetched.memory, earlier=former.data.evidence if former else ()
+        fetched.memory, earlier=earlier.data.evidence if earlier else ()
     )
-    return Validated(shown.id, fetched, report)
+    return ValidatedReasoning(shown.id, fetched, report)
 
 
-def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False) -> dict[str, Any]:
-    """Publish a report; an agent that may not publish it, and need not, only hears why."""
+def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: bool = False) -> dict[str, Any]:
+    """Publish a report; if the agent may not publish it, return the reason, unless it ``must`` be published."""
     try:
         index, is_new = publish(author, view, validated)
     except Refused as refusal:
@@ -84,18 +84,18 @@ def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False
 
 
 def publish(
-    author: Author, view: Ask, validated: Validated, *, clock_ms: Callable[[], int] = now_ms
+    author: Author, view: Ask, validated: ValidatedReasoning, *, clock_ms: Callable[[], int] = now_ms
 ) -> tuple[int, bool]:
-    """Publish a report as ``author``; return its entry, and whether it is new: else his latest one says the same.
+    """Publish a report as ``author``; return its entry, and whether it is new (else the author's latest is the same).
 
-    Raises Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
-    nor human; or the key cannot be used. Unavailable: see ``Client.submit``.
+    Raises Refused: ``NOT_AUTHORIZED`` for the reasoning's own author, and for agents without the role service, reviewer
+    or human; or the key cannot be used. Unavailable: see ``Client.submit``.
     """
     data = validated.report.to_event()
     if data.omitted:
         data = validated.report.to_event(whole=author.put_blob(encode_canonical(validated.report.to_dict())))
-    asked = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
-    latest = next(iter(read_answer(view("validations.list", asked), _Latest).validations), None)
+    arguments = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
+    latest = next(iter(read_answer(view("validations.list", arguments), _ValidationList).validations), None)
     newest = read_answer(view("validations.latest", {"ref": data.reasoning_ref}), LatestVerdict).latest
     if latest is not None and latest.data == data and newest is not None:
         age_ms = clock_ms() - newest.at_ms

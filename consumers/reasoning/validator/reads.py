@@ -1,7 +1,7 @@
-"""All looks into a tree during one validation: bounded together, each file read once, and all of them remembered.
+"""Records all reads of a tree during one validation: with one common limit, each file read once.
 
-A working folder has no name that means anything on another machine. So a report names it by the digest of its looks:
-which paths were looked up, what stood there, and the hash of what was read. Equal looks give equal reports.
+A working folder has no name that means anything on another machine. So a report names it by the digest of its reads:
+the paths, what was found there, and the hashes of the files. Equal reads give equal reports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ read_total_max_bytes: Final = 64 * 1024**2
 cited_digest_digits: Final = 16
 revisions_max: Final = 100
 searches_max: Final = 500
-"""Of a file, for text that moved from its line: up to 60 ms each."""
+"""Searches of a file for text that moved from its line: up to 60 ms each."""
 
 
 class FileText:
@@ -35,18 +35,18 @@ class FileText:
         self.text = text_of(data) if outcome == "file" else None
 
     def cited(self, first: int, last: int) -> str | None:
-        """Return the text from one line to another; None where the file does not have both."""
+        """Return the text from one line to another; None if the file does not have both."""
         return "\n".join(self.lines[first - 1 : last]) if last <= len(self.lines) else None
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines as editors and git count them: only a line feed ends one."""
+        """The lines as editors and git count them: only a line feed ends a line."""
         lines = [line.removesuffix("\r") for line in (self.text or "").split("\n")]
         return lines if lines[-1] else lines[:-1]
 
 
 def text_of(data: bytes) -> str | None:
-    """Return the text of UTF-8 bytes without a byte order mark, or None: what holds NUL is no text either."""
+    """Return the text of UTF-8 bytes without a byte order mark; None for other bytes, or with NUL."""
     if b"\x00" in data:
         return None
     try:
@@ -56,19 +56,19 @@ def text_of(data: bytes) -> str | None:
 
 
 def digest_of(text: str) -> str:
-    """Return the digest of cited text, as events hold it."""
+    """Return the digest of cited text, as events store it."""
     return hashlib.sha256(text.encode()).hexdigest()[:cited_digest_digits]
 
 
 class Reads:
-    """All looks into one tree during one validation: each file once, and no more bytes in all than the limit."""
+    """All reads of one tree during one validation: each file once, and in total no more bytes than the limit."""
 
     def __init__(
         self, tree: Tree | None, knows: Callable[[str], bool] | None = None, *, within: Reads | None = None
     ) -> None:
-        """Look into ``tree``; without one, nothing is looked up and ``is_possible`` is False.
+        """Read ``tree``; without a tree, nothing is looked up and ``is_possible`` is False.
 
-        ``knows`` tells whether a ref names something of the ledger; what is looked at counts ``within`` others' limit.
+        ``knows`` returns whether a ref names something in the ledger; reads count towards the limit of ``within``.
         """
         self.tree = tree
         self._knows = knows
@@ -81,24 +81,24 @@ class Reads:
         self.whole = within or self
 
     def at(self, revision: str) -> Reads | None:
-        """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
+        """Return the reads of another commit of the same repository ("": this tree); None if it does not exist."""
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if revision and revision not in self._revisions:
-            there = None
+            reads = None
             with suppress(Refused, Unavailable):  # no such commit, or no git
                 if len(self._revisions) < revisions_max:
-                    there = Reads(CommitTree(self.tree.folder, revision), within=self.whole)
-            self._revisions[revision] = there
+                    reads = Reads(CommitTree(self.tree.folder, revision), within=self.whole)
+            self._revisions[revision] = reads
         return self._revisions[revision] if revision else self
 
     def look_up(self, ref: str) -> tuple[EvidenceStatus, str]:
-        """Return whether a ref names something of the ledger; nothing ever leaves one."""
+        """Return whether a ref names something in the ledger, which never forgets anything."""
         if self._knows is None:
             return "not_checked", "There was no ledger to look it up in"
-        return ("ok", "") if self._knows(ref) else ("gone", "There is no such thing in this ledger")
+        return ("ok", "") if self._knows(ref) else ("gone", "This ledger does not have it")
 
     def file(self, parts: Parts) -> FileText:
-        """Return what stands at a path; ``too_large`` also when the limit on all files together is reached."""
+        """Return the file at a path; it is ``too_large`` also if the limit on all files together is reached."""
         if parts not in self._files:
             self._files[parts] = self._read(parts)
         return self._files[parts]
@@ -111,25 +111,27 @@ class Reads:
         return self._listings[parts]
 
     def identity(self) -> CheckedTree:
-        """Return what names the tree as far as it was looked at."""
+        """Return the identity of the tree, made of the reads so far."""
         if self.tree is None:
             return CheckedTree(sort="none")
-        looks: list[list[str]] = [
+        reads_made: list[list[str]] = [
             ["file", "/".join(parts), file.outcome, file.digest, file.note] for parts, file in self._files.items()
         ]
         for parts, listing in self._listings.items():
-            looks.append(["list", "/".join(parts), str(listing.complete), *map("/".join, listing.files)])
+            reads_made.append(["list", "/".join(parts), str(listing.complete), *map("/".join, listing.files)])
         for revision, reads in self._revisions.items():
-            looks.append(["revision", revision, str(reads and reads.identity())])
-        digest = hashlib.sha256(json.dumps(sorted(looks), ensure_ascii=True).encode()).hexdigest()
+            reads_made.append(["revision", revision, str(reads and reads.identity())])
+        digest = hashlib.sha256(json.dumps(sorted(reads_made), ensure_ascii=True).encode()).hexdigest()
         return CheckedTree(sort=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
 
     def _read(self, parts: Parts) -> FileText:
         assert self.tree is not None  # noqa: S101 - callers ask is_possible first
-        found = self.tree.read(parts, min(file_size_max_bytes, self.whole.bytes_left))
-        if found.outcome == "too_large":
+        content = self.tree.read(parts, min(file_size_max_bytes, self.whole.bytes_left))
+        if content.outcome == "too_large":
             is_alone = self.whole.bytes_left >= file_size_max_bytes
             limit = file_size_max_bytes if is_alone else read_total_max_bytes
-            return FileText("too_large", note=f"{'a file' if is_alone else 'all files'} may have {limit} bytes")
-        self.whole.bytes_left -= len(found.data)
-        return FileText(found.outcome, found.data)
+            return FileText(
+                "too_large", note=f"{'a file' if is_alone else 'all files together'} may have {limit} bytes"
+            )
+        self.whole.bytes_left -= len(content.data)
+        return FileText(content.outcome, content.data)

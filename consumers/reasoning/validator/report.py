@@ -1,7 +1,7 @@
-"""The report of a validation: filled while checking, then turned into the event that is published.
+"""The report of a validation: filled by the checks, then turned into the event that is published.
 
-``passed`` is nothing but "there is no issue". An issue can be added by anything and removed by nothing: that is why a
-judge, who only ever adds, cannot turn a failed check into a pass.
+``passed`` means that there is no issue. Any check can add an issue, and nothing can remove one: so a judge, which only
+adds, cannot turn a failed check into a pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ report_size_max_bytes: Final = 36 * 1024
 
 @dataclass
 class ValidationReport:
-    """What was checked, and what is wrong; ``checkable`` and ``not_checkable`` (step numbers) are of a brief only."""
+    """The checks and their issues; only a brief has ``checkable`` and ``not_checkable`` steps (their numbers)."""
 
     reasoning_ref: str = ""
     steps: int = 0
@@ -40,17 +40,17 @@ class ValidationReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no issue."""
         return not self.issues
 
     @property
     def coverage(self) -> float | None:
-        """The share of a brief's inferences that can be checked from it alone; None of a graph, or without any."""
+        """The share of a brief's inferences that the brief alone can prove; None for a graph, or without inferences."""
         seen = len(self.checkable) + len(self.not_checkable)
         return round(len(self.checkable) / seen, 4) if self.of_brief and seen else None
 
     def add_issue(self, message: str, *, code: str = "INVALID", step: int | None = None) -> None:
-        """Note something wrong; the report does not pass any more."""
+        """Add an issue; the report no longer passes."""
         self.issues.append(reasoning.Issue(code, cut(message), step))
 
     def counts(self) -> reasoning.Counts:
@@ -79,27 +79,27 @@ class ValidationReport:
         return values
 
     def to_event(self, *, whole: str | None = None) -> reasoning.ReasoningValidated:
-        """Return the event's data, the worst first; ``whole`` is the blob with what it had to leave out."""
+        """Return the event's data, the worst checks first; ``whole`` is the blob of the full report, if needed."""
         ordered: dict[str, Sequence[Any]] = {
             "issues": self.issues,
             "evidence": sorted(self.evidence, key=lambda check: check.status in HOLDING),
             "assumptions": sorted(self.assumptions, key=lambda check: _ASSUMPTIONS.index(check.status)),
             "inferences": sorted(self.inferences, key=lambda check: (check.sound, check.opinion != "does_not_follow")),
         }
-        left, omitted, kept = report_size_max_bytes, 0, dict[str, Any]()
-        # No list takes more than half of what the lists before it left: their order is part of what is published.
+        left, omitted, listed = report_size_max_bytes, 0, dict[str, Any]()
+        # No list takes more than half of the space that the lists before it left: so their order is published.
         for name, lines in ordered.items():
             sizes = accumulate(len(msgspec.json.encode(line)) + 1 for line in lines[: reasoning.listed_max])
             half = left // 2
             fitting = [size for size in sizes if size <= half]
-            kept[name] = list(lines[: len(fitting)])
+            listed[name] = list(lines[: len(fitting)])
             left -= max(fitting, default=0)
             omitted += len(lines) - len(fitting)
         blob = whole if omitted else None
-        return reasoning.ReasoningValidated(**self._fields() | kept, omitted=omitted, whole=blob)
+        return reasoning.ReasoningValidated(**self._fields() | listed, omitted=omitted, whole=blob)
 
     def _fields(self) -> dict[str, Any]:
-        """Return what the report and its event have under the same names."""
+        """Return the fields that the report and its event have in common."""
         names = ("reasoning_ref", "passed", "issues", "evidence", "assumptions", "inferences", "tree")
         fields = {name: getattr(self, name) for name in names} | {"counts": self.counts(), "judge": self.judge}
         return fields | {"validator_name": VALIDATOR_NAME, "validator_version": VALIDATOR_VERSION}

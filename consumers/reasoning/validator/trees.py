@@ -1,19 +1,19 @@
-"""The trees that evidence is looked up in, a folder or a git commit, and the one bounded way to read them.
+"""The trees in which evidence is looked up, a folder or a git commit, and the one bounded way to read them.
 
-A reference is written by somebody else, so looking it up must not be usable against the one who looks:
+A stranger may have written a reference, so looking it up must not harm the reader:
 
-- a path stays inside the tree: absolute paths and ``..`` are refused, and every symlink is, wherever it leads: what it
-  points at can change between two looks, and a commit and a working folder would disagree about it;
-- each component is opened relative to the folder before it, without following links, and the file is examined by its
-  descriptor, so exchanging a file for a link while we look gains nothing;
-- files that usually hold credentials (``is_private``) are not looked at, because the answer "this text stands there"
-  would publish them bit by bit;
-- what is read is bounded in bytes, never in time: the same tree gives the same answer on any machine (``reads``).
+- A path stays inside the tree: absolute paths, ``..`` and all symlinks are refused. The target of a link can change
+  between two reads, and a commit and a working folder would disagree about it.
+- Each component is opened relative to the folder before it, without following links, and the file is examined by its
+  descriptor, so replacing a file by a link during the read gains nothing.
+- Files that usually hold credentials (``is_private``) are not read, because the answer "the line has this text" would
+  publish them bit by bit.
+- Reads are limited in bytes, never in time: the same tree gives the same answer on any machine (``reads``).
 
-A commit's repository may be a stranger's, and its configuration may name programs. So only commands of git are used
-that read objects as they are (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``): they run no hook, filter, pager
-or transport. Links and submodules of a commit are named and never followed. In a subfolder of a repository, paths begin
-at that subfolder, as they do in the working folder.
+A commit's repository may be a stranger's, and its configuration may name programs. So only git commands that read plain
+objects are used (``rev-parse``, ``ls-tree``, ``rev-list``, ``cat-file``): they run no hook, filter, pager or transport.
+Links and submodules of a commit are named and never followed. In a subfolder of a repository, paths begin at that
+subfolder, as in the working folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ path_max_chars: Final = 1000
 git_time_max_s: Final = 30.0
 listing_size_max_bytes: Final = 32 * 1024**2
 
-# Control characters and those that turn the direction of reading.
+# Control characters, and those that change the direction of text.
 _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PRIVATE: Final = (
     *(".git", ".deedbook", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".htpasswd"),
@@ -55,46 +55,46 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe that was put in the file's place would wait for ever.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# No brace: what only this clone's reflog knows, and a search of all history for a pattern, name no commit to others.
+# No brace: it would allow the clone's own reflog and searches of the history, which mean nothing to others.
 REVISION: Final = re.compile(r"(?!-)[^\s:{\x00-\x1f\x7f]{1,200}")
 _LINK: Final = b"120000"
 
 
-class Found(NamedTuple):
-    """What stands at a path; ``data`` only of a file."""
+class PathContent(NamedTuple):
+    """The result of reading a path; only a file has ``data``."""
 
     outcome: Outcome
     data: bytes = b""
 
 
 class Listing(NamedTuple):
-    """The files below a folder, sorted; not ``complete`` when some could not be listed or are links."""
+    """The files below a folder, sorted; not ``complete`` if some could not be listed or are links."""
 
     files: list[Parts]
     complete: bool
 
 
 class Tree(Resource):
-    """Something that holds files, a folder or a commit, until it is closed (by a ``with`` block, or by ``close``)."""
+    """A folder or commit with files; close it by a ``with`` block or by ``close``."""
 
     kind: TreeSort
     commit: str
     folder: Path
 
     @abstractmethod
-    def read(self, parts: Parts, size_max: int) -> Found:
-        """Return what stands at a path; a file larger than ``size_max`` bytes is ``too_large``."""
+    def read(self, parts: Parts, size_max: int) -> PathContent:
+        """Read a path; a file larger than ``size_max`` bytes is ``too_large``."""
 
     @abstractmethod
     def files(self, parts: Parts) -> Listing:
         """Return the files below a folder of the tree, without links and private files."""
 
     def close(self) -> None:
-        """Release what the tree holds open, if it holds anything."""
+        """Close the tree's open folder, if it has one."""
 
 
 def parts_of(path: str) -> tuple[Parts, Outcome]:
-    """Return the components of a path with ``file``, or without any the reason why it is not looked up."""
+    """Return the components of a path and ``file``, or no components and the reason why the path is not read."""
     if not path or len(path) > path_max_chars or "\\" in path or "://" in path or _HIDDEN.search(path):
         return (), "malformed"
     try:
@@ -110,7 +110,7 @@ def parts_of(path: str) -> tuple[Parts, Outcome]:
 
 
 def is_private(name: str) -> bool:
-    """Tell whether a file or folder of this name usually holds credentials."""
+    """Return whether a file or folder of this name usually holds credentials."""
     name = name.casefold()
     if any(fnmatchcase(name, pattern) for pattern in _SHOWN_TO_ALL):
         return False
@@ -124,7 +124,7 @@ class FolderTree(Tree):
     commit: str = ""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder (perhaps a link: whoever names it has chosen it). Raises Refused: ``NOT_FOUND``."""
+        """Open the folder; it may be a link, because the caller chose it. Raises Refused: ``NOT_FOUND``."""
         try:
             self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -137,14 +137,14 @@ class FolderTree(Tree):
             os.close(self._root)
             self._root = -1
 
-    def read(self, parts: Parts, size_max: int) -> Found:
-        """Return what stands at a path."""
+    def read(self, parts: Parts, size_max: int) -> PathContent:
+        """Read a path."""
         with self._folder_of(parts[:-1]) as (folder, outcome):
-            return Found(outcome) if folder is None else _read_file(folder, parts[-1], size_max)
+            return PathContent(outcome) if folder is None else _read_file(folder, parts[-1], size_max)
 
     def files(self, parts: Parts) -> Listing:
         """Return the files below a folder, without links and private files."""
-        found: list[Parts] = []
+        files: list[Parts] = []
         complete = True
         with self._folder_of(parts) as (folder, outcome):
             if folder is None:
@@ -155,15 +155,15 @@ class FolderTree(Tree):
                 for name in sorted(name for name in (*names, *folders) if not is_private(name)):
                     mode = _mode(name, descriptor)
                     if stat.S_ISREG(mode):
-                        found.append((*below, name))
+                        files.append((*below, name))
                     complete = complete and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-                if len(found) > files_listed_max:
-                    return Listing(sorted(found)[:files_listed_max], complete=False)
-        return Listing(sorted(found), complete)
+                if len(files) > files_listed_max:
+                    return Listing(sorted(files)[:files_listed_max], complete=False)
+        return Listing(sorted(files), complete)
 
     @contextmanager
     def _folder_of(self, parts: Parts) -> Iterator[tuple[int | None, Outcome]]:
-        """Open a folder of the tree, one component after the other; None with the reason when there is none."""
+        """Open a folder of the tree, one component after the other; None and the reason if that fails."""
         folder = os.dup(self._root)
         try:
             for part in parts:
@@ -193,35 +193,35 @@ class CommitTree(Tree):
     def __init__(self, repository: Path, revision: str = "HEAD") -> None:
         """Find the commit that ``revision`` names now.
 
-        Raises Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` for what cannot name one. Unavailable:
-        ``STORE_UNAVAILABLE`` when there is no git program.
+        Raises Refused: ``NOT_FOUND`` for no such commit, ``INVALID_FIELD`` if the revision is malformed. Unavailable:
+        ``STORE_UNAVAILABLE`` if there is no git program.
         """
         self._git, self.folder = Git(repository, is_own=False), repository
         if REVISION.fullmatch(revision) is None:
-            raise Refused("INVALID_FIELD", f"{revision[:80]!r} cannot name a commit", path="$.commit")
+            raise Refused("INVALID_FIELD", f"{revision[:80]!r} is not a valid name of a commit", path="$.commit")
         answer = self._ask(("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"), 200)
         if answer is None or _ID.fullmatch(answer.strip()) is None:
-            raise Refused("NOT_FOUND", f"there is no commit {revision} in this repository", commit=revision)
+            raise Refused("NOT_FOUND", f"this repository has no commit {revision}", commit=revision)
         self.commit: str = answer.strip().decode("ascii")
         self._entries: dict[Parts, _Entry] | None = None
         self._folders: set[Parts] = set()
 
-    def read(self, parts: Parts, size_max: int) -> Found:
-        """Return what the commit has at a path."""
+    def read(self, parts: Parts, size_max: int) -> PathContent:
+        """Read a path of the commit."""
         entries = self._listed()
         if parts in self._folders:
-            return Found("directory")
+            return PathContent("directory")
         entry = entries.get(parts)
         if entry is None:
             ancestors = (entries.get(parts[:depth]) for depth in range(1, len(parts)))
             is_behind_link = any(above is not None and above.mode == _LINK for above in ancestors)
-            return Found("symlink" if is_behind_link else "gone")
+            return PathContent("symlink" if is_behind_link else "gone")
         if not entry.mode.startswith(b"100"):
-            return Found("symlink" if entry.mode == _LINK else "not_a_file")
+            return PathContent("symlink" if entry.mode == _LINK else "not_a_file")
         if entry.size > size_max:
-            return Found("too_large")
+            return PathContent("too_large")
         data = self._ask(("cat-file", "blob", entry.object_id), size_max)
-        return Found("unreadable") if data is None else Found("file", data)
+        return PathContent("unreadable") if data is None else PathContent("file", data)
 
     def files(self, parts: Parts) -> Listing:
         """Return the commit's files below a folder, without links and private files."""
@@ -230,8 +230,8 @@ class CommitTree(Tree):
             for path, entry in self._listed().items()
             if path[: len(parts)] == parts != path and not any(map(is_private, path))
         ]
-        found = sorted(path for path, is_file in below if is_file)
-        return Listing(found[:files_listed_max], len(found) == len(below) <= files_listed_max)
+        files = sorted(path for path, is_file in below if is_file)
+        return Listing(files[:files_listed_max], len(files) == len(below) <= files_listed_max)
 
     def _listed(self) -> dict[Parts, _Entry]:
         if self._entries is None:
@@ -244,7 +244,7 @@ class CommitTree(Tree):
         return self._entries
 
     def _ask(self, arguments: tuple[str, ...], size_max: int) -> bytes | None:
-        """Return what git prints; None when it fails, prints more than ``size_max`` bytes, or does not end."""
+        """Return the output of git; None if it fails, prints more than ``size_max`` bytes, or does not end."""
         try:
             answer = self._git.call(*arguments, time_max_s=git_time_max_s, size_max=size_max)
         except (Refused, Unavailable):
@@ -258,34 +258,34 @@ def open_tree(folder: Path, commit: str | None = None) -> FolderTree | CommitTre
 
 
 def work_tree(folder: Path) -> Path | None:
-    """Return the root of the git work tree that holds ``folder``; None where it is in none.
+    """Return the root of the git work tree that contains ``folder``; None if there is none.
 
-    A stranger's repository may name any folder as its work tree (``core.worktree``): only that around it counts.
+    A stranger's repository may name any folder as its work tree (``core.worktree``): only one around ``folder`` counts.
     """
     try:
         answer = Git(folder, is_own=False).call("rev-parse", "--show-toplevel", time_max_s=git_time_max_s)
     except (Refused, Unavailable):
         return None
     root, folder = Path(os.fsdecode(answer.out.removesuffix(b"\n"))), folder.resolve()
-    around = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    around = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
     return root if not answer.code and root == around else None
 
 
-def _read_file(folder: int, name: str, size_max: int) -> Found:
+def _read_file(folder: int, name: str, size_max: int) -> PathContent:
     try:
         by_name = _outcome_of_mode(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         if by_name != "file":
-            return Found(by_name)
+            return PathContent(by_name)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             opened = os.fstat(file.fileno())
             if not stat.S_ISREG(opened.st_mode):
-                return Found(_outcome_of_mode(opened.st_mode))
+                return PathContent(_outcome_of_mode(opened.st_mode))
             if opened.st_size > size_max:
-                return Found("too_large")
+                return PathContent("too_large")
             data = file.read(size_max + 1)
     except OSError as error:
-        return Found(_outcome(error, name, folder))
-    return Found("file", data) if len(data) <= size_max else Found("too_large")
+        return PathContent(_outcome(error, name, folder))
+    return PathContent("file", data) if len(data) <= size_max else PathContent("too_large")
 
 
 def _outcome(error: OSError, name: str, folder: int) -> Outcome:

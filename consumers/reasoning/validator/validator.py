@@ -1,21 +1,21 @@
 """``ReasoningValidator``: checks another agent's reasoning before anybody acts on it.
 
-It checks every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and that the
-graph holds together. The report depends on nothing but the reasoning, the tree, an earlier report if one is given, and
-the judge: no clock, no network, no order of anything. A reasoning passes when nothing speaks against it. What could not
-be looked up is listed as not checked and does not fail it: nobody may act on a report that leaves something open
+It checks every reference (``evidence``), every assumption that a named check can decide (``assumptions``), and the
+structure of the graph. The report depends only on the reasoning, the tree, an earlier report if there is one, and the
+judge: not on a clock, the network or any order. A reasoning passes if there is no issue. References that could not be
+looked up are listed as not checked and do not fail it: nobody may act on a report with open checks anyway
 (``projections.validations``).
 
-**A graph holds together** as far as can be said without understanding its words: numbers, contents and confidences are
-such; dependencies name steps that exist and never run in a circle; an inference or conclusion rests on something, and
-is no surer than its least sure premise, within ``confidence_tolerance`` (the figures are an agent's estimates, and
-evidence of its own may add a little); the whole is no surer than its concluding steps, unless its confidence was left
-at its default; and going back from the conclusion one comes to a step with evidence or, where none at all is cited (a
-sum, a thought aloud), to another step. A graph built by hand can break any of it, so nothing here relies on it.
+**A graph is sound** as far as that can be checked without understanding its words. Numbers, contents and confidences
+are valid. Dependencies name existing steps and have no cycle. An inference or conclusion rests on something, and its
+confidence is not higher than that of its weakest premise, within ``confidence_tolerance`` (the figures are an agent's
+estimates, and evidence of its own may add a little). The confidence in the whole is not higher than that of its
+concluding steps, unless it was left at its default. From the conclusion, the dependencies lead back to a step with
+evidence or, if the graph cites no evidence at all (a sum, a thought aloud), to another step. A graph built by hand can
+break each of these rules, so this code does not rely on them.
 
-**A judge** (a model, a person) can only add: an inference that it doubts becomes an issue, one that it approves changes
-nothing that failed. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises all stand
-in it, word for word.
+**A judge** (a model, a person) can only add issues: for an inference that it doubts. Its approval changes no failed
+check. **A brief** is checked in the same way; ``checkable`` are the inferences whose premises are all in it, verbatim.
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ INFERRING: Final = frozenset({"inference", "conclusion"})
 cycle_shown_max: Final = 20
 
 _digits: Final = 4
-_UNSUPPORTED: Final = "The inference names nothing that it rests on"
+_UNSUPPORTED: Final = "The inference does not name what it rests on"
 
 _Before: TypeAlias = Mapping[tuple[int | None, str], EvidenceCheck]
 
 
 class Verdict(NamedTuple):
-    """What a judge thinks of one inference."""
+    """A judge's opinion on one inference."""
 
     opinion: Opinion
     reason: str
 
 
 class Judge(Protocol):
-    """Somebody who can tell whether an inference follows from its premises."""
+    """A model or person who says whether an inference follows from its premises."""
 
     model: str
     prompt_hash: str
 
     def judge(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> Verdict:
-        """Return whether the step follows; a judge that cannot tell is ``unsure``, and raises nothing."""
+        """Return whether the step follows; a judge that does not know returns ``unsure``, and raises nothing."""
 
 
 class ReasoningValidator:
@@ -83,7 +83,7 @@ class ReasoningValidator:
     def __init__(
         self, tree: Tree | None = None, judge: Judge | None = None, knows: Callable[[str], bool] | None = None
     ) -> None:
-        """Look evidence up in ``tree``, and by ``knows`` in the ledger; ask ``judge`` about at most 200 inferences."""
+        """Look up evidence in ``tree``, and refs with ``knows``; ask ``judge`` about at most 200 inferences."""
         self._tree = tree
         self._knows = knows
         self._judge = judge
@@ -105,7 +105,7 @@ class ReasoningValidator:
         return report
 
     def check_inference(self, step: ReasoningStep, deps: Sequence[ReasoningStep]) -> InferenceCheck:
-        """Return whether an inference is sound: structurally, with a judge's opinion beside it if there is a judge."""
+        """Return whether the structure of an inference is sound, with the judge's opinion if there is a judge."""
         check = check_inference(step, deps)
         if self._judge is None:
             return check
@@ -132,20 +132,20 @@ class ReasoningValidator:
         steps = {step.step_number: step for step in memory.steps}
         if self._judge is not None:
             report.judge = JudgeMark(self._judge.model, self._judge.prompt_hash)
-        asked = 0
+        judged = 0
         for step in memory.steps:
             rests_on = memory.dependencies.get(step.step_number, [])
-            # What was observed or assumed stands on its own, whatever else it names, and so does a bare hypothesis.
+            # Observations and assumptions need no premises, whatever they name, and neither does a bare hypothesis.
             if step.type not in INFERRING and not (step.type == "hypothesis" and rests_on):
                 continue
             deps = [steps[number] for number in rests_on if number in steps]
-            asked += 1
-            check = self.check_inference(step, deps) if asked <= judged_max else check_inference(step, deps)
+            judged += 1
+            check = self.check_inference(step, deps) if judged <= judged_max else check_inference(step, deps)
             _add_inference(report, check, step)
 
 
 def check_structure(memory: ReasoningMemory) -> list[Issue]:
-    """Return what is wrong with a graph as a whole; ``check_inference`` sees to its single inferences."""
+    """Return the issues of a graph as a whole; ``check_inference`` checks its single inferences."""
     if not memory.steps:
         return [Issue("GRAPH_EMPTY", "The graph has no step")]
     return [
@@ -156,14 +156,14 @@ def check_structure(memory: ReasoningMemory) -> list[Issue]:
 
 
 def check_inference(step: ReasoningStep, deps: Sequence[ReasoningStep]) -> InferenceCheck:
-    """Return whether the structure of an inference from ``deps`` is sound; its words are not judged."""
+    """Return whether the structure of an inference from ``deps`` is sound; its words are not checked."""
     number = _number_of(step.step_number)
     if not step.content.strip():
-        return InferenceCheck(number, sound=False, reason="The inference says nothing")
+        return InferenceCheck(number, sound=False, reason="The inference has no content")
     if not deps and not any(map(str.strip, step.premises)) and not step.evidence:
         return InferenceCheck(number, sound=False, reason=_UNSUPPORTED)
     if not _is_confidence(step.confidence):
-        return InferenceCheck(number, sound=False, reason="Its confidence does not lie between 0 and 1")
+        return InferenceCheck(number, sound=False, reason="Its confidence is not between 0 and 1")
     weakest = min((dep for dep in deps if _is_confidence(dep.confidence)), key=lambda dep: dep.confidence, default=None)
     if weakest is not None and _exceeds(step.confidence, weakest.confidence):
         premise = f"that of its premise {weakest.step_number} {weakest.confidence:g}"
@@ -187,12 +187,12 @@ def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int
 
 
 def _exceeds(confidence: float, premise: float) -> bool:
-    """Tell whether a confidence is higher than its premise's allows (compared at four decimals)."""
+    """Return whether a confidence is higher than its premise's allows (compared at four decimals)."""
     return round(confidence - premise, _digits) > confidence_tolerance
 
 
 def _is_confidence(value: float) -> bool:
-    """Tell whether a value is a confidence; NaN is none."""
+    """Return whether a value is a confidence; NaN is not."""
     return 0.0 <= value <= 1.0
 
 
@@ -203,13 +203,13 @@ def _number_of(number: object) -> int | None:
 def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationReport:
     report = ValidationReport(brief.reasoning_ref, steps=len(brief.facts), of_brief=True)
     if not brief.facts:
-        report.add_issue("The brief holds no fact", code="GRAPH_EMPTY")
+        report.add_issue("The brief has no fact", code="GRAPH_EMPTY")
     if not brief.conclusion.strip():
-        report.add_issue("The brief comes to no conclusion", code="CONCLUSION_MISSING")
-    held = {fact.step for fact in brief.facts}
-    # What rests on a step that was dropped is not wrong; it only cannot be checked from here.
-    kept = {fact.step: [number for number in fact.rests_on if number in held] for fact in brief.facts}
-    report.issues += _dependency_issues(kept, held)
+        report.add_issue("The brief has no conclusion", code="CONCLUSION_MISSING")
+    steps = {fact.step for fact in brief.facts}
+    # A fact that rests on a dropped step is not wrong; it only cannot be checked from the brief.
+    dependencies = {fact.step: [number for number in fact.rests_on if number in steps] for fact in brief.facts}
+    report.issues += _dependency_issues(dependencies, steps)
     for fact in brief.facts:
         for reference in fact.evidence:
             former = before.get((fact.step, cut(reference)))
@@ -217,7 +217,7 @@ def _validate_brief(brief: Brief, reads: Reads, before: _Before) -> ValidationRe
         if fact.assumed:
             _add_assumption(report, check_assumption(fact.text, fact.check, reads, step=fact.step))
         if fact.rests_on:
-            (report.checkable if held.issuperset(fact.rests_on) else report.not_checkable).append(fact.step)
+            (report.checkable if steps.issuperset(fact.rests_on) else report.not_checkable).append(fact.step)
     return report
 
 
@@ -247,7 +247,7 @@ def _add_inference(report: ValidationReport, check: InferenceCheck, step: Reason
 
 
 def _ref_of(memory: ReasoningMemory) -> str:
-    """Return the graph's ref; empty for a graph that has none, because it has no canonical form (NaN, surrogates)."""
+    """Return the graph's ref; empty for a graph without a canonical form (NaN, surrogates)."""
     try:
         return compute_reasoning_ref(memory)
     except (ValueError, TypeError):
@@ -259,26 +259,26 @@ def _step_issues(steps: Sequence[ReasoningStep]) -> Iterator[Issue]:
     for step in steps:
         number = _number_of(step.step_number)
         if number is None:
-            yield Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not the number of a step"))
+            yield Issue("STEP_NUMBER_INVALID", cut(f"{step.step_number} is not a valid step number"))
         if step.step_number in seen:
-            yield Issue("STEP_REPEATED", cut(f"Step {step.step_number} is given twice"), number)
+            yield Issue("STEP_REPEATED", cut(f"Step {step.step_number} occurs twice"), number)
         seen.add(step.step_number)
         if not step.content.strip():
-            yield Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} says nothing"), number)
+            yield Issue("CONTENT_EMPTY", cut(f"Step {step.step_number} has no content"), number)
         if not _is_confidence(step.confidence):
-            message = f"The confidence of step {step.step_number} does not lie between 0 and 1: {step.confidence}"
+            message = f"The confidence of step {step.step_number} is not between 0 and 1: {step.confidence}"
             yield Issue("CONFIDENCE_INVALID", cut(message), number)
 
 
 def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
     if not memory.conclusion.strip():
-        yield Issue("CONCLUSION_MISSING", "The graph comes to no conclusion")
+        yield Issue("CONCLUSION_MISSING", "The graph has no conclusion")
         return
     concluding = concluding_steps(memory)
     surest = max((step.confidence for step in concluding if _is_confidence(step.confidence)), default=1.0)
     whole = memory.confidence_in_reasoning
     if not _is_confidence(whole):
-        yield Issue("CONFIDENCE_INVALID", "The confidence in the whole does not lie between 0 and 1")
+        yield Issue("CONFIDENCE_INVALID", "The confidence in the whole is not between 0 and 1")
     elif whole != confidence_not_stated and _exceeds(whole, surest):
         message = f"The confidence in the whole is {whole:g}, that of its conclusion {surest:g}"
         yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
@@ -287,4 +287,4 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
     citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
     if not ancestors(memory.dependencies, concluded) & citations:
         sought = "step with evidence" if with_evidence else "other step"
-        yield Issue("CONCLUSION_UNREACHABLE", f"Going back from the conclusion, one comes to no {sought}")
+        yield Issue("CONCLUSION_UNREACHABLE", f"The conclusion does not lead back to any {sought}")

@@ -1,21 +1,21 @@
-"""Thinkers: what thinks behind the decomposer, the generator, the evaluator and the synthesizer.
+"""Thinkers: the programs or models behind the decomposer, the generator, the evaluator and the synthesizer.
 
     >>> from deedbook.consumers.thoughts.thinkers.game24 import Game24
     >>> from deedbook.ledger.events.tot import GeneratePayload, ThoughtContext, ThoughtNode
     >>> problem = "4 9 10 13"
     >>> root = ThoughtNode(id="root", depth=0, content=problem)
     >>> context = ThoughtContext(problem=problem, current_depth=1, max_depth=3)
-    >>> asked = GeneratePayload(root, "sequential_proposal", 2, context)
-    >>> answer = Game24().generate([root], asked)
+    >>> request = GeneratePayload(root, "sequential_proposal", 2, context)
+    >>> answer = Game24().generate([root], request)
     >>> [candidate.content for candidate in answer.candidates]
     ['13 - 9 = 4, left: 4, 4, 10', '13 - 10 = 3, left: 3, 4, 9']
 
-A thinker may be a program or a model; the search cannot tell them apart. A *path* is the list of nodes from the root to
-a node. What a thinker cannot do it says by returning a ``Failure``, which the agent sends as the message's ``error``.
+A thinker may be a program or a model; the search treats both alike. A *path* is the list of nodes from the root to a
+node. A thinker that fails returns a ``Failure``, which the agent sends as the message's ``error``.
 
-Programs are registered by installed packages as entry points of the group ``deedbook.thinkers``, ours among them: a
-name, and what makes the thinker when it is called without arguments. Nothing of the working folder is loaded. A program
-thinks about a problem only if it ``reads`` it; the others are the configured model's (``llm``).
+Installed packages, including this one, register programs as entry points of the group ``deedbook.thinkers``: a name,
+and a callable without arguments that makes the thinker. Nothing is loaded from the working folder. A program thinks
+about a problem only if it ``reads`` it; the configured model (``llm``) gets all other problems.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ candidates_max: Final = 64
 hopeless_below: Final = 1.0
 
 
-class Answered(NamedTuple):
-    """What a model answered once: the object as it was read, or ``fault``, what was wrong with it; and its cost."""
+class ModelAnswer(NamedTuple):
+    """One answer of a model: the parsed object, or ``fault``, the reason why it is unusable; and its cost."""
 
     answer: dict[str, Any] | None
     fault: str
@@ -40,68 +40,68 @@ class Answered(NamedTuple):
 
 
 class Recorder(Protocol):
-    """What remembers the answers of a model for one request; threads call it at the same time."""
+    """Records the answers of a model for one request; threads call it in parallel."""
 
-    def recall(self, prompt_sha256: str) -> Answered | None:
-        """Return what was answered to a prompt, whoever asked it; without usage if another request paid for it."""
+    def recall(self, prompt_sha256: str) -> ModelAnswer | None:
+        """Return the recorded answer to a prompt, whoever asked; without usage if another request paid for it."""
 
     def may_ask_again(self) -> bool:
-        """Return whether the budget bears one request more than what is asked already; if so, that is reserved."""
+        """Return whether the budget allows one more request; if so, the request is reserved."""
 
-    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
-        """Keep an answer that was paid just now. It is used only after this returned."""
+    def record(self, prompt_sha256: str, model: str, answered: ModelAnswer) -> None:
+        """Record an answer that was just paid for. It is used only after this returns."""
 
 
 @runtime_checkable
 class Thinker(Protocol):
-    """What thinks. Every method is total: it returns its answer, or the ``Failure`` that says why there is none."""
+    """A program or model that thinks. Every method is total: it returns an answer, or a ``Failure`` with the reason."""
 
     language: kinds.Language
-    """What it speaks: whoever plays a role of a task sets the task's."""
+    """The language of its texts; the agent that uses it sets the task's language."""
 
     @property
     def name(self) -> str:
-        """What ``tot.started`` calls this thinker."""
+        """The name of this thinker in ``tot.started``."""
 
     @property
     def problems(self) -> str:
-        """What it reads, in a phrase for people."""
+        """The problems that it reads, in a phrase for people."""
 
     @property
     def checks(self) -> bool:
-        """Whether ``is_solution`` and ``synthesize`` prove an answer; else the best path at the depth limit is one."""
+        """Whether ``is_solution`` and ``synthesize`` prove answers; else the best path at the depth limit is one."""
 
     def reads(self, problem: str, task_type: str) -> bool:
-        """Return whether it can think about a problem of a type of the table, or another."""
+        """Return whether it can think about a problem of this task type."""
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
         """Return the shape of a problem."""
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
-        """Return up to ``num_candidates`` thoughts that could follow the last node of ``path``; none at a dead end."""
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        """Return up to ``num_candidates`` thoughts that may follow the last node of ``path``; none at a dead end."""
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
-        """Return what the last node of each path is worth, 0 to 10, their ranking, and which should be pruned."""
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+        """Return the score (0 to 10) of the last node of each path, their ranking, and nodes to prune."""
 
     def is_solution(self, path: Path) -> bool:
         """Return whether the last node claims to be a solution; pure, because a restarted explorer asks again."""
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
-        """Return the answer that the best path leads to, verified as far as this thinker can."""
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return the answer of the best path, verified as far as this thinker can."""
 
 
 @runtime_checkable
 class PaidThinker(Thinker, Protocol):
-    """A thinker that asks a model: each request is answered by one that is ``at_work`` on it alone."""
+    """A thinker that asks a model; ``at_work`` makes a separate one for each request."""
 
     usage: kinds.Usage
 
     def at_work(self, *, deadline: str | None, recorder: Recorder) -> PaidThinker:
-        """Return a thinker for one request; its ``usage`` is afterwards what all of it cost, also what failed."""
+        """Return a thinker for one request; afterwards its ``usage`` is the whole cost, including failures."""
 
 
 def ranked(evaluations: list[kinds.NodeEvaluation]) -> kinds.ResultsPayload:
     """Return evaluations with their ranking, best first; those below ``hopeless_below`` are suggested for pruning."""
-    order = sorted(evaluations, key=lambda one: (-one.score, -one.confidence))
-    hopeless = [one.node_id for one in evaluations if one.score < hopeless_below]
-    return kinds.ResultsPayload(evaluations, ranking=[one.node_id for one in order], pruning_suggestions=hopeless)
+    order = sorted(evaluations, key=lambda node: (-node.score, -node.confidence))
+    hopeless = [node.node_id for node in evaluations if node.score < hopeless_below]
+    return kinds.ResultsPayload(evaluations, ranking=[node.node_id for node in order], pruning_suggestions=hopeless)

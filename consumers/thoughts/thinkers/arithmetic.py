@@ -1,8 +1,8 @@
-"""The arithmetic of the game: steps from numbers to numbers, what texts claim of them, and what they really come to.
+"""The arithmetic of the game: steps from numbers to numbers, the claims of texts, and their real results.
 
 Values are fractions, never negative: a solution with negative intermediate values can always be rewritten without
-(take absolute values; each sum or difference of them is again a sum or difference). Nothing that a claim says is
-believed: all is recomputed, a wrong one is named, and the answer states the real value.
+(take absolute values; each sum or difference of them is again a sum or difference). No claim is trusted:
+every value is recomputed, wrong claims are reported, and the answer states the real value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ATOM: Final = 3
 
 
 class Claim(NamedTuple):
-    """One step: ``left operation right = result``; ``rest`` is what it says is left, the result included."""
+    """One step: ``left operation right = result``; ``rest`` are the numbers that it claims are left afterwards."""
 
     left: Fraction
     operation: str
@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
     @property
     def equation(self) -> str:
-        """What stands before the equals sign."""
+        """The text before the equals sign."""
         return f"{self.left} {self.operation} {self.right}"
 
 
@@ -56,12 +56,12 @@ def compute(left: Fraction, operation: str, right: Fraction) -> Fraction | None:
 
 
 def steps(numbers: Numbers) -> list[Claim]:
-    """Return every step from a state in canonical order, larger operand first; of steps to one state, the first."""
+    """Return every step from a state in canonical order, larger operand first; only the first step to each state."""
     claims: dict[Numbers, Claim] = {}
     ordered = sorted(numbers, reverse=True)
     for first, second in combinations(range(len(ordered)), 2):
         high, low = ordered[first], ordered[second]
-        others = [value for place, value in enumerate(ordered) if place not in (first, second)]
+        others = [value for position, value in enumerate(ordered) if position not in (first, second)]
         pairs = [(high, "-", low), (high, "+", low), (high, "×", low), (high, "÷", low), (low, "÷", high)]
         for left, operation, right in pairs:
             result = compute(left, operation, right)
@@ -73,19 +73,19 @@ def steps(numbers: Numbers) -> list[Claim]:
 
 @lru_cache(states_known_max)
 def reaches(numbers: Numbers, target: Fraction) -> bool | None:
-    """Return whether all the numbers together can make the target; None beyond ``exact_numbers_max``."""
+    """Return whether all numbers together can make the target; None beyond ``exact_numbers_max``."""
     if len(numbers) > exact_numbers_max:
         return None
     return numbers == (target,) or any(reaches(step.rest, target) for step in steps(numbers))
 
 
 def read_claim(content: str) -> Claim | None:
-    """Return the step that a thought states; None when it states none."""
+    """Return the step that a thought states; None if it states none."""
     stated = _CLAIM.fullmatch(content)
     if stated is None:
         return None
     try:
-        left, right, result = (Fraction(stated[place]) for place in (1, 3, 4))
+        left, right, result = (Fraction(stated[group]) for group in (1, 3, 4))
         rest = tuple(sorted(Fraction(number) for number in re.findall(_NUMBER, stated[5])))
     except ZeroDivisionError:
         return None
@@ -93,7 +93,7 @@ def read_claim(content: str) -> Claim | None:
 
 
 class Term(NamedTuple):
-    """A value that is claimed, the value that its expression really has (None: none), and since which step it is."""
+    """A claimed value, the real value of its expression (None: undefined), and the step that made it."""
 
     claimed: Fraction
     actual: Fraction | None
@@ -102,16 +102,16 @@ class Term(NamedTuple):
     step: int = 0
 
 
-class Replayed(NamedTuple):
-    """What the steps came to: what is left, the trace in words, and what is wrong."""
+class ReplayedSteps(NamedTuple):
+    """The result of the steps: the remaining terms, the trace in words, and the errors."""
 
     terms: list[Term]
     trace: list[str]
     errors: list[str]
 
 
-def replay(numbers: Numbers, claims: Sequence[Claim], say: Say) -> Replayed:
-    """Return what ``claims`` make of ``numbers``; every wrong claim is named in ``errors``."""
+def replay(numbers: Numbers, claims: Sequence[Claim], say: Say) -> ReplayedSteps:
+    """Return the result of ``claims`` on ``numbers``; every wrong claim is in ``errors``."""
     terms = [Term(value, value, str(value)) for value in numbers]
     trace: list[str] = []
     errors: list[str] = []
@@ -132,7 +132,7 @@ def replay(numbers: Numbers, claims: Sequence[Claim], say: Say) -> Replayed:
         left = tuple(sorted(term.claimed for term in terms))
         if left != claim.rest:
             errors.append(say("game_wrong_rest", step=position, left=listed(left), rest=listed(claim.rest)))
-    return Replayed(terms, trace, errors)
+    return ReplayedSteps(terms, trace, errors)
 
 
 def expressions(numbers: Numbers, target: Fraction, most: int) -> list[str]:
@@ -150,9 +150,9 @@ def expressions(numbers: Numbers, target: Fraction, most: int) -> list[str]:
 
 
 def _take(terms: list[Term], value: Fraction) -> Term | None:
-    """Take a term of that value away; of equal ones the latest."""
-    fitting = [place for place, term in enumerate(terms) if term.claimed == value]
-    return terms.pop(max(fitting, key=lambda place: terms[place].step)) if fitting else None
+    """Remove and return a term of that value; of equal ones the latest."""
+    fitting = [position for position, term in enumerate(terms) if term.claimed == value]
+    return terms.pop(max(fitting, key=lambda position: terms[position].step)) if fitting else None
 
 
 def _joined(position: int, claim: Claim, left: Term, right: Term) -> Term:
@@ -175,5 +175,5 @@ def _words(position: int, claim: Claim, right: Term, say: Say) -> str:
 
 
 def listed(numbers: Numbers) -> str:
-    """Return numbers as a step names them."""
+    """Return numbers as text, as in a step."""
     return ", ".join(map(str, numbers))

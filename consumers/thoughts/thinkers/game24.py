@@ -1,14 +1,14 @@
-"""The Game of 24 as a program: exact, deterministic, and honest about what it does not know.
+"""The Game of 24 as a program: exact, deterministic, and explicit about what it does not know.
 
-It reads "4 9 10 13" and 用4、9、10、13得到24 alike, nothing else, and proposes "13 - 9 = 4, left: 4, 4, 10".
-Two scorers judge a step. ``value`` sees one step ahead, as people do: the steps from what is left that make a factor or
-multiple of the target whose partner is there, or come near the target; so it errs, prunes what led to the target, and
-turns back (of the 1,362 hands of 1 to 13 that can make 24, 1,319 are solved breadth first with five thoughts a node).
-``exhaustive`` (the thinker ``game24-exhaustive``) tries everything up to four numbers and knows: with it a search
-demonstrates the protocol, but nothing is searched. Of its k proposals about half are promising, the others come in
+It reads problems such as "4 9 10 13" and 用4、9、10、13得到24, nothing else, and proposes "13 - 9 = 4, left: 4, 4, 10".
+There are two scorers. ``value`` looks one step ahead, as people do, at the next steps that make a factor or multiple of
+the target whose partner is left, or come near the target. So it errs, prunes nodes that led to the target, and
+backtracks (of the 1,362 hands of 1 to 13 that can make 24, it solves 1,319 breadth first with five thoughts a node).
+``exhaustive`` (the thinker ``game24-exhaustive``) tries everything up to four numbers and knows the answer: it
+demonstrates the protocol without a real search. About half of its k proposals are promising, the others come in
 canonical order, so that the evaluator has something to judge.
 
-A solution is what claims to be one; whether it holds, the verification says.
+A path that claims to be a solution counts as one; the verification says whether it is right.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TARGET: Final = re.compile(
 )
 _TITLE: Final = re.compile(r"24\s*点|游戏\s*24|\bgame of 24\b|\b24[ -]game\b", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[-+]?\d[\d./]*")
-# All that may stand beside the numbers: with other words it is another problem, which somebody else thinks about.
+# The only words that may be beside the numbers: with other words it is another problem, for another thinker.
 _BESIDE: Final = re.compile(
     r"(?:\b(?:the|an?|numbers?|digits?|integers?|use|using|with|from|of|out|and|to|by|play|solve|please|how|can|you|i|game"
     r"|given|these|each|every|all|exactly|once|only|target)\b|使用|用|请|将|把|以|给定|通过|只能|这|几个|[二三四五六两]个|每个|各"
@@ -59,7 +59,7 @@ _EXPRESSION: Final = re.compile(r"\d\s*[-+*/×÷−^]\s*\d")
 
 
 class Game(NamedTuple):
-    """The numbers, sorted, and what they shall make."""
+    """The numbers, sorted, and the target."""
 
     numbers: Numbers
     target: Fraction
@@ -75,17 +75,17 @@ def read_game(text: str) -> Game | kinds.Failure:
     tokens = _TOKEN.findall(text)
     other = "a formula" if _EXPRESSION.search(text) else _BESIDE.sub("", _TOKEN.sub(" ", text), count=1)
     if other:
-        return _invalid(f"the game is numbers and what they shall make, and no more: not {other[:20]!r}")
+        return _invalid(f"the game takes only numbers and a target, not {other[:20]!r}")
     wrong = [token for token in tokens if not token.isdecimal() or not token.isascii() or int(token) > number_max]
     if wrong:
-        return _invalid(f"the game is played with whole numbers up to {number_max}, not {wrong[0][:20]}")
+        return _invalid(f"the game takes whole numbers up to {number_max}, not {wrong[0][:20]}")
     if not numbers_min <= len(tokens) <= numbers_max:
-        return _invalid(f"the game needs {numbers_min} to {numbers_max} numbers; here are {len(tokens)}")
+        return _invalid(f"the game takes {numbers_min} to {numbers_max} numbers, not {len(tokens)}")
     return Game(tuple(sorted(Fraction(int(token)) for token in tokens)), target)
 
 
-class Worth(NamedTuple):
-    """A state's score, how sure it is, and why: a phrase and its values."""
+class StateScore(NamedTuple):
+    """A state's score, its confidence, and the reason: a phrase and its values."""
 
     score: float
     confidence: float
@@ -94,8 +94,8 @@ class Worth(NamedTuple):
 
 
 @lru_cache(arithmetic.states_known_max)
-def outlook(numbers: Numbers, target: Fraction) -> Worth:
-    """Return what three numbers or more look like, one step on: an estimate, which may be wrong either way."""
+def outlook(numbers: Numbers, target: Fraction) -> StateScore:
+    """Return the score of three or more numbers by looking one step ahead: an estimate, which may be wrong."""
     partners = factors = near = 0
     following = steps(numbers)
     for step in following:
@@ -104,12 +104,12 @@ def outlook(numbers: Numbers, target: Fraction) -> Worth:
         elif all(_is_factor(number, target) for number in step.rest):
             factors += 1
         near += abs(step.result - target) <= sum(step.rest) - step.result
-    # The weights are those of a search over all hands of 1 to 13; most is worth a factor whose partner is there.
+    # The weights come from a search over all hands of 1 to 13; a factor whose partner is left has the highest.
     hope = 2 * min(partners, 2) + 3 * (factors + near) / len(following)
     hope -= sum(0.5 * (number.denominator > 1) + 0.25 * (number > 2 * target) for number in numbers)
     hope += 0.5 * (len(set(numbers)) < len(numbers))
     counts = {"partners": partners, "factors": factors, "steps": len(following)}
-    return Worth(round(min(max(3 + hope, 3.0), 9.5), 2), 0.5, "game_value", counts)
+    return StateScore(round(min(max(3 + hope, 3.0), 9.5), 2), 0.5, "game_value", counts)
 
 
 def _are_partners(first: Fraction, second: Fraction, target: Fraction) -> bool:
@@ -121,10 +121,10 @@ def _is_factor(number: Fraction, target: Fraction) -> bool:
 
 
 class Game24:
-    """The program that searches: its scorer looks one step ahead."""
+    """The searching program: its scorer looks one step ahead."""
 
     name = "game24"
-    problems = "whole numbers that are to make 24 or another one, as '4 9 10 13'"
+    problems = "whole numbers that make 24 or another target, such as '4 9 10 13'"
     checks = True
     language: kinds.Language = "en"
 
@@ -146,12 +146,12 @@ class Game24:
         constraints, goal = [say("game_once"), say("game_operations")], say("game_goal", target=game.target)
         return kinds.Decomposition("single_equation", steps_to, depth, constraints, goal)
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
-        game, k = read_game(path[0].content), asked.num_candidates
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+        game, k = read_game(path[0].content), request.num_candidates
         if isinstance(game, kinds.Failure):
             return game
         if (left := _left(path, game)) is None:
-            return _invalid(f"node {path[-1].id} states no step of the game")
+            return _invalid(f"node {path[-1].id} does not state a step of the game")
         best = islice(self._ordered(steps(left), game.target, k), min(k, candidates_max))
         candidates = [
             kinds.Candidate(temp_id=f"cand_{number}", content=self._step(step), action_type=ACTIONS[step.operation])
@@ -159,7 +159,7 @@ class Game24:
         ]
         return kinds.GeneratedPayload(candidates=candidates)
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
         game = read_game(paths[0][0].content)
         return game if isinstance(game, kinds.Failure) else ranked([self._judge(path, game) for path in paths])
 
@@ -167,12 +167,12 @@ class Game24:
         game = read_game(path[0].content)
         return isinstance(game, Game) and len(path) > 1 and _left(path, game) == (game.target,)
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
         """Return one expression for the path, verified by exact arithmetic from the problem's own numbers."""
-        game, say = read_game(asked.problem), self._say
+        game, say = read_game(request.problem), self._say
         if isinstance(game, kinds.Failure):
             return game
-        claims = [read_claim(node.content) for node in asked.best_path[1:]]
+        claims = [read_claim(node.content) for node in request.best_path[1:]]
         done = replay(game.numbers, [claim for claim in claims if claim is not None], say)
         errors = [say("game_no_equation", step=place) for place, claim in enumerate(claims, 1) if claim is None]
         errors += done.errors
@@ -208,19 +208,19 @@ class Game24:
         why = self._say(name, rest=listed(claim.rest), target=game.target, **values)
         return _evaluation(path, score, confidence, why)
 
-    def _worth(self, rest: Numbers, target: Fraction) -> Worth:
-        """Return what a state is worth: of one or two numbers it is known, of more estimated."""
+    def _worth(self, rest: Numbers, target: Fraction) -> StateScore:
+        """Return the score of a state: exact for one or two numbers, estimated for more."""
         if len(rest) > PAIR:
             return outlook(rest, target)
         if rest == (target,):
-            return Worth(10.0, 1.0, "game_reached")
+            return StateScore(10.0, 1.0, "game_reached")
         if any(step.rest == (target,) for step in steps(rest)):
-            return Worth(9.5, 1.0, "game_joins")
-        return Worth(0.5, 1.0, "game_missed")
+            return StateScore(9.5, 1.0, "game_joins")
+        return StateScore(0.5, 1.0, "game_missed")
 
 
 class ExhaustiveGame24(Game24):
-    """The program that knows: its scorer tries everything."""
+    """The exhaustive program: its scorer tries everything."""
 
     name = "game24-exhaustive"
 
@@ -229,17 +229,17 @@ class ExhaustiveGame24(Game24):
         first = [step for step in following if reaches(step.rest, target)][: (k + 1) // 2]
         return [*first, *(step for step in following if step not in first)]
 
-    def _worth(self, rest: Numbers, target: Fraction) -> Worth:
+    def _worth(self, rest: Numbers, target: Fraction) -> StateScore:
         if len(rest) > arithmetic.exact_numbers_max:
-            return Worth(5.0, 0.3, "game_unknown")
+            return StateScore(5.0, 0.3, "game_unknown")
         ways = sum(reaches(step.rest, target) is True for step in steps(rest))
         if len(rest) <= PAIR or not ways:
-            return super()._worth(rest, target) if len(rest) <= PAIR else Worth(0.5, 1.0, "game_missed")
-        return Worth(7.0 + min(2.5, ways / 2), 1.0, "game_ways", {"ways": ways})
+            return super()._worth(rest, target) if len(rest) <= PAIR else StateScore(0.5, 1.0, "game_missed")
+        return StateScore(7.0 + min(2.5, ways / 2), 1.0, "game_ways", {"ways": ways})
 
 
 def _invalid(message: str) -> kinds.Failure:
-    """Return the failure of a problem or path that is no game; asking again does not help."""
+    """Return the failure for a problem or path that is not a game; asking again does not help."""
     return kinds.Failure(code="INVALID_FORMAT", message=message, recoverable=False)
 
 

@@ -1,14 +1,14 @@
 """A language model as a thinker: any endpoint that ``consumers.sdk.llm`` can ask.
 
-What a model says is read as ``consumers.sdk.llm.reader`` reads it, bounded, and never trusted. An answer that cannot be
-used is asked for again, ``attempts`` times in all, with the fault named and its beginning as data; then only that
-question fails (GENERATION_FAILED, INVALID_FORMAT), and what the others of a batch brought is kept. An endpoint that
-cannot be asked is no fault of any node: LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge, which pause a search.
-All of these are recoverable, a refused key or field too: who mends ``[llm]`` goes on.
+``consumers.sdk.llm.reader`` reads a model's answer, which is bounded and never trusted. If it cannot be used, the
+question is asked again, ``attempts`` times in all, with the fault and the beginning of the answer as data. Then only
+that question fails (GENERATION_FAILED, INVALID_FORMAT), and the other answers of a batch are used. An endpoint that
+cannot be reached is no fault of a node: LLM_UNAVAILABLE, or EVALUATION_TIMEOUT for a late judge, pauses the search. All
+of these are recoverable, even a refused key or field: after a correction of ``[llm]`` the search continues.
 
-An answer is recorded before it is used: if we crash before that, it was paid and is lost; after it, it is recalled by
-the digest of its prompt. That holds all that makes a question another one: a sample's number, and the fault of the
-answer before.
+An answer is recorded before it is used. If we crash before that, it was paid for and is lost; after it, it is recalled
+by the digest of its prompt. The prompt has everything that distinguishes questions: a sample's number, and the fault of
+the answer before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
 from deedbook.consumers.sdk.text import one_line, shorten
 from deedbook.consumers.thoughts.task import fitting
-from deedbook.consumers.thoughts.thinkers import Answered, Path, Recorder, candidates_max, ranked
+from deedbook.consumers.thoughts.thinkers import ModelAnswer, Path, Recorder, candidates_max, ranked
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.secrets.scanner import scan
@@ -53,12 +53,12 @@ _LANGUAGES: Final[dict[kinds.Language, str]] = {
     "en": " Write in the language of the problem.",
     "zh": " Write in Chinese; the keys stay as they are.",
 }
-# The number makes it another question, also where the fault is the same: an equal one is never paid twice.
+# The number makes it another question even if the fault is the same: equal questions are never paid for twice.
 _AGAIN: Final = (
     " {} of your answers could not be used: between <fault> and </fault> stands why, and how the last began."
 )
 _UNCHECKED: Final = {"is_valid": False, "by": "nobody"}
-# A model is asked for the messages' own payloads; of those it may leave out what follows or is taken for granted.
+# A model is asked for the messages' own payloads, and may leave out these fields, which have a default.
 _MISSING: Final[dict[type, dict[str, Any]]] = {
     kinds.Decomposition: {"thought_granularity": "step", "intermediate_steps": []},
     kinds.Candidate: {"temp_id": "cand_0"},
@@ -71,10 +71,10 @@ _LATE: Final[dict[type, str]] = dict.fromkeys((kinds.NodeEvaluation, kinds.Resul
 F = TypeVar("F", bound=msgspec.Struct)
 
 
-class _Question(NamedTuple, Generic[F]):
-    """What is asked for, about what, in which form; ``keep`` returns what is used of an answer, or refuses it."""
+class _ModelQuestion(NamedTuple, Generic[F]):
+    """A question: its text, its data, and the form of the answer; ``keep`` returns the usable part, or refuses it."""
 
-    asked: str
+    text: str
     about: dict[str, Any]
     form: type[F]
     keep: Callable[[F], F] = lambda answer: answer
@@ -83,7 +83,7 @@ class _Question(NamedTuple, Generic[F]):
 
 @dataclass
 class LlmThinker:
-    """A thinker that asks a model; see ``Thinker``. Its verification is the model's own word."""
+    """A thinker that asks a model; see ``Thinker``. Its verification is only the model's own claim."""
 
     client: LlmClient
     language: kinds.Language = "en"
@@ -96,7 +96,7 @@ class LlmThinker:
     checks = False
 
     def __post_init__(self) -> None:
-        """Share the threads of this process, so that one bound holds for all that is asked at the same time."""
+        """Share the threads of this process, so that one limit applies to all parallel questions."""
         self._threads = self.threads or ThreadPoolExecutor(self.client.endpoint.settings.parallel_max)
         self._until_s = inf if self.deadline is None else datetime.fromisoformat(self.deadline).timestamp()
 
@@ -111,18 +111,18 @@ class LlmThinker:
         return True
 
     def decompose(self, problem: str, task_type: str) -> kinds.Decomposition | kinds.Failure:
-        asked = (
+        text = (
             f"Decompose the problem into as few steps as it takes: each is searched, and paid for.{_JSON}"
             '{"thought_granularity": "what one step is, in a word or two", "intermediate_steps": ["what it decides"],'
             ' "depth_estimate": how many steps, 1 to 64, "constraints": ["what every step has to keep"],'
             ' "success_criteria": "by what one sees that the problem is solved"}'
         )
-        shapes = self._ask([_Question(asked, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
+        shapes = self._ask([_ModelQuestion(text, {"problem": problem, "task_type": task_type}, kinds.Decomposition)])
         return shapes if isinstance(shapes, kinds.Failure) else shapes[0]
 
-    def generate(self, path: Path, asked: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
+    def generate(self, path: Path, request: kinds.GeneratePayload) -> kinds.GeneratedPayload | kinds.Failure:
         """Return up to k thoughts: one question that proposes them all, or k questions that each sample one."""
-        k, context = min(asked.num_candidates, candidates_max), asked.context
+        k, context = min(request.num_candidates, candidates_max), request.context
         about = _known(context) | {"steps_so_far": [node.content for node in path[1:]]}
         about |= {"intermediate_steps": context.intermediate_steps, "a_step_is": context.thought_granularity}
         form = (
@@ -131,48 +131,50 @@ class LlmThinker:
             f' {thought_max_chars} characters", "action_type": "of what kind it is, in a word",'
             ' "metadata": {"is_solution": true if it solves the problem and nothing is left to do, else false}}]}'
         )
-        if asked.generation_strategy == "sequential_proposal":
+        if request.generation_strategy == "sequential_proposal":
             several = "the next step" if k == 1 else f"{k} next steps that differ in what they try, the best first"
             asks: list[tuple[str, int | None]] = [(f"Propose {several}.", None)]
         else:
             sampled = f"Think of {k} next steps that differ in what they try, and propose only number"
             asks = [(f"{sampled} {n} of them." if k > 1 else "Propose the next step.", n) for n in range(1, k + 1)]
         keep = partial(_used, k=k // len(asks))
-        answers = self._ask([_Question(text + form, about, kinds.GeneratedPayload, keep, n) for text, n in asks])
+        answers = self._ask([_ModelQuestion(text + form, about, kinds.GeneratedPayload, keep, n) for text, n in asks])
         if isinstance(answers, kinds.Failure):
             return answers
         return _used(kinds.GeneratedPayload([thought for answer in answers for thought in answer.candidates]), k)
 
-    def evaluate(self, paths: Sequence[Path], asked: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
-        """Return the model's scores: one question a path, or one question that compares them all."""
-        about = _known(asked.context)
+    def evaluate(self, paths: Sequence[Path], request: kinds.EvaluatePayload) -> kinds.ResultsPayload | kinds.Failure:
+        """Return the model's scores: one question for each path, or one question that compares all paths."""
+        about = _known(request.context)
         steps = {path[-1].id: [node.content for node in path[1:]] for path in paths}
-        dimensions = ", ".join(f'"{name}": 0 to 10' for name in asked.evaluation_criteria)
+        dimensions = ", ".join(f'"{name}": 0 to 10' for name in request.evaluation_criteria)
         form = (
             '"score": 0 (cannot lead to a solution) to 10 (surely does), "confidence": 0 to 1,'
             f' "reasoning": "why, in a sentence or two", "dimension_scores": {{{dimensions}}}'
         )
-        place = f"{_place(asked.context)} Use the whole scale.{_JSON}"
-        if asked.evaluation_strategy == "comparative_voting":
+        place = f"{_place(request.context)} Use the whole scale.{_JSON}"
+        if request.evaluation_strategy == "comparative_voting":
             text = f"Compare the candidates by their last steps, and evaluate every one of them. {place}"
             text += f'{{"evaluations": [{{"node_id": "the candidate\'s", {form}}}]}}'
             about |= {"candidates": [{"node_id": id_, "steps": texts} for id_, texts in steps.items()]}
-            votes = self._ask([_Question(text, about, kinds.ResultsPayload, partial(_of_these, ids=list(steps)))])
+            votes = self._ask([_ModelQuestion(text, about, kinds.ResultsPayload, partial(_of_these, ids=list(steps)))])
             scores = votes if isinstance(votes, kinds.Failure) else votes[0].evaluations
         else:
-            judge = partial(_Question, f"Judge the last of the steps. {place}{{{form}}}", form=kinds.NodeEvaluation)
+            judge = partial(
+                _ModelQuestion, f"Judge the last of the steps. {place}{{{form}}}", form=kinds.NodeEvaluation
+            )
             each = [(about | {"steps": texts}, partial(_of_node, id_=id_)) for id_, texts in steps.items()]
-            scores = self._ask([judge(about=asked_about, keep=keep) for asked_about, keep in each])
+            scores = self._ask([judge(about=data, keep=keep) for data, keep in each])
         return scores if isinstance(scores, kinds.Failure) else ranked(scores)
 
     def is_solution(self, path: Path) -> bool:
-        """Return whether the last thought was proposed as a solution and not judged below ``solution_score_min``."""
+        """Return whether the last thought was proposed as a solution and not scored below ``solution_score_min``."""
         last = path[-1]
         judged = last.evaluation is None or last.evaluation.score >= solution_score_min
         return len(path) > 1 and str(last.metadata.get("is_solution")).lower() == "true" and judged
 
-    def synthesize(self, asked: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
-        """Return the model's answer and its own verdict on it; a deadline does not keep it from being said."""
+    def synthesize(self, request: kinds.SynthesizePayload) -> kinds.Solution | kinds.Failure:
+        """Return the model's answer and its own verdict on it; a deadline does not prevent it."""
         text = (
             "Write the answer that the steps lead to, whole and by itself, as whoever posed the problem can use it;"
             f" then check it against the problem, the goal and the constraints.{_JSON}"
@@ -181,26 +183,26 @@ class LlmThinker:
             ' "alternative_solutions": ["another answer, in a sentence"]}'
         )
         self._until_s = inf
-        about = _known(asked) | {"steps": [node.content for node in asked.best_path[1:]]}
-        answers = self._ask([_Question(text, about, kinds.Solution, _on_its_own_word)])
+        about = _known(request) | {"steps": [node.content for node in request.best_path[1:]]}
+        answers = self._ask([_ModelQuestion(text, about, kinds.Solution, _on_its_own_word)])
         return answers if isinstance(answers, kinds.Failure) else answers[0]
 
-    def _ask(self, questions: Sequence[_Question[F]]) -> list[F] | kinds.Failure:
-        """Return the answers that can be used; the failure where there is none, or one could not be had."""
+    def _ask(self, questions: Sequence[_ModelQuestion[F]]) -> list[F] | kinds.Failure:
+        """Return the usable answers; a failure if there is none, or if the endpoint could not be asked."""
         answers = list(self._threads.map(self._ask_until_usable, questions))
         self.usage = sum((cost for _, cost in answers), self.usage)
         usable = [answer for answer, _ in answers if not isinstance(answer, kinds.Failure)]
         failures = [answer for answer, _ in answers if isinstance(answer, kinds.Failure)]
         final = (_UNUSABLE.get(questions[0].form, "INVALID_FORMAT"), "SEARCH_EXHAUSTED")
-        # First what passes: the search pauses, and recalls those that are good. After a deadline nothing is recalled.
+        # A temporary failure comes first: the search pauses and recalls the good answers later. At a deadline it ends.
         return next((failure for failure in failures if failure.code not in final), None) or usable or failures[0]
 
-    def _ask_until_usable(self, question: _Question[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
+    def _ask_until_usable(self, question: _ModelQuestion[F]) -> tuple[F | kinds.Failure, kinds.Usage]:
         fault, usage, form = "", kinds.Usage(), question.form
         for tried in range(self.client.endpoint.settings.attempts):
-            asked = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.asked}"
+            prompt = f"{_ROLE}{_LANGUAGES[self.language]}{_AGAIN.format(tried) if fault else ''} {question.text}"
             data = data_block("thoughts", question.about) + (f"\n{data_block('fault', fault)}" if fault else "")
-            messages = [Message("system", asked), Message("user", data)]
+            messages = [Message("system", prompt), Message("user", data)]
             answered = self.recorder.recall(prompt_digest(messages)) if self.recorder else None
             if fault and answered is None and self.recorder and not self.recorder.may_ask_again():
                 break
@@ -216,7 +218,7 @@ class LlmThinker:
         code = _UNUSABLE.get(form, "INVALID_FORMAT")
         return kinds.Failure(code=code, message=f"the model's answer: {fault}", recoverable=True), usage
 
-    def _pay(self, messages: list[Message], question: _Question[F]) -> Answered:
+    def _pay(self, messages: list[Message], question: _ModelQuestion[F]) -> ModelAnswer:
         if (limit_s := self._until_s - time.time()) <= 0:
             raise Unavailable("LLM_UNAVAILABLE", "the deadline of the search has passed")
         text, fault, usage = self.client.complete(messages, sample=question.sample, limit_s=limit_s)
@@ -224,23 +226,23 @@ class LlmThinker:
             if fault is not None:
                 raise fault
             answer = _storable(question.keep(read_answer(text, question.form, _MISSING)))
-            answered = Answered(answer, "", usage)
+            answered = ModelAnswer(answer, "", usage)
         except Refused as refusal:
-            answered = Answered(None, _fault_text(refusal.message, text), usage)
+            answered = ModelAnswer(None, _fault_text(refusal.message, text), usage)
         if self.recorder:
             self.recorder.record(prompt_digest(messages), self.client.model, answered)
         return answered
 
     def _unavailable(self, error: Unavailable | Refused, late: str) -> kinds.Failure:
         wait_s, is_late = error.details.get("retry_after_s"), getattr(error.__cause__, "reason", None) == "late"
-        # At the deadline it is no fault of the endpoint, and there is nothing to wait for.
+        # At the deadline the endpoint is not at fault, and there is nothing to wait for.
         code = "SEARCH_EXHAUSTED" if time.time() >= self._until_s else late if is_late else "LLM_UNAVAILABLE"
         after_s = None if wait_s is None else min(ceil(wait_s), retry_after_max_s)
         return kinds.Failure(code=code, message=error.message[:2_000], recoverable=True, retry_after_s=after_s)
 
 
-def _known(asked: kinds.ThoughtContext | kinds.SynthesizePayload) -> dict[str, Any]:
-    return {"problem": asked.problem, "goal": asked.goal, "constraints": asked.constraints}
+def _known(request: kinds.ThoughtContext | kinds.SynthesizePayload) -> dict[str, Any]:
+    return {"problem": request.problem, "goal": request.goal, "constraints": request.constraints}
 
 
 def _place(context: kinds.ThoughtContext) -> str:
@@ -250,43 +252,43 @@ def _place(context: kinds.ThoughtContext) -> str:
 
 
 def _storable(answer: msgspec.Struct) -> dict[str, Any]:
-    """Return an answer as an event takes it: not too large, and without what looks like a secret."""
+    """Return an answer that an event can hold: not too large, and without anything that looks like a secret."""
     plain: dict[str, Any] = msgspec.to_builtins(answer)
     if len(msgspec.json.encode(plain)) > answer_size_max_bytes:
-        raise Refused("TOO_LARGE", f"what is used of it has more than {answer_size_max_bytes} bytes")
+        raise Refused("TOO_LARGE", f"its used part has more than {answer_size_max_bytes} bytes")
     if (secret := scan(plain)) is not None:
-        raise Refused("INVALID_FORMAT", f"what stands at {secret.path} looks like a secret, which is kept nowhere")
+        raise Refused("INVALID_FORMAT", f"the value at {secret.path} looks like a secret, which is never stored")
     return plain
 
 
 def _fault_text(fault: str, text: str) -> str:
-    """Return what is wrong with an answer and how it began, for the next question and the log."""
+    """Return the fault of an answer and its beginning, for the next question and the log."""
     beginning = f"; it began: {shorten(text, fault_max_chars)}" if text else ""
     line = one_line(f"{shorten(fault, fault_max_chars)}{beginning}", mark=" ")
-    return line if scan(line) is None else "it holds what looks like a secret, which is kept nowhere"
+    return line if scan(line) is None else "it has a value that looks like a secret, which is never stored"
 
 
 def _used(thoughts: kinds.GeneratedPayload, k: int) -> kinds.GeneratedPayload:
-    """Return at most ``k`` thoughts without those said before or too long; their own temporary ids, unless taken."""
-    kept: dict[str, kinds.Candidate] = {}
+    """Return at most ``k`` thoughts, without repeated or too long ones; with their own temporary ids, unless taken."""
+    used: dict[str, kinds.Candidate] = {}
     for thought in thoughts.candidates:
-        content, taken = thought.content.strip(), {candidate.temp_id for candidate in kept.values()}
-        if not content or content in kept or len(content) > thought_max_chars or len(kept) == k:
+        content, taken = thought.content.strip(), {candidate.temp_id for candidate in used.values()}
+        if not content or content in used or len(content) > thought_max_chars or len(used) == k:
             continue
         is_own = thought.temp_id not in taken and not thought.temp_id.startswith("cand_")
-        id_ = thought.temp_id if is_own else f"cand_{len(kept) + 1}"
-        kept[content] = replace(thought, content=content, temp_id=id_, action_type=thought.action_type[:200])
-    if thoughts.candidates and not kept:
+        id_ = thought.temp_id if is_own else f"cand_{len(used) + 1}"
+        used[content] = replace(thought, content=content, temp_id=id_, action_type=thought.action_type[:200])
+    if thoughts.candidates and not used:
         raise Refused("INVALID_FORMAT", f"no candidate has a content of 1 to {thought_max_chars} characters")
-    return kinds.GeneratedPayload(candidates=list(kept.values()))
+    return kinds.GeneratedPayload(candidates=list(used.values()))
 
 
 def _of_these(votes: kinds.ResultsPayload, ids: Sequence[str]) -> kinds.ResultsPayload:
-    """Return one vote a candidate, without those on strangers; votes on strangers alone are none."""
-    kept = {vote.node_id: _of_node(vote, vote.node_id) for vote in reversed(votes.evaluations)}
-    if not kept.keys() & set(ids):
-        raise Refused("INVALID_FORMAT", f"it evaluates none of the node_id that were asked about: {', '.join(ids)}")
-    return kinds.ResultsPayload([kept[id_] for id_ in ids if id_ in kept])
+    """Return one vote for each candidate, without votes for other nodes; refuse votes that are all for other nodes."""
+    by_id = {vote.node_id: _of_node(vote, vote.node_id) for vote in reversed(votes.evaluations)}
+    if not by_id.keys() & set(ids):
+        raise Refused("INVALID_FORMAT", f"it evaluates none of the requested node_id: {', '.join(ids)}")
+    return kinds.ResultsPayload([by_id[id_] for id_ in ids if id_ in by_id])
 
 
 def _of_node(score: kinds.NodeEvaluation, id_: str) -> kinds.NodeEvaluation:
@@ -294,7 +296,7 @@ def _of_node(score: kinds.NodeEvaluation, id_: str) -> kinds.NodeEvaluation:
 
 
 def _on_its_own_word(solution: kinds.Solution) -> kinds.Solution:
-    """Return a solution whose verification is nobody's but the model's, whatever it says of that."""
+    """Return a solution whose verification is marked as the model's own, whatever the answer says."""
     checked = solution.verification
     by: kinds.Verifier = "nobody" if msgspec.to_builtins(checked) == _UNCHECKED else "model"
     is_valid = checked.is_valid and not checked.validation_errors

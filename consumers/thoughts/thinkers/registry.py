@@ -1,4 +1,4 @@
-"""The thinkers that installed packages offer, and the configured model."""
+"""Finds thinkers: the programs of installed packages, and the configured model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL: Final = "llm"
 
 
 def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | None = None) -> Thinker:
-    """Return who is ``named``, else a program that reads the problem, else the model. Raises Refused: ``USAGE``."""
+    """Return the thinker ``named``, else a program that reads the problem, else the model. Raises Refused ``USAGE``."""
     if named is not None:
         return thinker_named(named, actions)
     programs = list[Thinker]()
@@ -33,32 +33,34 @@ def choose_thinker(problem: str, task_type: str, actions: Actions, named: str | 
         return thinker_named(MODEL, actions)
     known = "; ".join(f"{program.name} reads {program.problems}" for program in programs)
     message = (
-        f"no program reads this {task_type} problem, and no model is configured: give config.toml a table [llm] "
-        f"(deploy/README.md; `deed doctor --llm` tries it), or name who thinks by --thinker: {known}"
+        f"no program reads this {task_type} problem, and no model is configured: add a table [llm] to config.toml "
+        f"(deploy/README.md; `deed doctor --llm` tries it), or name a program with --thinker: {known}"
     )
     raise Refused("USAGE", message, thinkers=[program.name for program in programs])
 
 
 def thinker_named(name: str, actions: Actions) -> Thinker:
-    """Return a thinker, loaded now, by the name that ``tot.started`` keeps (``llm:MODEL`` is the configured model)."""
+    """Load and return a thinker by its name in ``tot.started`` (``llm:MODEL`` is the configured model)."""
     if name.partition(":")[0] == MODEL:
         return LlmThinker(named_client(actions))
     points = registered()
     if name not in points:
         alike = did_you_mean(near(name, points))
-        raise Refused("USAGE", f"there is no thinker {name[:60]!r}: {', '.join([*points, MODEL])}{alike}")
+        raise Refused("USAGE", f"no thinker is named {name[:60]!r}, choose from {', '.join([*points, MODEL])}{alike}")
     return _made(points[name])
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Return the programs of installed packages by their names, ours first; none is loaded by this."""
+    """Return the programs of installed packages by name, ours first, without loading any."""
     points: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (not point.value.startswith(__name__), point)):
-        # `python -m` puts the working folder first, and a stranger's may look like a package.
+    for point in sorted(
+        entry_points(group=GROUP), key=lambda point: (not point.value.startswith(f"{__package__}."), point)
+    ):
+        # `python -m` puts the working folder first, and a stranger's folder may look like a package.
         if point.dist is not None and Folder(str(point.dist.locate_file(""))).resolve() == Folder.cwd():
             continue
         if point.name == MODEL or point.name in points:
-            raise _unusable(point, "there is another one of this name")
+            raise _unusable(point, "another thinker has the same name")
         points[point.name] = point
     return points
 
@@ -66,12 +68,12 @@ def registered() -> dict[str, EntryPoint]:
 def _made(point: EntryPoint) -> Thinker:
     thinker = _called(point, _called(point, point.load))
     if not isinstance(thinker, Thinker) or thinker.name != point.name:
-        raise _unusable(point, f"it is no Thinker that calls itself {point.name}")
+        raise _unusable(point, f"it is not a Thinker with the name {point.name}")
     return thinker
 
 
 def _called(point: EntryPoint, call: Callable[[], Any]) -> Any:
-    """Return what a package's thinker answers before a search; what it raises is an error that names it."""
+    """Call a package's thinker before a search; an exception becomes a refusal that names the thinker."""
     try:
         return call()
     except (Exception, SystemExit) as error:
@@ -80,5 +82,5 @@ def _called(point: EntryPoint, call: Callable[[], Any]) -> Any:
 
 def _unusable(point: EntryPoint, why: str) -> Refused:
     package = point.dist.name if point.dist else "no package"
-    message = f"the thinker {point.name} of {package} cannot be used: {why}: mend or uninstall it, or name another"
+    message = f"the thinker {point.name} of {package} cannot be used ({why}): fix or uninstall it, or name another"
     return Refused("USAGE", message)

@@ -126,7 +126,7 @@ def test_stream_bundle_proves_inclusion_and_says_what_it_cannot(partial: Path, s
     assert report.signatures == report.kinds["finding.logged"] + 1 + 4
     assert report.checkpoint_size == source.head()[0]
     (note,) = report.notes
-    assert (note.code, "only the whole log shows" in note.message) == ("NOT_FOUND", True)
+    assert (note.code, "that takes the whole log" in note.message) == ("NOT_FOUND", True)
     with source.log.snapshot() as snapshot:
         assert report.tree_head == snapshot.root().hex()
 

@@ -188,9 +188,7 @@ def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
         record = decode_record(b"s", txn.get(key, db=ledger.log.tables.state))
         txn.put(key, msgspec.msgpack.encode(msgspec.structs.replace(record, version=99)), db=ledger.log.tables.state)
     report = fsck(ledger.home.path)
-    assert [one.message for one in report.problems] == [
-        "the record of stream handoff/first is not what the entries give"
-    ]
+    assert [one.message for one in report.problems] == ["the record of stream handoff/first contradicts the entries"]
     assert report.problems[0].index == record.last_index
 
 
@@ -202,7 +200,7 @@ def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
         forged_record = msgspec.structs.replace(record, roles=record.roles | {"admin"})
         txn.put(key, msgspec.msgpack.encode(forged_record), db=ledger.log.tables.state)
     assert [one.message for one in fsck(ledger.home.path).problems] == [
-        "the record of agent alice is not what the entries give"
+        "the record of agent alice contradicts the entries"
     ]
 
 
@@ -214,7 +212,7 @@ def test_missing_and_surplus_records_are_found(ledger: Ledger) -> None:
     messages = {one.message for one in fsck(ledger.home.path).problems}
     assert messages == {
         "the record of stream handoff/first is missing",
-        "the record of stream handoff/other follows from no entry",
+        "no entry explains the record of stream handoff/other",
     }
 
 
@@ -235,7 +233,7 @@ def test_changed_head_is_found(ledger: Ledger) -> None:
         changed = msgspec.structs.replace(head, accepted_ms=head.accepted_ms + 1, authority_version=0)
         txn.put(keys.HEAD_KEY, msgspec.msgpack.encode(changed), db=ledger.log.tables.state)
     messages = [one.message for one in fsck(ledger.home.path).problems]
-    assert messages == ["the head says another accepted_ms, authority_version than the entries give"]
+    assert messages == ["the head contradicts the entries in: accepted_ms, authority_version"]
 
 
 def test_flipped_byte_of_a_tile_is_found_and_blames_no_entry(closed: tuple[Path, list[bytes]]) -> None:
@@ -250,7 +248,7 @@ def test_flipped_byte_of_a_tile_is_found_and_blames_no_entry(closed: tuple[Path,
         with flipped(data, [place + 5 for place in places_of(data, content)], 1):
             report = fsck(folder)
         messages = [one.message for one in report.problems]
-        assert any(message.startswith(f"tile 0 of level {level} is not") for message in messages)
+        assert any(message.startswith(f"tile 0 of level {level} does not match entries 0 to") for message in messages)
         assert not any(message.startswith("entry") for message in messages)
 
 

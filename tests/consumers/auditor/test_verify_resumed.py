@@ -15,8 +15,8 @@ from faults import times
 from tampering import SESSION, entries_of, fill, finding, overwrite, rebuilt
 from view_ledger import ViewLedger
 
-from deedbook.consumers.auditor import cache as kept_module
-from deedbook.consumers.auditor.cache import Keeper, read_kept
+from deedbook.consumers.auditor import cache as cache_module
+from deedbook.consumers.auditor.cache import AuditCache, read_cached_replay
 from deedbook.consumers.auditor.replay import Replay
 from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.verify import verify_log
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 def audit(ledger: Ledger, file: Path | None, **options: str) -> AuditReport:
     with ledger.client(only_looks=True) as client:
-        return verify_log(client, kept=file, **options)
+        return verify_log(client, cache=file, **options)
 
 
 def replayed(entries: list[bytes], before: Replay | None = None) -> Replay:
@@ -80,13 +80,13 @@ def test_a_replay_that_goes_on_at_any_entry_ends_as_one_of_the_whole(tmp_path: P
     in_batches = [index for index, data in enumerate(entries) if decode_entry(data).batch_index > 0]
     for cut in {*seed.sample(range(1, size + 1), min(size, times(12, each=4))), *seed.sample(in_batches, 3)}:
         first = replayed(entries[:cut])
-        Keeper(file, Findings()).keep(first.keep, is_end=True)
-        kept = read_kept(file, ledger.id)
+        AuditCache(file, Findings()).store(first.to_cache, is_end=True)
+        kept = read_cached_replay(file, ledger.id)
         assert kept is not None
         assert kept.size == cut
         again = Replay(Findings(), size)
-        again.hash_again(entries[:cut])
-        again.go_on(kept, {index: entries[index] for index in kept.read_again})
+        again.rehash(entries[:cut])
+        again.resume(kept, {index: entries[index] for index in kept.reread_indexes})
         assert outcome(replayed(entries[cut:], again)) == whole
 
 
@@ -116,7 +116,7 @@ def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file
     report = audit(ledger, file)
     assert {(one.index, one.code) for one in report.problems} >= {(0, "HISTORY_CHANGED")}
     assert {one.index for one in report.problems} >= {5}
-    kept = read_kept(file, ledger.id)
+    kept = read_cached_replay(file, ledger.id)
     assert kept is not None
     assert kept.size == size  # of a log in which anything is wrong, nothing is kept
 
@@ -182,7 +182,7 @@ def test_what_another_audit_kept_at_this_moment_does_not_end_behind_the_head(
     steps: list[tuple[int, int]] = []
     size = ledger.head()[0]
     with ledger.client(only_looks=True) as client:
-        report = verify_log(client, kept=file, progress=lambda *step: steps.append(step))
+        report = verify_log(client, cache=file, progress=lambda *step: steps.append(step))
     assert (report.outcome, report.size, report.resumed_at) == ("VALID", size, size)
     assert max(steps) == (size, size)
 
@@ -192,7 +192,7 @@ def test_a_node_whose_head_lies_before_what_was_found_right_has_lost_entries(led
     audit(ledger, file)
     with ledger.client(only_looks=True) as client:
         client.head = lambda: HeadView(ledger.id, 5, "00" * 32)  # type: ignore[method-assign]
-        report = verify_log(client, kept=file)
+        report = verify_log(client, cache=file)
     assert {one.code for one in report.problems} == {"HISTORY_CHANGED", "VERIFICATION_FAILED"}
     assert report.size == 5
 
@@ -212,7 +212,7 @@ def test_a_file_that_is_damaged_counts_as_none(ledger: Ledger, file: Path, harm:
     file.write_bytes(harm(file.read_bytes()))  # type: ignore[operator]
     report = audit(ledger, file)
     assert (report.ok, report.resumed_at) == (True, 0)
-    assert read_kept(file, ledger.id) is not None
+    assert read_cached_replay(file, ledger.id) is not None
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_file_of_which_no_replay_can_go_on_counts_as_none(
     fill(ledger)
     audit(ledger, file)
     written = msgspec.msgpack.decode(file.read_bytes()[32:])
-    written["kept"] |= wrong
+    written["replay"] |= wrong
     content = msgspec.msgpack.encode(written)
     file.write_bytes(blake3(content).digest() + content)
     report = audit(ledger, file)
@@ -249,20 +249,20 @@ def test_what_another_program_or_user_or_of_another_ledger_kept_counts_as_none(
 ) -> None:
     fill(ledger)
     audit(ledger, file)
-    assert read_kept(file, "0" * 32) is None
+    assert read_cached_replay(file, "0" * 32) is None
     file.chmod(0o666)
-    assert read_kept(file, ledger.id) is None
+    assert read_cached_replay(file, ledger.id) is None
     file.chmod(0o600)
-    assert read_kept(file, ledger.id) is not None
-    monkeypatch.setattr(kept_module, "_program", lambda: "another")
-    assert read_kept(file, ledger.id) is None
+    assert read_cached_replay(file, ledger.id) is not None
+    monkeypatch.setattr(cache_module, "_program", lambda: "another")
+    assert read_cached_replay(file, ledger.id) is None
 
 
 def test_an_audit_that_is_interrupted_is_gone_on_with(
     ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(ledger)
-    monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
+    monkeypatch.setattr(cache_module, "store_interval_s", 0.0)
     monkeypatch.setattr("deedbook.consumers.auditor.verify.range_events_max", 4)
 
     def interrupt(done: int, _total: int) -> None:
@@ -270,7 +270,7 @@ def test_an_audit_that_is_interrupted_is_gone_on_with(
             raise KeyboardInterrupt
 
     with ledger.client(only_looks=True) as client, pytest.raises(KeyboardInterrupt):
-        verify_log(client, kept=file, progress=interrupt)
+        verify_log(client, cache=file, progress=interrupt)
     report = audit(ledger, file)
     assert report.ok
     assert 0 < report.resumed_at <= 20
@@ -288,7 +288,7 @@ def test_that_nothing_could_be_kept_for_a_while_is_no_note_of_this_audit_nor_of_
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(ledger)
-    monkeypatch.setattr(kept_module, "keep_again_s", 0.0)
+    monkeypatch.setattr(cache_module, "store_interval_s", 0.0)
     monkeypatch.setattr("deedbook.consumers.auditor.verify.range_events_max", 4)
     taken = tmp_path / "taken"
     taken.write_text("a file where a folder is wanted")
@@ -298,6 +298,6 @@ def test_that_nothing_could_be_kept_for_a_while_is_no_note_of_this_audit_nor_of_
             taken.unlink()
 
     with ledger.client(only_looks=True) as client:
-        report = verify_log(client, kept=taken / "kept.audit", progress=make_room)
+        report = verify_log(client, cache=taken / "kept.audit", progress=make_room)
     assert (report.notes, report.notes_total) == ([], 0)
     assert audit(ledger, taken / "kept.audit").notes == []

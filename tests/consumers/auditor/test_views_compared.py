@@ -55,7 +55,7 @@ def test_changed_table_is_named(filled: Ledger) -> None:
         store.close()
         report = verify_log(client, views=filled.settings())
         assert verify_log(client).ok
-    named = [problem.message.partition(" is not")[0] for problem in report.problems]
+    named = [problem.message.partition(" contradicts")[0] for problem in report.problems]
     assert named == ["table events of view catalog", "table handoffs of view handoffs"]
 
 

@@ -15,7 +15,7 @@ from building import Ledger, key_named
 from faults import is_long_run, times
 from note_repository import ROOT, SESSION, blob, handoff, logged, many, one_of_each, repository, text_of, tree_ref
 
-from deedbook.consumers.importers.empirica.importer import Done, import_notes, read_notes, rehearsed
+from deedbook.consumers.importers.empirica.importer import NoteImport, import_notes, read_notes, rehearsed
 from deedbook.consumers.importers.empirica.notes import Repository
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.events.session import ReportGenerated, SessionStarted
@@ -43,7 +43,7 @@ def reader(ledger: Ledger) -> Iterator[Reader]:
 def importing(ledger: Ledger, reader: Reader) -> Import:
     """Import all notes of a repository."""
 
-    def run(folder: Path, name: str = "alice", *roots: str, dry: bool = False) -> Done:
+    def run(folder: Path, name: str = "alice", *roots: str, dry: bool = False) -> NoteImport:
         client = ledger.client()
         author = Author(client, name, lambda _: key_named(name))
         found = read_notes(
@@ -58,8 +58,8 @@ def importing(ledger: Ledger, reader: Reader) -> Import:
     return run
 
 
-def numbers(done: Done) -> tuple[int, ...]:
-    """Return read, mapped, unmapped, lost and added."""
+def numbers(done: NoteImport) -> tuple[int, ...]:
+    """Return read, mapped, kept aside, lost and added."""
     answer = done.answer()
     return tuple(answer[name] for name in ("read", "mapped", "unmapped", "lost", "added"))
 
@@ -70,7 +70,7 @@ def test_every_note_is_mapped_or_kept_aside_and_its_bytes_are_kept(
     notes = [*one_of_each(), ("findings/bad", b"not json \xff"), ("else/1", b"{}")]
     done = importing(repository(tmp_path / "r", notes))
     assert numbers(done) == (14, 10, 4, 0, 14)
-    kept = {ledger.client().get_blob(one.record.data.original) for one in done.found.records}
+    kept = {ledger.client().get_blob(one.record.data.original) for one in done.reading.records}
     assert kept == {text_of(note) for _, note in notes}
     assert done.answer()["by_kind"]["findings"] == {"read": 2, "mapped": 1, "unmapped": 1, "dirty": 0}
 
@@ -95,7 +95,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(ledger: Ledger, importing: I
     dry = importing(folder, dry=True)
     assert numbers(dry) == (12, 10, 2, 0, 0)
     assert ledger.head() == head
-    assert ledger.log.blobs.find(dry.found.records[0].record.data.original) is None
+    assert ledger.log.blobs.find(dry.reading.records[0].record.data.original) is None
     assert numbers(importing(folder)) == (12, 10, 2, 0, 12)
 
 
@@ -141,7 +141,7 @@ def test_the_first_time_that_can_be_read_counts_and_a_time_of_any_size_harms_not
 ) -> None:
     note = logged("finding", finding="f", ts=10**400, timestamp="who knows", created_at=1_748_772_000_250)
     done = importing(repository(tmp_path / "r", [("findings/f", note)]))
-    (record,) = [one.record.data for one in done.found.records]
+    (record,) = [one.record.data for one in done.reading.records]
     assert record.claimed_at == "2025-06-01T10:00:00.250000Z"
     assert [one["path"] for one in record.claims["dirty"]] == ["ts", "timestamp"]
 
@@ -183,7 +183,7 @@ def test_a_note_with_a_secret_is_not_stored_and_not_lost(ledger: Ledger, importi
     [aside] = done.counts.unmapped_records
     assert "SECRET_DETECTED" in aside.reason
     assert SECRET not in aside.reason
-    assert ledger.log.blobs.find(done.found.records[0].record.data.original) is None
+    assert ledger.log.blobs.find(done.reading.records[0].record.data.original) is None
     assert numbers(importing(folder)) == (1, 0, 1, 0, 0)
 
 
@@ -191,7 +191,7 @@ def test_a_note_of_10_mb_is_kept_whole(ledger: Ledger, importing: Import, tmp_pa
     large = text_of(logged("finding", finding="word " * 2_000_000))
     done = importing(repository(tmp_path / "r", [("findings/f", large), ("findings/g", b"x" * 10_000_000)]))
     assert numbers(done) == (2, 1, 1, 0, 2)
-    assert ledger.client().get_blob(done.found.records[1].record.data.original) in (large, b"x" * 10_000_000)
+    assert ledger.client().get_blob(done.reading.records[1].record.data.original) in (large, b"x" * 10_000_000)
     assert done.answer()["dirty"] >= 1
 
 
@@ -231,7 +231,7 @@ def test_what_is_derived_from_an_imported_report_is_not_our_own(
     importing(repository(tmp_path / "a", [(f"handoff/{SESSION}", handoff())]))
     derived = reader.answer("reports.show", {"id": SESSION})["report"]["compressed_json"]
     done = importing(repository(tmp_path / "b", [(f"handoff/{SESSION}", derived.encode())]))
-    assert (numbers(done), done.found.own) == ((1, 1, 0, 0, 1), 0)
+    assert (numbers(done), done.reading.own) == ((1, 1, 0, 0, 1), 0)
 
 
 def test_views_made_live_and_from_the_log_are_equal(

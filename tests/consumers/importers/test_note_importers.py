@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from building import Ledger, key_named
 from note_repository import one_of_each, repository
 
-from deedbook.consumers.importers.empirica.importer import Read, import_notes, read_notes
+from deedbook.consumers.importers.empirica.importer import NoteReading, import_notes, read_notes
 from deedbook.consumers.importers.empirica.notes import Repository
 from deedbook.ledger.client.author import Author
 from deedbook.projections.answers.reader import Reader
@@ -21,14 +21,14 @@ def test_what_one_importer_mapped_while_another_read_stands_as_mapped_for_both(l
     folder = repository(tmp_path / "r", one_of_each())
     client = ledger.client()
 
-    def read(reader: Reader, name: str) -> Read:
+    def read(reader: Reader, name: str) -> NoteReading:
         found = Repository(folder)
         put_blob = partial(ledger.put_blob, name)
         return read_notes(found, ["refs/notes/empirica"], reader.answer, put_blob=put_blob, importer=name)
 
     with Reader(client, ledger.settings()) as reader:
 
-        def brought_in(name: str, found: Read) -> tuple[int, int, int]:
+        def brought_in(name: str, found: NoteReading) -> tuple[int, int, int]:
             author = Author(client, name, lambda _: key_named(name))
             answer = import_notes(author, found).answer()
             return answer["mapped"], answer["unmapped"], answer["lost"]

@@ -52,7 +52,8 @@ def test_notes_of_every_kind_stand_for_what_they_are() -> None:
     ]
     assert {one.stream for one in made[:10]} == {f"session/{SESSION}"}
     assert all(one.data.claims.get("dirty", []) == [] for one in made[:10])
-    assert all("no place" in one.data.reason for one in made[10:])
+    reasons = [one.data.reason.partition(":")[0] for one in made[10:]]
+    assert reasons == ["a session here has no tasks", "there are no messages here"]
 
 
 def test_a_full_report_is_taken_whole() -> None:
@@ -155,14 +156,14 @@ def test_a_mistake_is_a_dead_end_with_its_prevention() -> None:
 @pytest.mark.parametrize(
     ("tail", "note", "said"),
     [
-        ("findings/1", {"finding": "f"}, "no session"),
+        ("findings/1", {"finding": "f"}, "does not name its session"),
         ("findings/1", {"session_id": "s"}, "no finding"),
         ("findings/1", {"session_id": "s\x01", "finding": "f"}, "control characters"),
-        ("findings/1", {"session_id": 7, "finding": "f"}, "no session"),
+        ("findings/1", {"session_id": 7, "finding": "f"}, "does not name its session"),
         ("handoff/" + "ü" * 300, handoff("x"), "too long"),
         ("goals/1", {"session_id": "s"}, "no objective"),
-        ("cascades/1", {"session_id": "s"}, "no kind of note"),
-        ("", {"session_id": "s"}, "no kind of note"),
+        ("cascades/1", {"session_id": "s"}, "does not know the kind of note"),
+        ("", {"session_id": "s"}, "does not know the kind of note"),
         ("handoff-markdown/s", b"# Report", "Markdown"),
         ("handoff/s/markdown", b"# Report", "Markdown"),
         ("findings/1", b"\x00\xff", "not UTF-8"),
@@ -177,7 +178,7 @@ def test_what_stands_for_nothing_is_kept_aside_with_the_reason(tail: str, note: 
 
 def test_a_note_larger_than_a_blob_is_kept_aside() -> None:
     made = record("findings/1", b"", content=None)
-    assert "not even its original is kept" in made.data.reason
+    assert "not even its original is stored" in made.data.reason
 
 
 @pytest.mark.parametrize("sign", ["word ", "文", "x", '"\\ '])

@@ -23,9 +23,9 @@ DIRTY: list[tuple[str, str]] = [
     ("{}", "an object"),
     ('{"rationale": "sure"}', "an object"),
     ('{"score": "0.7"}', "an object"),
-    ("NaN", "no finite number"),
-    ("Infinity", "no finite number"),
-    ("1e400", "no finite number"),
+    ("NaN", "expected a finite number"),
+    ("Infinity", "expected a finite number"),
+    ("1e400", "expected a finite number"),
     ("123456789012345678901234567890", "out of range"),
 ]
 
@@ -53,7 +53,7 @@ def test_the_score_of_a_nested_value_is_taken_and_told() -> None:
     reading = Reading({"know": {"score": 0.7, "rationale": "read it all"}})
     assert reading.number("know") == 0.7
     [one] = reading.dirty
-    assert (one.path, "its score is taken" in one.why, "read it all" in one.value) == ("know", True, True)
+    assert (one.path, "its score was used" in one.why, "read it all" in one.value) == ("know", True, True)
 
 
 def test_a_vector_that_is_absent_is_not_dirty() -> None:
@@ -116,11 +116,11 @@ def test_no_number_of_fields_or_dirty_values_makes_an_event_too_large() -> None:
         (b"not json", "it is not JSON"),
         (b'{"a": 1', "it is not JSON"),
         (b"\xfe{}", "it is not UTF-8"),
-        (b"\xff\xfe{}x", "it is not UTF-16"),
+        (b"\xff\xfe{}x", "it begins like UTF-16, and is not"),
         (b"[1]", "a list"),
         (b"7", "a number"),
         (b"null", "null"),
-        (b'"just words"', "one text"),
+        (b'"just words"', "a text, not a JSON object"),
         (json.dumps(json.dumps(json.dumps(json.dumps(json.dumps("{}"))))).encode(), "a text"),
         (b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", "nested deeper"),
         (b"9" * 5000, "it is not JSON"),

@@ -23,7 +23,7 @@ from transcript_lines import (
 )
 
 from deedbook.consumers.importers.transcripts import files
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.mapping import Thought, ranges, thought_in, time_of
 from deedbook.ledger.errors import Refused
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TAGGED = f"<think>{THINKING}</think>\n{ANSWER}"
 
 
-def read(file: Path, root: Path | None = None) -> tuple[list[Answered | Unread], Progress]:
+def read(file: Path, root: Path | None = None) -> tuple[list[TranscriptResponse | UnreadItem], Progress]:
     """Return what is in a file, and the counts."""
     progress = Progress()
     return list(read_transcript(file, root or file, progress)), progress
@@ -42,7 +42,7 @@ def read(file: Path, root: Path | None = None) -> tuple[list[Answered | Unread],
 
 def thoughts(file: Path) -> list[Thought]:
     """Return the thoughts in a file; nothing in it may be unreadable."""
-    found = [thought_in(one) for one in read(file)[0] if isinstance(one, Answered)]
+    found = [thought_in(one) for one in read(file)[0] if isinstance(one, TranscriptResponse)]
     return [one for one in found if isinstance(one, Thought)]
 
 
@@ -50,7 +50,7 @@ def test_lines_of_one_message_are_one_response_with_exactly_these_lines(tmp_path
     lines = session()
     (thought,) = thoughts(write(tmp_path / "s.jsonl", [{"type": "summary", "summary": "x"}, *lines]))
     assert thought.answered.original == encoded([lines[1], lines[2], lines[4]])
-    assert str(thought.answered.place) == "s.jsonl:3"
+    assert str(thought.answered.source) == "s.jsonl:3"
     assert (thought.memory.task, thought.memory.conclusion, thought.memory.ai_id) == (PROMPT, ANSWER, MODEL)
     assert (thought.answered.session, thought.answered.message) == ("s-1", "msg_1")
 
@@ -145,7 +145,7 @@ def test_every_shape_gives_its_thinking(tmp_path: Path, shape: str) -> None:
     file = tmp_path / name
     file.write_bytes(content)
     found, _ = read(file)
-    assert not [one for one in found if isinstance(one, Unread)]
+    assert not [one for one in found if isinstance(one, UnreadItem)]
     (thought,) = thoughts(file)
     said = " ".join(step.content for step in thought.memory.steps)
     assert said.replace(" ", "") == THINKING.replace(" ", "")
@@ -173,10 +173,10 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 def test_broken_line_is_handed_on_with_its_place_and_the_others_are_read(tmp_path: Path, fault: str) -> None:
     content, code = BROKEN[fault]
     found, _ = read(write(tmp_path / "s.jsonl", [*session(1), content.rstrip(b"\n") + b"\n", *session(2)]))
-    (unread,) = [one for one in found if isinstance(one, Unread)]
-    assert (unread.place.line, unread.original) == (6, content.rstrip(b"\n") + b"\n")
+    (unread,) = [one for one in found if isinstance(one, UnreadItem)]
+    assert (unread.source.line, unread.original) == (6, content.rstrip(b"\n") + b"\n")
     assert unread.reason.startswith(code), unread.reason
-    assert sum(isinstance(one, Answered) for one in found) == 2
+    assert sum(isinstance(one, TranscriptResponse) for one in found) == 2
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_broken_line_is_handed_on_with_its_place_and_the_others_are_read(tmp_pat
 )
 def test_response_that_is_no_response_is_kept_aside(tmp_path: Path, content: list[Any]) -> None:
     ((answered,), _) = read(write(tmp_path / "s.jsonl", content))
-    assert isinstance(answered, Answered)
-    assert isinstance(thought_in(answered), Unread)
+    assert isinstance(answered, TranscriptResponse)
+    assert isinstance(thought_in(answered), UnreadItem)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_response_that_is_no_response_is_kept_aside(tmp_path: Path, content: lis
 )
 def test_encrypted_thinking_is_told_from_none(tmp_path: Path, content: list[Any]) -> None:
     ((answered,), _) = read(write(tmp_path / "s.jsonl", [line("assistant", "a", content, message="m")]))
-    assert isinstance(answered, Answered)
+    assert isinstance(answered, TranscriptResponse)
     hidden = thought_in(answered)
-    assert isinstance(hidden, Unread)
+    assert isinstance(hidden, UnreadItem)
     assert hidden.reason
 
 
@@ -230,8 +230,8 @@ def test_encrypted_block_beside_readable_thinking_is_named(tmp_path: Path) -> No
 )
 def test_lines_without_thinking_are_counted_and_nothing_else(tmp_path: Path, lines: list[Any]) -> None:
     found, progress = read(write(tmp_path / "s.jsonl", lines))
-    assert [thought_in(one) for one in found if isinstance(one, Answered)] == [None] * len(found)
-    assert progress.skipped + sum(one.lines for one in found if isinstance(one, Answered)) == len(lines)
+    assert [thought_in(one) for one in found if isinstance(one, TranscriptResponse)] == [None] * len(found)
+    assert progress.skipped + sum(one.lines for one in found if isinstance(one, TranscriptResponse)) == len(lines)
 
 
 def test_tool_that_is_called_with_what_no_ledger_holds_costs_nothing(tmp_path: Path) -> None:
@@ -248,13 +248,13 @@ def test_line_that_is_too_long_is_kept_and_not_decoded(tmp_path: Path, monkeypat
     monkeypatch.setattr(files, "line_size_max_bytes", 2_000)
     long = encoded([line("assistant", "l", thinking("x" * 5_000), message="m")])
     found, progress = read(write(tmp_path / "s.jsonl", [*session(1), long, *session(2)]))
-    (unread,) = [one for one in found if isinstance(one, Unread)]
-    assert (unread.original, unread.size, unread.place.line) == (long, len(long), 6)
+    (unread,) = [one for one in found if isinstance(one, UnreadItem)]
+    assert (unread.original, unread.size, unread.source.line) == (long, len(long), 6)
     assert unread.reason.startswith("TOO_LARGE")
     assert progress.done_bytes == (tmp_path / "s.jsonl").stat().st_size
     monkeypatch.setattr(files, "blob_size_max_bytes", 3_000)
     found, _ = read(tmp_path / "s.jsonl")
-    assert [(one.original, one.size) for one in found if isinstance(one, Unread)] == [(None, len(long))]
+    assert [(one.original, one.size) for one in found if isinstance(one, UnreadItem)] == [(None, len(long))]
     assert len(found) == 3
 
 
@@ -263,7 +263,7 @@ def test_file_that_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(files, "document_size_max_bytes", 10)
     (tmp_path / name).write_text(TAGGED)
     ((unread,), _) = read(tmp_path / name)
-    assert isinstance(unread, Unread)
+    assert isinstance(unread, UnreadItem)
     assert unread.reason.startswith("TOO_LARGE")
 
 
@@ -285,7 +285,7 @@ def test_folder_is_walked_for_transcripts_only(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "in" / "a.jsonl")
     found = find_transcripts(tmp_path)
-    names = {str(one.place).partition(":")[0].partition("#")[0] for file in found for one in read(file, tmp_path)[0]}
+    names = {str(one.source).partition(":")[0].partition("#")[0] for file in found for one in read(file, tmp_path)[0]}
     assert names == kept.keys()
 
 
@@ -323,5 +323,5 @@ def test_numbers_are_told_as_ranges() -> None:
 def test_pipe_is_told_of_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     ((unread,), _) = read(tmp_path / "pipe.jsonl", tmp_path)
-    assert isinstance(unread, Unread)
+    assert isinstance(unread, UnreadItem)
     assert "is a pipe" in unread.reason

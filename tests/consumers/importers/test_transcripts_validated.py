@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from transcript_lines import session, write
 
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse
 from deedbook.consumers.importers.transcripts.files import read_transcript
 from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
@@ -90,7 +90,7 @@ def graphs(folder: Path, manner: Callable[[random.Random], str], count: int) -> 
         file = folder / f"{manner.__name__}-{number}.json"
         file.write_text(json.dumps(shape(f"Why does {number} fail?", manner(of), of.choice(ACTS))))
         (response,) = list(read_transcript(file, file, Progress()))
-        assert isinstance(response, Answered)
+        assert isinstance(response, TranscriptResponse)
         thought = thought_in(response)
         assert isinstance(thought, Thought)
         made.append(thought.memory)
@@ -117,7 +117,7 @@ def test_most_transcripts_that_state_their_steps_hold_together(tmp_path: Path) -
 def test_how_each_link_was_found_stands_with_the_import(tmp_path: Path) -> None:
     text = "1. The disk is full.\n2. Backups go there.\n3. From (1) and (2), they fail.\n4. Therefore move them."
     file = write(tmp_path / "s.jsonl", session(text=text))
-    (response,) = [one for one in read_transcript(file, file, Progress()) if isinstance(one, Answered)]
+    (response,) = [one for one in read_transcript(file, file, Progress()) if isinstance(one, TranscriptResponse)]
     thought = thought_in(response)
     assert isinstance(thought, Thought)
     first, more, *_ = record_of(thought, "r", "blake3:" + "0" * 64, None).events
@@ -133,7 +133,7 @@ def test_task_that_is_given_stands_where_none_is_stated(
 ) -> None:
     (tmp_path / "r.json").write_text(json.dumps({"thinking": "It fails. So stop.", "task": stated_task}))
     (response,) = list(read_transcript(tmp_path / "r.json", tmp_path / "r.json", Progress()))
-    assert isinstance(response, Answered)
+    assert isinstance(response, TranscriptResponse)
     with_task, without = thought_in(response, task), thought_in(response)
     assert isinstance(with_task, Thought)
     assert isinstance(without, Thought)

@@ -10,7 +10,7 @@ import pytest
 from pieces import pieces
 from transcript_lines import ANSWER, PROMPT, THINKING, calls, encoded, line, says, session, thinking, write
 
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import read_transcript
 from deedbook.consumers.importers.transcripts.mapping import Thought, record_of, thought_in
 
@@ -70,10 +70,12 @@ SHAPES: dict[str, list[Any]] = {
 }
 
 
-def read(file: Path) -> tuple[list[Thought | Unread | None], Progress]:
+def read(file: Path) -> tuple[list[Thought | UnreadItem | None], Progress]:
     """Return what is in a file, and the counts."""
     progress = Progress()
-    found = [thought_in(one) if isinstance(one, Answered) else one for one in read_transcript(file, file, progress)]
+    found = [
+        thought_in(one) if isinstance(one, TranscriptResponse) else one for one in read_transcript(file, file, progress)
+    ]
     return found, progress
 
 
@@ -101,7 +103,7 @@ def test_items_of_a_session_are_read_at_the_time_of_their_line(tmp_path: Path) -
     thought, unreadable = found
     assert isinstance(thought, Thought)
     assert (thought.memory.task, thought.answered.at) == (PROMPT, "2026-01-02T03:04:05.678Z")
-    assert isinstance(unreadable, Unread)
+    assert isinstance(unreadable, UnreadItem)
     assert "redacted" in unreadable.reason
     assert progress.skipped == 2
 
@@ -125,7 +127,7 @@ def test_a_message_that_only_calls_tools_about_thinking_is_passed_over(tmp_path:
 def test_a_file_that_is_no_text_is_one_thing_unread(tmp_path: Path, content: bytes, said: str, name: str) -> None:
     (tmp_path / name).write_bytes(content)
     (unread,), _ = read(tmp_path / name)
-    assert isinstance(unread, Unread)
+    assert isinstance(unread, UnreadItem)
     assert (unread.original, said in unread.reason) == (content, True)
 
 
@@ -167,7 +169,7 @@ def test_a_number_excuses_no_other_fault(tmp_path: Path) -> None:
         '{"score": NaN, "thinking": "a", "thinking": "b"}\n{"score": NaN, "thinking": }\n'
     )
     found, _ = read(tmp_path / "s.jsonl")
-    assert [type(one) for one in found] == [Unread, Unread]
+    assert [type(one) for one in found] == [UnreadItem, UnreadItem]
 
 
 def test_null_among_messages_costs_none_of_them(tmp_path: Path) -> None:

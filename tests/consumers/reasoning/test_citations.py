@@ -68,7 +68,7 @@ def test_a_version_that_was_extended_since_is_shown_as_it_was_named(ledger: Ledg
     _, steps, concluded = versions(view, "backup")
     named, last = Citations(view).of([steps, concluded])
     assert (named["newer"], last["newer"]) == (1, 0)
-    assert "; extended since: 1 version newer; " in named["said"]
+    assert "; extended since: 1 newer version; " in named["said"]
     assert (named["reasoning_ref"], named["conclusion"]) == (steps, "")
 
 
@@ -78,7 +78,7 @@ def test_a_ref_that_no_reasoning_here_has_is_said_to_be_none_of_this_ledger(
 ) -> None:
     reason(ledger, "backup")
     (ground, other) = Citations(view).of([ref, versions(view, "backup")[-1]])
-    said = "000000000000: no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
+    said = "000000000000: this ledger has no such reasoning: it belongs to another ledger, or was never recorded"
     assert ground["said"] == said
     assert (ground["prompt"], ground["action"], ground["fidelity"]) == ("", None, None)
     assert other["action"] == "act"
@@ -113,7 +113,7 @@ def test_a_reasoning_that_is_called_like_the_ref_is_not_taken_for_it(ledger: Led
         assert view("reasoning.show", {"id": asked})["id"] == "backup"
     found, missing = Citations(view).of([ref, elsewhere])
     assert BACKUP.conclusion in found["prompt"]
-    assert "of another ledger" in missing["said"]
+    assert "belongs to another ledger" in missing["said"]
 
 
 def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named(ledger: Ledger, view: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_published_brief_that_does_not_hold_is_made_again_and_its_signer_named
     ledger.emit("svc", "reasoning/backup", briefed)
     (ground,) = Citations(view).of([ref])
     assert "nothing is wrong" not in ground["prompt"]
-    assert "its brief by svc does not hold and was made again" in ground["said"]
+    assert "the brief by svc was wrong and was made again" in ground["said"]
 
 
 def test_briefs_keep_a_budget_and_what_is_said_stands_all_the_same(ledger: Ledger, view: Any) -> None:

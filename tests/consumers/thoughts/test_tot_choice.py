@@ -78,7 +78,7 @@ def test_what_lies_in_the_working_folder_is_no_installed_package(
     install(tmp_path, "stranger", ECHO)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Refused, match="no thinker 'echo'"):
+    with pytest.raises(Refused, match="no thinker is named 'echo'"):
         thinker_named("echo", NOBODY)
 
 

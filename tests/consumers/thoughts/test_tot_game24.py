@@ -215,8 +215,8 @@ def test_path_that_solves_it_gives_one_expression() -> None:
     ("path", "error"),
     [
         (path_of("13 - 9 = 5, 剩余: 4, 5, 10", "10 - 4 = 6, 剩余: 5, 6", "6 × 5 = 24, 剩余: 24"), "13 - 9 = 4, not 5"),
-        (path_of("13 - 9 = 4, 剩余: 4, 24"), "what is left is 4, 4, 10, not 4, 24"),
-        (path_of("12 × 2 = 24, 剩余: 24"), "there is no 12 to use"),
+        (path_of("13 - 9 = 4, 剩余: 4, 24"), "4, 4, 10 is left, not 4, 24"),
+        (path_of("12 × 2 = 24, 剩余: 24"), "12 is not available"),
         (path_of("13 ÷ 0 = 24, 剩余: 24"), "13 ÷ 0 = ∅, not 24"),
         (path_of("it is obvious"), "it states no equation"),
         (SOLVING[:3], "2 numbers are left"),

@@ -86,7 +86,7 @@ def test_six_processes_ask_a_model_and_the_ledger_proves_it(ledger: Ledger, mode
     assert found["answer"] == "step 1, way 1 → step 2, way 1"
     check(ledger, found["task_id"])
     assert events(ledger, f"tot/{found['task_id']}")[0].data.thinker == "llm:stub-model"
-    assert events(ledger, found["reasoning"])[-1].data.known_limitations == ["the model's own word"]
+    assert events(ledger, found["reasoning"])[-1].data.known_limitations == ["only the model's own claim"]
 
 
 def test_model_that_refuses_its_key_leaves_a_task_that_can_be_resumed(ledger: Ledger, model: ThinkingModel) -> None:

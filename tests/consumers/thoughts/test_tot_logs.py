@@ -278,9 +278,9 @@ def test_thought_cannot_forge_a_line_of_the_timeline() -> None:
 
 
 def test_what_is_no_task_has_no_log() -> None:
-    with pytest.raises(Refused, match=r"start it first \(tot\.started\)"):
+    with pytest.raises(Refused, match=r"the first one must be tot\.started"):
         log_files([])
-    with pytest.raises(Refused, match=r"start it first \(tot\.started\)"):
+    with pytest.raises(Refused, match=r"the first one must be tot\.started"):
         log_files(tot_story.events()[1:])
 
 

@@ -125,7 +125,7 @@ def test_stopped_task_is_over_for_good_by_its_users_word(ledger: Ledger, mind: M
     paused = run(ledger, mind)
     assert paused["paused"] is not None
     with ledger.client() as client:
-        with pytest.raises(Refused, match="say why"):
+        with pytest.raises(Refused, match="give a reason"):
             stop_task(settings_of(ledger, mind), paused["task_id"], " ", client=client)
         stopped = stop_task(settings_of(ledger, mind), paused["task_id"], "too dear", client=client)
         assert stop_task(settings_of(ledger, mind), paused["task_id"], "again", client=client) == stopped

@@ -13,7 +13,7 @@ from tot_asked import PATHS, PROBLEM, ROOT, evaluate, generate, mended, thinking
 from tot_driver import answer_to, judged_by, wanted
 
 from deedbook.consumers.sdk.llm.model import prompt_digest
-from deedbook.consumers.thoughts.thinkers import Answered
+from deedbook.consumers.thoughts.thinkers import ModelAnswer
 from deedbook.ledger.events import tot as kinds
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ class Memory:
     """What an agent remembers of the answers to one request."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Answered] = {}
+        self.kept: dict[str, ModelAnswer] = {}
 
-    def recall(self, prompt_sha256: str) -> Answered | None:
+    def recall(self, prompt_sha256: str) -> ModelAnswer | None:
         return self.kept.get(prompt_sha256)
 
-    def record(self, prompt_sha256: str, model: str, answered: Answered) -> None:
+    def record(self, prompt_sha256: str, model: str, answered: ModelAnswer) -> None:
         assert (prompt_sha256 in self.kept, model) == (False, "stub-model")
         self.kept[prompt_sha256] = answered
 

@@ -60,7 +60,7 @@ def test_override_wins_over_estimate_and_estimate_over_table() -> None:
 
 
 def test_type_outside_the_table_needs_strategy_and_depth() -> None:
-    with pytest.raises(Refused, match="not in the table"):
+    with pytest.raises(Refused, match="not a known task type"):
         search_config("cooking", None, Overrides(depth=2))
     assert search_config("cooking", None, Overrides(depth=2, strategy="BFS")).max_depth == 2
 

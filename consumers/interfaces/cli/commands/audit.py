@@ -88,8 +88,10 @@ def verify(
             settings = app.settings() if views else None
             if root is None and app.settings().server is not None:
                 root = pinned_root(app.settings().home, client.ledger)
-            kept = client.trust_store.audit_file if resume else None
-            report = verify_log(client, root=root, trusted_checkpoint=trusted, views=settings, kept=kept, progress=step)
+            cache = client.trust_store.audit_file if resume else None
+            report = verify_log(
+                client, root=root, trusted_checkpoint=trusted, views=settings, cache=cache, progress=step
+            )
     found = None if witnessed is None else witnessed[1]
     conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
 

@@ -17,7 +17,7 @@ from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
 from deedbook.consumers.interfaces.cli.reasoning_text import print_verdict, said_of_import
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
-from deedbook.consumers.reasoning.compressor.transfer import Received, describe, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
@@ -31,7 +31,7 @@ from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.validations.queries import counted_words
 
 if TYPE_CHECKING:
-    from deedbook.consumers.reasoning.validator.publication import Validated
+    from deedbook.consumers.reasoning.validator.publication import ValidatedReasoning
     from deedbook.consumers.sdk.llm.model import LlmClient
     from deedbook.projections.briefs.rejection import RejectedBrief
 
@@ -91,7 +91,7 @@ def asked_model(app: App) -> LlmClient:
     return named_client(actions_of(app.settings()))
 
 
-def with_prose(received: Received, client: LlmClient) -> Received:
+def with_prose(received: ReceivedBrief, client: LlmClient) -> ReceivedBrief:
     """Return what was received with prose that a model writes now, or the reason why there is none."""
     try:
         return replace(received, prose=write_prose(received.memory, client), prose_missing="")
@@ -163,7 +163,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
     conclude(app, done, data)
 
 
-def conclude(app: App, done: Validated, data: dict[str, Any]) -> None:
+def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
     said = counted_words(done.report.counts(), done.report.evidence, "references stand")

@@ -11,7 +11,7 @@ import click
 from blake3 import blake3
 
 from deedbook.consumers.importers.records import Unmapped, import_records, rehearsed
-from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
+from deedbook.consumers.importers.transcripts.conversation import Progress, TranscriptResponse, UnreadItem
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
 from deedbook.consumers.interfaces.cli.app import App, Command
@@ -69,7 +69,7 @@ def importer(app: App, seen: Progress, *, task: str = "", is_dry: bool) -> Trans
 
 def read_files(
     files: Sequence[Path], root: Path, seen: Progress, unread: list[Unmapped]
-) -> Iterator[Answered | Unread]:
+) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield what is in the files; of a folder, one that cannot be read costs none of the others."""
     for file in files:
         try:

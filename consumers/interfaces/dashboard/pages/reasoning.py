@@ -15,7 +15,7 @@ import msgspec
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
 from deedbook.consumers.interfaces.dashboard.page import Page, Seen
-from deedbook.consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief, look_again
 from deedbook.consumers.reasoning.validator.trees import work_tree
 from deedbook.consumers.sdk.text import one_line
@@ -127,7 +127,7 @@ def _dropped(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"why": why, "count": len(numbers), "steps": numbers[:dropped_named_max]} for why, numbers in named]
 
 
-def _received(view: Ask, ref: str, budget: str) -> Received:
+def _received(view: Ask, ref: str, budget: str) -> ReceivedBrief:
     level, tokens = budgets.get(budget), None
     if level is None:
         level, tokens = TransferLevel.STANDARD, int(budget) if budget.isdecimal() and len(budget) <= 6 else 0

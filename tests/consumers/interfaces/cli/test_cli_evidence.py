@@ -88,7 +88,7 @@ def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasone
     reasoned("reasoning", "conclude", "one", "--conclusion", "Only this", "--as", "a")
     assert "no report: `deed reasoning validate ID" in reasoned("reasoning", "validations", "one")
     said = reasoned.run("reasoning", "validate", "one", "--as", "b").err
-    problem = "the graph: CONCLUSION_UNREACHABLE: Going back from the conclusion, one comes to no other step"
+    problem = "the graph: CONCLUSION_UNREACHABLE: The conclusion does not lead back to any other step"
     assert problem in said
     assert "one does not pass: 2 issues; no evidence" in said
     assert f"    {problem}\n" in reasoned("reasoning", "validations", "one")
@@ -132,23 +132,23 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     (project / "nul.bin").write_bytes(b"a\0b")
     warned = {
         "src/auth.py:400": "no such line (The file has 3 lines)",
-        "src/nothing.py:1": "gone (There is no such file)",
-        "abcdef1:src/auth.py:1": "gone (There is no such file, and no commit abcdef1 in this repository)",
-        "link.py:1": "symlink (A link is not followed)",
+        "src/nothing.py:1": "gone (The file does not exist)",
+        "abcdef1:src/auth.py:1": "gone (The file does not exist, and neither does the commit abcdef1 in this repository)",
+        "link.py:1": "symlink (Links are not followed)",
         "nul.bin:1": "unreadable (The file is not UTF-8 text)",
-        "handoff/none": "gone (There is no such thing in this ledger)",
+        "handoff/none": "gone (This ledger does not have it)",
         "a b:c.txt:1": "",
         "https://example.org/a:5": "",
         "reasoning/r": "",
     }
     references = [word for reference in warned for word in ("--evidence", reference)]
     done: list[str] = reasoned.data(*SEEN, "All of them", *references)["warnings"]
-    way_on = "; mend that, or cite another place in a new step: every validation looks again"
+    way_on = "; correct the file, or cite other evidence in a new step: every validation checks again"
     told = [one.partition(" of step 4: ")[2] for one in done if one.startswith("evidence ")]
     assert told == [note + way_on for note in warned.values() if note]
     step: dict[str, Any] = reasoned.data("reasoning", "fetch", "r")["memory"]["steps"][3]
     assert [bool(digest) for digest in step["evidence_digests"]] == [name == "a b:c.txt:1" for name in warned]
-    wanted = "warning: evidence 'src/gone.py:1' of step 5: gone (There is no such file)"
+    wanted = "warning: evidence 'src/gone.py:1' of step 5: gone (The file does not exist)"
     assert wanted in reasoned.run(*SEEN, "Gone", "--evidence", "src/gone.py:1").err
 
 

@@ -183,7 +183,7 @@ def test_a_file_may_name_what_is_not_here_and_is_shown_all_the_same(
     path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     deed("handoff", "import", path, "--as", "a")
     said = deed("handoff", "show", path.stem)
-    gone = "no reasoning of this ledger has it: it is of another ledger, or was never recorded here"
+    gone = "this ledger has no such reasoning: it belongs to another ledger, or was never recorded"
     assert f"Reasoning 000000000000: {gone}\n" in said
     assert f"Reasoning {ref[7:19]} by a, fidelity " in said
     assert gone in deed("next", "--as", rob)

@@ -70,7 +70,7 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     deed("import", "empirica", "--as", "a", "--git", folder)
     start = f"refs/notes/empirica/tasks/{session}"
     [aside] = deed.data("import", "list", "--unmapped", "--source", start)["records"]
-    assert "no place" in aside["reason"]
+    assert "a session here has no tasks" in aside["reason"]
     [dirty] = deed.data("import", "list", "--dirty", "--source", f"refs/notes/empirica/findings/{session}")["records"]
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
     document = deed.document("import", "list", "--limit", 1)
@@ -135,7 +135,7 @@ def test_an_import_that_meets_its_quota_midway_goes_on_where_it_was(alone: Deed,
     assert 0 < done < 300
     assert done + left == 300
     assert "go on in" in error["message"]
-    assert "run the same import again later, it goes on there" in error["message"]
+    assert "run the same import again later, and it continues there" in error["message"]
     error = alone.refuses("QUOTA_EXCEEDED", *command)
     assert (error["details"]["done"], error["details"]["left"]) == (0, left)
     settings.unlink()

@@ -58,7 +58,7 @@ def test_receiver_reads_the_reasoning_with_the_state_of_its_evidence(own_home: P
             reasoning=["expiry", "sha256:" + "0" * 64],
         )
         assert ", fidelity " in made.data["reasoning"][0]["said"]
-        assert "of another ledger" in made.data["reasoning"][1]["said"]
+        assert "belongs to another ledger" in made.data["reasoning"][1]["said"]
         assert "not_published" in await validated(call, "expiry")
 
     async def review(call: Caller) -> None:

@@ -106,7 +106,7 @@ def test_evidence_is_checked_and_hashed_as_by_the_command_line(
         entries = [seen("pool.py:1-2", "https://example.org/a"), seen("gone.py:1"), seen("pool.py:400")]
         made = (await call("record_reasoning", task="Leak", reasoning_id="leak", entries=entries)).data
         told = [one.partition(" of step ")[2].partition(";")[0] for one in made["warnings"]]
-        assert told == ["2: gone (There is no such file)", "3: no such line (The file has 2 lines)"]
+        assert told == ["2: gone (The file does not exist)", "3: no such line (The file has 2 lines)"]
 
     (tmp_path / "pool.py").write_text("a = 1\nb = 2\n", "utf-8")
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)

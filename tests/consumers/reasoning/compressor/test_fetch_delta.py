@@ -14,7 +14,7 @@ from building import Ledger
 from graphs import audit_graph
 
 from deedbook.consumers.reasoning.compressor.transfer import (
-    Fetched,
+    FetchedGraph,
     GraphCache,
     fetch,
     find_base,
@@ -260,4 +260,4 @@ def test_file_with_a_graph_must_be_one(reader: Reader, tmp_path: Path) -> None:
 def test_payload_is_all_that_a_receiver_needs(reader: Reader) -> None:
     answer = reader.answer("reasoning.fetch", {"ref": "audit"})
     assert canonical_json(read_payload("full", answer["payload"])) == fetch(reader.answer, "audit").canonical.encode()
-    assert isinstance(fetch(reader.answer, "audit"), Fetched)
+    assert isinstance(fetch(reader.answer, "audit"), FetchedGraph)

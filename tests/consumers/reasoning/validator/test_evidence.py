@@ -211,7 +211,7 @@ def test_text_that_says_little_moves_only_where_it_is_the_only_one(tmp_path: Pat
     assert check(FolderTree(tmp_path), "a.c:1", cited=digest_of("}")).status == "moved"
     write(tmp_path, {"a.c": "int\n}\n}\n"})
     found = check(FolderTree(tmp_path), "a.c:1", cited=digest_of("}"))
-    assert (found.status, "stands on 2 lines" in found.note) == ("line_changed", True)
+    assert (found.status, "it is on 2 lines" in found.note) == ("line_changed", True)
 
 
 def test_revision_before_a_path_is_looked_up_in_that_commit(tmp_path: Path) -> None:
@@ -225,7 +225,10 @@ def test_revision_before_a_path_is_looked_up_in_that_commit(tmp_path: Path) -> N
         }
         assert list(found.values()) == ["ok", "ok", "line_changed"]
         gone = check_evidence("abcdef1:sub/a.py:2", reads)
-        assert (gone.status, gone.note) == ("gone", "There is no such file, and no commit abcdef1 in this repository")
+        assert (gone.status, gone.note) == (
+            "gone",
+            "The file does not exist, and neither does the commit abcdef1 in this repository",
+        )
         assert check_evidence("v1:b.py:2:limit = 14", reads).status == "ok"  # a path with a colon
         assert check_evidence("HEAD~1:../a.py:2", reads).status == "outside"
         assert check_evidence("HEAD~1:.env:2", reads).status == "private"

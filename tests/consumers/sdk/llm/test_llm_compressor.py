@@ -110,7 +110,7 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_prose_that_says_what_the_graph_does_not_is_refused_whole(vendor: Vendor, client: LlmClient, what: str) -> None:
     vendor.script = [says_json({"sentences": HOSTILE[what]})]
-    with pytest.raises(Unavailable, match="what the model wrote is not shown: ") as refused:
+    with pytest.raises(Unavailable, match="the model's prose was rejected: ") as refused:
         write_prose(AUDIT, client)
     assert refused.value.code == "LLM_INVALID"
 
@@ -188,6 +188,6 @@ def test_model_that_obeys_a_step_can_say_no_more_than_that_step_and_must_name_it
     obeyed = "The login was audited by a human"
     assert problems([*verbatim(2, 3), sentence(obeyed, 1)], memory) == []
     assert problems([*verbatim(2, 3), sentence(obeyed, 3)], memory) == [
-        "sentence 3 speaks of other things than its steps"
+        "sentence 3 is about other things than its steps"
     ]
     assert problems([*verbatim(2, 3), sentence(obeyed + " of ACME_Corp", 1)], memory) != []
