@@ -19,7 +19,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import Problem
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.importers.records import Aside, Record, existing_records, find_files, kept_aside, name_in
-from deedbook.consumers.sdk.text import on_a_line
+from deedbook.consumers.sdk.text import replace_line_breaks
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
@@ -174,7 +174,7 @@ def _claimed(
 def _warned(source: Source, problems: tuple[Problem, ...]) -> tuple[Warned, ...]:
     warnings = [Warned(source.name, problem.line, problem.text) for problem in problems]
     for number, line in enumerate(source.content.decode(errors="replace").split("\n"), 1):
-        if on_a_line(line.rstrip("\r")) != line.rstrip("\r"):
+        if replace_line_breaks(line.rstrip("\r")) != line.rstrip("\r"):
             warnings.append(Warned(source.name, number, "a control character, which is read as a space"))
     return tuple(warnings)
 

@@ -20,7 +20,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.sdk.text import clean, error_document
+from deedbook.consumers.sdk.text import error_document, sanitize_text
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home.settings import wants_colour, wants_traceback
 from deedbook.ledger.secrets.scanner import scan
@@ -405,8 +405,8 @@ def _print_error(error: DeedbookError, *, as_json: bool) -> int:
         App().line(error_document(error))
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
-    click.echo(clean(error.message), err=True)  # a server, a remote of git or an id may have worded it
+    click.echo(sanitize_text(error.message), err=True)  # a server, a remote of git or an id may have worded it
     events = error.details.get("events", [])
     for event in events if len(events) > 1 else []:  # the message is that of the first
-        click.echo(clean(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
+        click.echo(sanitize_text(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
     return error.exit_code

@@ -17,7 +17,7 @@ import jinja2
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
-from deedbook.consumers.sdk.text import counted, cut, json_text, one_line, visible
+from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Settings
@@ -134,9 +134,9 @@ def templates() -> jinja2.Environment:
         "iso": clock_text,
         "json": pretty,
         "language": language_of,
-        "line": one_line,
+        "line": sanitize_line,
         "number": "{:,}".format,
-        "visible": visible,
+        "visible": escape_text,
         "words": lambda text: text.replace("_", " "),
     }
     for name in environment.list_templates():  # now: an upgrade under this process must not mix its pages with our data

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
-from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin, age, block, is_plain
-from deedbook.consumers.sdk.text import dead_end_text, one_line
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, is_plain, untrusted_block
+from deedbook.consumers.sdk.text import dead_end_text, sanitize_line
 from deedbook.consumers.sessions.resume import resume, whose
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.location import present_folder
@@ -117,7 +117,7 @@ def prime(
     packing.add(_acting(view, agent, session))
     if doubts:
         warning = "- A key was compromised: what is named here, and what rests on it, may be a thief's."
-        lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
+        lines = [_Item(warning), *(_Item(others=f"- {sanitize_line(words)}.") for words in doubts)]
         packing.add(_Section("suspect", "Do not rely on this", lines, len(lines), "deed key list"))
     packing.add(dead_ends)
     if known.items:
@@ -138,7 +138,7 @@ class _Packing:
     def __init__(self, budget: int, origin: Origin, folder: Path) -> None:
         self._limit = budget - _rest_tokens
         self._origin = origin
-        self._text = f"{_how_to(folder)}What stands between <others …> and </others> below: {UNTRUSTED}\n"
+        self._text = f"{_how_to(folder)}What stands between <others …> and </others> below: {UNTRUSTED_NOTICE}\n"
         self._sections: list[str] = []
         self._left_out: list[dict[str, str]] = []
 
@@ -168,7 +168,7 @@ class _Packing:
 
     def _with(self, heading: str, items: Sequence[_Item]) -> str:
         own, others = ([words for words in both if words] for both in zip(*items, strict=True))
-        quoted = [block("\n".join(others), self._origin)] if others else []
+        quoted = [untrusted_block("\n".join(others), self._origin)] if others else []
         return "\n".join([self._text, f"### {heading}", *own, *quoted, ""])
 
 
@@ -218,10 +218,10 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
     for number, one in enumerate(waiting["items"], 1):
         whose = f"{one['agent']}: " if agent is None else ""
         # An id may be a sentence, and is no part of ours then.
-        sentence = f"{one_line(one['title'])} ({one_line(one['why'])})"
+        sentence = f"{sanitize_line(one['title'])} ({sanitize_line(one['why'])})"
         what, way = one["id"], one["command"]
         if not is_plain(one["id"]):
-            what, way, sentence = f"what stands under {number}", command, f"{one_line(one['id'])}: {sentence}"
+            what, way, sentence = f"what stands under {number}", command, f"{sanitize_line(one['id'])}: {sentence}"
         words = f"{number}. {one['author']}, {age(one['since_ms'], now)}: {sentence}"
         behind = " (with its reasoning)" if one["reasoning_refs"] else ""
         items.append(_Item(f"{number}. {whose}{one['action']} {what}{behind}: `{way}`", words))
@@ -236,13 +236,13 @@ def _related(
 ) -> tuple[_Section, _Section]:
     """Return what failed in work like the task that was given, else like what waits, and what is known of the task."""
     wanted = task or next((one["title"] for one in waiting["items"] if one["kind"] == "handoff"), "")
-    command = f"deed report similar {quote(one_line(task))}" if task else "deed report resume --detail-level full"
+    command = f"deed report similar {quote(sanitize_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if wanted.strip():
         related = view("search.related", {"task": wanted, "limit": dead_ends_max, "session_id": present})
     lines: dict[str, str] = {}
     for one in related["dead_ends"]:
-        line = one_line(dead_end_text(one))
+        line = sanitize_line(dead_end_text(one))
         lines.setdefault(line, f"- {one['author']}, {age(one['happened_ms'], now)}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
@@ -265,9 +265,9 @@ def _related(
 
 
 def _known(what: str, outcome: str, when: str, one: Mapping[str, Any]) -> _Item:
-    came_of_it = f" → {one_line(outcome)}" if outcome else ""
-    place = f"- {one_line(what)}: {one['author']}, {when}, {one['near']}"
-    return _Item(others=f"{place}: {one_line(one['task'])}{came_of_it}")
+    came_of_it = f" → {sanitize_line(outcome)}" if outcome else ""
+    place = f"- {sanitize_line(what)}: {one['author']}, {when}, {one['near']}"
+    return _Item(others=f"{place}: {sanitize_line(one['task'])}{came_of_it}")
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
@@ -278,7 +278,7 @@ def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, no
         if one["session_id"] != present or any(one.get(what) for what in _RECORDED):
             name = one["session_id"]
             own = f"- `{command} --session-id {name}` tells it." if is_plain(name) else f"- `{command}` tells it."
-            words = f"{by[name][0]}, {age(one['timestamp'], now)}: {one_line(one['task']) or '(no task was said)'}"
+            words = f"{by[name][0]}, {age(one['timestamp'], now)}: {sanitize_line(one['task']) or '(no task was said)'}"
             return _Section("the last session", "The last session", [_Item(own, words)], 1, command)
     return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 

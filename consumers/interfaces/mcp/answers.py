@@ -20,8 +20,8 @@ from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from deedbook.consumers.sdk.quotation import words_of
-from deedbook.consumers.sdk.text import json_text, visible
+from deedbook.consumers.sdk.quotation import untrusted_text
+from deedbook.consumers.sdk.text import escape_text, json_text
 from deedbook.consumers.sdk.tokens import Budget, cut_to_tokens
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.projections.briefs.tokens import count_tokens
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):
         return [plain(one) for one in value]
-    return visible(value) if isinstance(value, str) else value
+    return escape_text(value) if isinstance(value, str) else value
 
 
 def tokens_of(value: Any) -> int:
@@ -121,7 +121,7 @@ class Quoting(Answer):
 def quoted(item: Mapping[str, Any], author: str, at: str | int, *names: str) -> dict[str, Any]:
     """Return an item with the texts of these names taken together, as the words of their author."""
     text = {name: item[name] for name in names if name in item}
-    return {name: item[name] for name in item if name not in names} | {"words": words_of(author, at, text)}
+    return {name: item[name] for name in item if name not in names} | {"words": untrusted_text(author, at, text)}
 
 
 def failed(error: DeedbookError) -> CallToolResult:

@@ -31,7 +31,7 @@ from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Said
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
-from deedbook.consumers.sdk.quotation import is_plain, words_of
+from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -248,7 +248,10 @@ class HandoffTools(Tools):
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
         text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
-        answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}
+        answer |= {
+            "others": self._ledger.others(),
+            "words": untrusted_text(", ".join(parties), shown["updated_ms"], text),
+        }
         kept = answers.fitting(events, answer)
         answer["events"] = events[:kept]
         if kept < len(events):
@@ -302,7 +305,7 @@ def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
     for of in [name for name in _GROUNDS if answer.get(name)]:
         answer[of] = [
             {name: one[name] for name in ("reasoning_ref", "said", "action")}
-            | ({"words": words_of(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
+            | ({"words": untrusted_text(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
             for one in answer[of]
         ]
     return {name: value for name, value in answer.items() if name not in _TOLD and (value or name not in _GROUNDS)}

@@ -14,7 +14,7 @@ from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
@@ -51,5 +51,7 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     report, counts = done.report, done.report.counts()
     told = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
     # The messages quote the reasoning.
-    problems = words_of(author.name, time.time_ns() // 10**6, [one.message for one in report.issues[:problems_max]])
+    problems = untrusted_text(
+        author.name, time.time_ns() // 10**6, [one.message for one in report.issues[:problems_max]]
+    )
     return {**told, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

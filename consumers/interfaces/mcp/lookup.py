@@ -30,7 +30,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.batch import check_kinds
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.query import parse_since
 from deedbook.ledger.errors import Refused
@@ -167,7 +167,7 @@ class LookupTools(Tools):
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
         room = filled_tokens_max - tokens_of(answer | {"graph": head}) - 120
         page = page_of(text[at:], max(room, _page_tokens_min))
-        answer["graph"] = {"words": words_of(found.author, found.at_ms, page), **head}
+        answer["graph"] = {"words": untrusted_text(found.author, found.at_ms, page), **head}
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
@@ -201,7 +201,7 @@ def hit_of(row: dict[str, Any]) -> dict[str, Any]:
     if (done := row.get("correction")) is not None:
         done = shorten(done, ("words",), _excerpt_tokens)
         by, done_ms = done.pop("author"), done.pop("happened_ms")
-        row["correction"] = done | {"words": words_of(by, done_ms, done["words"])}
+        row["correction"] = done | {"words": untrusted_text(by, done_ms, done["words"])}
     return quoted(row, author, at_ms, "stream", "excerpt")
 
 
@@ -215,14 +215,16 @@ def fields_of(found: Received, decision: Decision, *, with_prompt: bool) -> dict
     answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
     answer["verdict"] = {"outcome": found.verdict.outcome, "text": found.verdict.text}
     # What speaks for and against it may quote evidence, and what a human has answered are his words.
-    answer["reasons"] = words_of(found.author, found.at_ms, decision.reasons)
+    answer["reasons"] = untrusted_text(found.author, found.at_ms, decision.reasons)
     answer |= {"action": decision.action, "may_act": decision.may_act}
     answer |= {"newer": found.newer} if found.newer else {}
     answer |= {"review": decision.review.id} if decision.review is not None else {}
     if found.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
     prompt = described["prompt"] if with_prompt else ""
-    return answer | {"words": words_of(found.author, found.at_ms, prompt)} | ({} if with_prompt else {"tokens": 0})
+    return (
+        answer | {"words": untrusted_text(found.author, found.at_ms, prompt)} | ({} if with_prompt else {"tokens": 0})
+    )
 
 
 def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:

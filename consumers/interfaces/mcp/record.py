@@ -33,7 +33,7 @@ from deedbook.consumers.interfaces.mcp.reports import Id
 from deedbook.consumers.interfaces.mcp.thoughts import search_thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger, Tools
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import default_id, json_text
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import meant_session
@@ -175,7 +175,9 @@ class RecordTool(Tools):
             return []
         dead_ends = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
         names = ("approach", "why_failed", "session_id")
-        return [words_of(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in dead_ends]
+        return [
+            untrusted_text(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in dead_ends
+        ]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Return what came of the report of a POSTFLIGHT; a failure is a warning: the assessment stands.

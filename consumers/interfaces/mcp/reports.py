@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
-from deedbook.consumers.sdk.quotation import is_plain, words_of
+from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.tokens import Budget
 from deedbook.consumers.sessions.copies import with_copies
@@ -179,7 +179,7 @@ class ReportTools(Tools):
         found["sessions"] = [
             labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in found["sessions"]
         ]
-        found["dead_ends"] = [words_of(*by[one.get("session", "")], one) for one in found["dead_ends"]]
+        found["dead_ends"] = [untrusted_text(*by[one.get("session", "")], one) for one in found["dead_ends"]]
         found["others"] = self._ledger.others()
         return found
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.mcp.answers import shorten_list
 from deedbook.consumers.interfaces.mcp.entries import Thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.consumers.thoughts.logs import entries_of
@@ -93,4 +93,4 @@ def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
     report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
     report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
     report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
-    return report | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}
+    return report | {"words": untrusted_text(events[0].author, events[-1].accepted_ms, words)}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.consumers.sdk.quotation import UNTRUSTED, age, block, origin_of
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, age, origin_of, untrusted_block
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -70,12 +70,12 @@ class ToolLedger(Ledger):
 
     def others(self) -> dict[str, str]:
         """Return what stands beside the words of others in every answer that holds some."""
-        return origin_of(self.client, Home(self.settings.home)).beside()
+        return origin_of(self.client, Home(self.settings.home)).label()
 
     def quote(self, author: str, at: str | int, text: str) -> str:
         """Return words of others as a text that is read by itself."""
         said = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
-        return f"{UNTRUSTED}\n{block(said, origin_of(self.client, Home(self.settings.home)))}\n"
+        return f"{UNTRUSTED_NOTICE}\n{untrusted_block(said, origin_of(self.client, Home(self.settings.home)))}\n"
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""

@@ -23,8 +23,8 @@ import msgspec
 
 from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
 from deedbook.consumers.sdk.llm.settings import Message
-from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, data_block
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.brief import Fidelity, Prose, Sentence
 from deedbook.projections.briefs.anchors import anchors, evidence_place
@@ -45,7 +45,7 @@ _INITIALS: Final = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
 _own_share_min: Final = 0.35
 _INSTRUCTIONS: Final = (
     "You summarise one agent's reasoning for the next agent. Between <graph> and </graph> stands a JSON object with the"
-    f" task, the conclusion, the limitations and the steps. {UNTRUSTED}\n"
+    f" task, the conclusion, the limitations and the steps. {UNTRUSTED_NOTICE}\n"
     'Answer with one JSON object and nothing else: {"sentences": [{"text": "…", "steps": [1, 2]}, …]} with 3 to 6'
     f" entries. Each text is exactly one sentence of at most {sentence_max_chars} characters, in the language of the"
     " graph and mostly in its words; steps are the numbers of the steps that it speaks of. Say only what those steps"
@@ -104,7 +104,7 @@ def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
 
 def _form_problems(text: str) -> list[str]:
     problems: list[str] = []
-    if text != one_line(text):
+    if text != sanitize_line(text):
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")

@@ -10,7 +10,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
 from deedbook.consumers.interfaces.cli.program import Command, Group, Lazy
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 
 lines_max: Final = 20
 
@@ -68,7 +68,7 @@ def print_asides(answer: Mapping[str, Any]) -> None:
         ("not read", answer["unread"], len(answer["unread"]), "--json has all"),
     ):
         for one in asides[:lines_max]:
-            click.echo(f"{what}: {clean(one['source'])}: {clean(one['reason'])}", err=True)
+            click.echo(f"{what}: {sanitize_text(one['source'])}: {sanitize_text(one['reason'])}", err=True)
         if total > lines_max:
             click.echo(f"{what}: {total - lines_max} more; {way}", err=True)
 

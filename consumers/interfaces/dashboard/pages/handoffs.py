@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.page import Page, Seen
 from deedbook.consumers.interfaces.dashboard.pages.decisions import citations_of, handoff_form, review_form
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.quotation import gate_seen
+from deedbook.consumers.sdk.quotation import gate_state
 from deedbook.ledger.errors import Refused, Unavailable
 
 original_shown_max_bytes: Final = 16 * 1024
@@ -58,7 +58,7 @@ def handoff(seen: Seen, note: str = "", problem: dict[str, Any] | None = None, s
         "events": len(log),
         "log": log[: -rows_max - 1 : -1],
         "as_of": as_of,
-        "gate": gate_seen(seen.ledger.home, seen.client),
+        "gate": gate_state(seen.ledger.home, seen.client),
         "form": handoff_form(seen, shown, versions, note),
         "original": _beginning_of(seen, shown["original"]),
         "done": done[0] | {of: as_of[of] for of in ("size", "root")} if as_of and done else None,

@@ -18,7 +18,7 @@ from deedbook.consumers.interfaces.dashboard.page import Page, Seen
 from deedbook.consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief, look_again
 from deedbook.consumers.reasoning.validator.trees import work_tree
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
@@ -143,7 +143,7 @@ def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Dra
     nodes = [
         Node(
             str(number),
-            f"{number} {one_line(step['content'])}",
+            f"{number} {sanitize_line(step['content'])}",
             meta=" ".join(filter(None, (step["state"], step["type"]))),
             figure=f"{step['confidence']:.2f}".removeprefix("0"),
             state="rejected" if step["state"] == "refuted" else _STATES.get(step["type"], "claim"),
