@@ -77,7 +77,7 @@ def _beginning_of(context: PageContext, ref: str | None) -> str | None:
 
 def _with_said(rows: list[dict[str, Any]], handoff: Mapping[str, Any], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return tasks or criteria, each with the last event about it (``said``) since the content was set, or None."""
-    start = handoff["skeleton_index"]
+    start = handoff["template_index"]
     log = [event for event in handoff["log"] if event["kind"] in kinds and event["event_index"] > start]
     last = {event["position"]: event for event in log}
     return [row | {"said": last.get(row["position"])} for row in rows]

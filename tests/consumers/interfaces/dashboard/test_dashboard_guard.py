@@ -89,7 +89,7 @@ def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
         seen.session.demand(form, "/act", "h", "ref", "approve")
         return Redirect("/done")
 
-    monkeypatch.setattr(app, "ACTS", (Route("/act", "act", act),))
+    monkeypatch.setattr(app, "FORMS", (Route("/act", "act", act),))
     viewer.open()
     return viewer
 
