@@ -136,7 +136,7 @@ class Scene:
     def listen(self, name: str) -> None:
         """Wait until a node serves."""
         output = self.served[name].stdout
-        assert output is not None
+        assert output is not None  # noqa: S101 - it is a pipe
         line = output.readline()
         if not line:
             raise RuntimeError(f"{name} ended: see {self.folder / name}.log")

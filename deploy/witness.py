@@ -391,7 +391,7 @@ def serve(witness: Witness, listen: str) -> None:
     host, _, port = listen.rpartition(":")
     with Server((host or "127.0.0.1", int(port)), Handler) as server:
         place = f"http://{host or '127.0.0.1'}:{server.server_address[1]}"
-        print(witness.vkey, place, sep="\n", flush=True)
+        print(witness.vkey, place, sep="\n", flush=True)  # noqa: T201
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
 

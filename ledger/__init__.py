@@ -5,7 +5,7 @@
     >>> from deedbook.ledger.client.local import LocalClient
     >>> from deedbook.ledger.format.identity import open_key
     >>> from deedbook.ledger.home.home import Home, create_ledger
-    >>> from deedbook.ledger.home.settings import Settings
+    >>> from deedbook.ledger.home.config import Settings
     >>> home = Home(pathlib.Path(tempfile.mkdtemp()) / ".deedbook")
     >>> ledger = create_ledger(home, origin="example.org/docs", map_size=2**30)
     >>> with LocalClient(Settings(home=home.path)) as client:

@@ -18,10 +18,11 @@ from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
-import faults
-from building import Ledger
-from postgres import database, postgres  # noqa: F401 - fixtures
-from stores import store  # noqa: F401 - a fixture
+import bytecode  # noqa: E402, F401 - first of ours: what it switches on holds for all that follows
+import faults  # noqa: E402 - modules whose assertions are rewritten are named first
+from building import Ledger  # noqa: E402
+from postgres import database, postgres  # noqa: E402, F401 - fixtures
+from stores import store  # noqa: E402, F401 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

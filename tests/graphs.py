@@ -14,7 +14,7 @@ from deedbook.projections.reasoning.delta import find_change, measure, write_cha
 from deedbook.projections.reasoning.graph import encode_change
 from deedbook.projections.reasoning.memory import ReasoningMemory, compute_reasoning_ref, memory_from_dict
 
-AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "doors" / "demo" / "audit_reasoning.json"
+AUDIT_FILE = Path(__file__).parent.parent / "consumers" / "interfaces" / "demo" / "audit_reasoning.json"
 
 CHINESE = {
     "task": "为什么夜间备份失败？",

@@ -43,7 +43,7 @@ NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "de
 CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed's\b")
 CITES_ITSELF = {"tests/house.py"}
 # The rooms of `consumers`, from the street inwards: whoever stands further left may ask who stands further right.
-ROOMS = ("doors", "handoffs", "reasoning", "thoughts", "auditor", "importers", "sessions", "sdk")
+ROOMS = ("interfaces", "handoffs", "reasoning", "thoughts", "auditor", "importers", "sessions", "sdk")
 ROOMS_MAX = 9
 ARROWS_MAX = 15
 

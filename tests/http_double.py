@@ -98,12 +98,12 @@ class HttpDouble:
         with contextlib.suppress(ConnectionError):
             self.send(request, reply)
 
-    def _handler(double: HttpDouble) -> type[BaseHTTPRequestHandler]:
+    def _handler(double: HttpDouble) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 double.answer(self)
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it overrides
                 """Write nothing: a test's output is its own."""
 
         return Handler

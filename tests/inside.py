@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 
 if TYPE_CHECKING:
@@ -46,15 +45,11 @@ def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
 def deed(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:
     """Call a verb and return what came of it; ``changed`` is added to the environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    app = App()
     with (
         surroundings(cwd, changed),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8")),
     ):
-        try:
-            code = run(list(map(str, words)), app)
-        finally:
-            app.close()
+        code = run(list(map(str, words)))
     return Said(int(code), *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]

@@ -152,9 +152,9 @@ def _parameters(form: Form, schemas: dict[str, Any]) -> Iterator[dict[str, Any]]
     schemas |= components
     for name, described in own["properties"].items():
         if name == form.cursor:
-            described = {"type": "string", "description": "The `next` of the page before, of this very question."}
+            described = {"type": "string", "description": "The `next` of the page before, of this very question."}  # noqa: PLW2901
         elif isinstance(form.items[name], type) and issubclass(form.items[name], msgspec.Struct):
-            described = {"type": "array", "items": {"type": "string", "contentMediaType": JSON}}
+            described = {"type": "array", "items": {"type": "string", "contentMediaType": JSON}}  # noqa: PLW2901
         yield _parameter(name, _without_null(described), is_required=name in own.get("required", ()))
 
 

@@ -51,7 +51,7 @@ def open_note(note: bytes, vkey: str) -> tuple[str, int, bytes]:
         message = text.encode() + b"\n"
         if key[0] == 4:  # a timestamped cosignature
             time_s = int.from_bytes(signature[:8], "big")
-            message, signature = b"cosignature/v1\ntime %d\n" % time_s + message, signature[8:]
+            message, signature = b"cosignature/v1\ntime %d\n" % time_s + message, signature[8:]  # noqa: PLW2901
         try:
             VerifyKey(key[1:]).verify(message, signature)
         except BadSignatureError as error:

@@ -8,7 +8,7 @@ PAIRS = [
         "key rotation for tokens leaked into log files",
     ),
     (
-        "The connection pool is closed before the last request returns. Logins fail at night. Close the pool at the end.",
+        "The connection pool is closed before the last request returns. Logins fail at night. Close it at the end.",
         "users cannot sign in because database connections run out",
     ),
     (

@@ -94,7 +94,7 @@ def settings_of(ledger: Ledger, url: str, agent: str = "alice") -> Settings:
 async def until(is_true: Callable[[], bool], wait_s: float = 30) -> None:
     """Wait until something is true."""
     async with asyncio.timeout(wait_s):
-        while not is_true():
+        while not is_true():  # noqa: ASYNC110 - what is waited for is not told by an event
             await asyncio.sleep(0.005)
 
 

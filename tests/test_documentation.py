@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import consumers
-import ledger
-import projections
 from deedbook import Ledger
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import VERBS, run
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 
@@ -38,10 +34,10 @@ PAGES = sorted(
 
 def modules() -> Iterator[str]:
     """Yield the names of all modules whose text holds an example."""
-    for package in (ledger, projections, consumers):
-        for path in Path(package.__path__[0]).rglob("*.py"):
+    for package in ("ledger", "projections", "consumers"):
+        for path in (ROOT / package).rglob("*.py"):
             if path.stem != "__main__" and ">>> " in path.read_text("utf-8"):
-                yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                yield "deedbook." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -56,30 +52,26 @@ def blocks(language: str, *pages: str) -> list[str]:
     return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
 
 
-SUBSTITUTED = re.compile(r"\$\(deedbook ([^)]*)\)")
+SUBSTITUTED = re.compile(r"\$\(deed ([^)]*)\)")
 
 
 def test_commands_on_the_pages_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(command: str) -> str:
-        app = App()
         capsys.readouterr()
-        assert run(shlex.split(command), app) == 0
-        app.close()
+        assert run(shlex.split(command)) == 0
         return capsys.readouterr().out.strip()
 
     monkeypatch.chdir(tmp_path)
     for name in ("DEEDBOOK_HOME", "DEEDBOOK_SERVER", "DEEDBOOK_AGENT"):
         monkeypatch.delenv(name, raising=False)
     pages = ("README.md", *(f"consumers/{subject}/README.md" for subject in ("reasoning", "sessions", "thoughts")))
-    commands = [line.removeprefix("$ deedbook ") for block in blocks("console", *pages) for line in block.splitlines()]
+    commands = [line.removeprefix("$ deed ") for block in blocks("console", *pages) for line in block.splitlines()]
     assert len(commands) > 30
     for written in commands:
         command = SUBSTITUTED.sub(lambda match: answer(match[1]), written)
-        app = App()
-        code = run(shlex.split(command), app)
-        app.close()
+        code = run(shlex.split(command))
         assert code == 0, f"{command}: {capsys.readouterr().err}"
     said = capsys.readouterr().out
     assert "Use node:events" in said
@@ -131,9 +123,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
     environment = kept | {"DEEDBOOK_HOME": str(home), "DATABASE_URL": database}
 
     def call(*words: str) -> None:
-        app = App()
-        assert run(["--home", str(home), *words], app) == 0
-        app.close()
+        assert run(["--home", str(home), *words]) == 0
 
     def start(name: str) -> subprocess.Popen[str]:
         command = [sys.executable, str(programs / f"{name}.py")]

@@ -19,7 +19,8 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from deedbook.ledger.log.environment import FILE
-from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, decode_record, stream_digest
+from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, stream_digest
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tables import FORMAT, Head, head_decoder
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ class PageReader:
         # -P: a folder called `ledger` in the working directory is not what is imported.
         command = [sys.executable, "-P", "-m", "deedbook.consumers.auditor.pages"]
         command += [str(self._path), table, start.hex(), str(limit), "careful" if is_careful else "fast", self._access]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own program
             try:
                 yield from _frames(process)
             finally:
@@ -136,7 +136,7 @@ class PageReader:
         while (high := first + step) < size and not self._is_readable(high):
             low, step = high, step * 2
         between = range(low + 1, min(high, size))
-        return between.start + bisect_left(between, True, key=self._is_readable)
+        return between.start + bisect_left(between, True, key=self._is_readable)  # noqa: FBT003 - a key
 
     def _is_readable(self, index: int) -> bool:
         found = self.first("entries", index_key(index))
@@ -160,8 +160,8 @@ def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None
 
 
 def _frames(process: subprocess.Popen[bytes]) -> Iterator[Record]:
-    assert process.stdout is not None
-    assert process.stderr is not None
+    assert process.stdout is not None  # noqa: S101 - asked for as pipes
+    assert process.stderr is not None  # noqa: S101 - asked for as pipes
     descriptor = process.stdout.fileno()
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

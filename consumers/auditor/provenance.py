@@ -25,7 +25,7 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
     try:
-        from prov.model import PROV_TYPE, ProvDocument
+        from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         message = "PROV needs the package prov: pip install 'deedbook[prov]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error

@@ -29,7 +29,7 @@ from deedbook.ledger.log.tables import Head
 if TYPE_CHECKING:
     import lmdb
 
-    from deedbook.ledger.log.read import Snapshot
+    from deedbook.ledger.log.state import Snapshot
 
 # What a rule never says of an entry: with one of these the log itself is damaged, not what was derived from it.
 _OF_THE_LOG: Final = frozenset({"SIGNATURE_INVALID", "INVALID_FORMAT", "UNSUPPORTED_VERSION", "TOO_LARGE", "CORRUPTED"})

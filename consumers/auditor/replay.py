@@ -32,6 +32,7 @@ from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.lifecycle.authority import CheckpointKeys, suspect_at
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.record_codec import decode_record
 
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.report import Findings
@@ -294,7 +295,7 @@ class PackedState(Base):
         """Return the record under a state key, or None."""
         found = self._decoded.get(key)
         if found is None and (data := self.packed.get(key)) is not None:
-            found = self._decoded[key] = keys.decode_record(key, data)
+            found = self._decoded[key] = decode_record(key, data)
         return found
 
     def index_of(self, stream: str, event_id: str) -> int | None:

@@ -19,7 +19,7 @@ from deedbook.consumers.sdk.text import dead_end_text, replace_line_breaks, shor
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.handoff import ReceiverNotes
-from deedbook.ledger.home.settings import present_session
+from deedbook.ledger.home.environment import present_session
 
 derived_max: Final = 12
 later_max: Final = 5

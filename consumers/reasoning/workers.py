@@ -27,7 +27,8 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.consumers.reasoning.compressor.envelope import COMPRESSOR_NAME, COMPRESSOR_VERSION
-from deedbook.consumers.reasoning.compressor.prose import holds, write_prose
+from deedbook.consumers.reasoning.compressor.prose import holds
+from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.validator.publication import publish, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree
 from deedbook.consumers.reasoning.validator.validator import Judge

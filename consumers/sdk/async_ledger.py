@@ -12,15 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from deedbook.consumers.sdk.batch import Batch, check_kinds, collected, drafts_of, present_batch
+from deedbook.consumers.sdk.batch import Batch, collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
-from deedbook.consumers.sdk.ledger import LedgerBase, asking, given, index_in
+from deedbook.consumers.sdk.kinds import check_kinds
+from deedbook.consumers.sdk.ledger import asking, given, index_in
+from deedbook.consumers.sdk.reacting import ReactingBase
 from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.consumers.sdk.receipts import take
-from deedbook.ledger.client.client import Client, When, poll_wait_s
-from deedbook.ledger.client.remote import AsyncRemoteClient
+from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.following import poll_wait_s
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.home.config import Settings
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.views.registry import CHECKED
 
@@ -37,7 +40,7 @@ T = TypeVar("T")
 threads_max: Final = 8
 
 
-class AsyncLedger(LedgerBase):
+class AsyncLedger(ReactingBase):
     """A ``Ledger`` for programs with an event loop; ``async with`` opens it.
 
     Behind a server the requests run on the loop itself; a ledger in a folder is read and written in threads. What is
@@ -79,7 +82,7 @@ class AsyncLedger(LedgerBase):
             if settings.server is None:
                 self._client = _Threaded(await self._in_thread(self._client_beside), self._in_thread)
             else:
-                self._client = AsyncRemoteClient(settings)
+                self._client = _remote_client(settings)
                 await self._client.open()
         except BaseException:
             await self.close()
@@ -269,3 +272,12 @@ class _Threaded:
 
     async def close(self) -> None:
         """Leave the client to whoever opened it, once its threads are over."""
+
+
+def _remote_client(settings: Settings) -> Any:
+    try:
+        from deedbook.ledger.client.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
+    except ModuleNotFoundError as error:
+        message = "a ledger behind a server needs nats-py: pip install 'deedbook[bus]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="bus") from error
+    return AsyncRemoteClient(settings)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused, did_you_mean, near
-from deedbook.ledger.events import KINDS
+from deedbook.ledger.errors import Refused
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -101,13 +101,3 @@ def drafts_of(
         )
         for number, item in enumerate(data)
     ]
-
-
-def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, naming the nearest, or all those that do. Raises Refused: ``UNKNOWN_KIND``."""
-    for kind in kinds:
-        if kind not in KINDS:
-            alike = near(kind, KINDS)
-            listed = "" if alike else f"; there are: {', '.join(sorted(KINDS))}"
-            message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"
-            raise Refused("UNKNOWN_KIND", message, kind=kind, near=alike)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deedbook.ledger.client.local import Views
+    from deedbook.ledger.client.local_reader import Views
     from deedbook.ledger.home.config import Settings
 
 
@@ -66,7 +67,7 @@ or start processes anew (multiprocessing calls that `spawn`)"
         self._clients = {}
 
 
-def _open_views(client: Client, settings: Settings) -> Views:
+def _open_views(client: LogReads, settings: Settings) -> Views:
     return Reader(client, settings, notice=_say)
 
 

@@ -178,7 +178,7 @@ class Git:
     ) -> subprocess.Popen[bytes]:
         """Start git in a session of its own: no terminal to ask at, to end with all it started. Raises Unavailable."""
         try:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
                 (*self._command, *arguments),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
@@ -222,7 +222,7 @@ class Objects(Resource):
         """
         process = self._running()
         try:
-            assert process.stdin is not None
+            assert process.stdin is not None  # noqa: S101 - it is a pipe
             process.stdin.write(name.encode("ascii") + b"\n")
             header = self._line().split(b" ")
             if len(header) != 3:  # "NAME missing", "NAME ambiguous"
@@ -264,7 +264,7 @@ class Objects(Resource):
     def _more(self) -> bytes:
         """Return what git answers next. Raises EOFError: it ended. Unavailable: it is silent."""
         process = self._running()
-        assert process.stdout is not None
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
         descriptor = process.stdout.fileno()
         if not select.select([descriptor], [], [], object_silence_max_s)[0]:
             raise Unavailable("STORE_UNAVAILABLE", f"git cat-file said nothing for {object_silence_max_s:g} s")
@@ -345,7 +345,7 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
     out, complaint = bytearray(), b""
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
-            assert pipe is not None
+            assert pipe is not None  # noqa: S101 - it is a pipe
             selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map():
             left_s = deadline - time.monotonic()

@@ -17,7 +17,6 @@ import contextlib
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
-    import httpx
 
 connect_timeout_s: Final = 10.0
 retry_wait_first_s: Final = 0.5
@@ -215,17 +213,3 @@ def retry_after_s(value: str | None, now: datetime) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - now).total_seconds())
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host``, as ``urlsplit`` gives it (lower case, no brackets), is this machine.
-
-    What is sent there in the clear is seen by nobody else. No name is looked up: ``localhost`` is loopback by RFC 6761
-    §6.3, every other name is a stranger's.
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

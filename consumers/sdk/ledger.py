@@ -13,21 +13,21 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from deedbook.consumers.sdk.batch import check_kinds, collected, drafts_of, present_batch
+from deedbook.consumers.sdk.batch import collected, drafts_of, present_batch
 from deedbook.consumers.sdk.clients import clients
-from deedbook.consumers.sdk.reactor import Handlers, Reactor
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
-from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.ledger.client.author import Author
-from deedbook.ledger.client.client import Client, When, follow
+from deedbook.ledger.client.client import Client, When
+from deedbook.ledger.client.following import follow
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.home import trust as trust
+from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import present_folder
@@ -37,14 +37,10 @@ from deedbook.projections.answers.checked import ask
 
 if TYPE_CHECKING:
     from deedbook.consumers.sdk.batch import Batch
-    from deedbook.consumers.sdk.reactor import EffectT, Handlers, Where
-    from deedbook.consumers.sdk.subscription_store import SubscriptionStore
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.client.author import Author
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
-    from deedbook.ledger.home.home import Home
     from deedbook.ledger.proof.policy import Policy
     from deedbook.ledger.proof.receipt import Receipt
 
@@ -58,8 +54,6 @@ _index_digits_max: Final = 12
 
 class LedgerBase:
     """What both ledgers share: settings, keys, drafts, and the functions that react."""
-
-    _awaits: ClassVar = False
 
     def __init__(
         self,
@@ -88,7 +82,6 @@ class LedgerBase:
         self.settings = settings
         self._process = os.getpid()
         self._passphrase = passphrase
-        self._handlers: Handlers | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -103,27 +96,6 @@ class LedgerBase:
     def agent(self) -> str | None:
         """The acting agent; None can read, and sign nothing."""
         return self.settings.agent
-
-    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function that ``run`` calls with each event of ``kinds`` (default: all) that ``where`` is true of.
-
-        It gets the event and the connection to the subscription's store, a SQLite file of its own or a database of
-        PostgreSQL (psycopg): what it writes there commits in one transaction with the position, so it happens once,
-        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
-        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
-        """
-        check_kinds(kinds)
-        if self._handlers is None:
-            self._handlers = Handlers(awaits=self._awaits)
-        return self._handlers.on(*kinds, where=where)
-
-    def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
-        if self._handlers is None:
-            raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
-        is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
-        if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
-            raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
-        return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
 
     def _check_process(self) -> None:
         """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
@@ -250,29 +222,6 @@ class Ledger(LedgerBase, Resource):
         except (Refused, Unavailable):
             if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
                 raise
-
-    def run(
-        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
-    ) -> None:
-        """Call the functions of ``on`` for each event, until ``stop``; the position is kept under ``name``.
-
-        The first run of a name begins behind the index ``after`` (default: the log's end; -1 is its beginning); each
-        later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
-        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or where PostgreSQL
-        keeps it, as ``postgresql://USER@HOST/DATABASE``; then whoever runs it next goes on, on any machine.
-        An event whose function raises five times is kept as a dead letter, and the next one comes. Raises Refused:
-        ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
-        ledger cannot be read: run it again.
-        """
-        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
-            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
-            if after is not None:
-                reactor.start_at(after + 1)
-            try:
-                reactor.run(self._stop, until=until)
-            except (Refused, Unavailable):
-                if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
-                    raise
 
     def stop(self) -> None:
         """End ``run`` and ``follow``, from any thread or signal handler, within about a second."""

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
-from deedbook.ledger.client.client import Client, follow, poll_wait_s, read_reset
+from deedbook.ledger.client.client import Client, read_reset
+from deedbook.ledger.client.following import follow, poll_wait_s
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
@@ -91,7 +92,7 @@ class LoopHandlers(Handlers):
     """The functions of a program with an event loop, which a reactor in a thread calls, and waits for, on that loop."""
 
     def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers._handlers
+        self._handlers = handlers._handlers  # noqa: SLF001 - of this very class
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._is_over = False

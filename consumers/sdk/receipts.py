@@ -29,9 +29,10 @@ from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict, decode_base64, decode_strict
-from deedbook.ledger.format.envelope import decode_entry, is_signed, split_hashes
+from deedbook.ledger.format.envelope import decode_entry, split_hashes
 from deedbook.ledger.format.identity import ledger_id
 from deedbook.ledger.format.merkle import leaf_hash
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import CHECKPOINT
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointVerifier, open_note

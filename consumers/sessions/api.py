@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.sdk.files import read_file
 from deedbook.consumers.sdk.ledger import Ledger
+from deedbook.consumers.sdk.times import parse_since
 from deedbook.consumers.sessions.copies import with_copies, write_files
 from deedbook.consumers.sessions.generator import (
     ReportInputs,
@@ -24,7 +25,7 @@ from deedbook.consumers.sessions.generator import (
     recommend,
 )
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes, report_in
-from deedbook.consumers.sessions.query import parse_since, query_reports
+from deedbook.consumers.sessions.query import query_reports
 from deedbook.consumers.sessions.report import assess, execute_phase, publish_report, start_session, with_report
 from deedbook.consumers.sessions.resume import resume, whole
 from deedbook.consumers.sessions.settings import FILES_FOLDER, Stored, name_of
@@ -81,7 +82,7 @@ def submit_preflight_assessment(
 def execute_postflight(
     session_id: str,
     task_summary: str,
-    generate_handoff: bool = True,
+    generate_handoff: bool = True,  # noqa: FBT001, FBT002 - may be given by its place
     **where: Unpack[Where],
 ) -> dict[str, Any]:
     """Open POSTFLIGHT with what was done, and return the ``vectors`` to assess and the ``handoff_report``.
@@ -117,7 +118,7 @@ def end_session(session_id: str, summary: str = "", **where: Unpack[Where]) -> N
         ledger.author().emit(Draft(stream=f"session/{session_id}", data=SessionEnded(summary=summary)))
 
 
-def generate_handoff_report(
+def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
     session_id: str,
     task_summary: str | None = None,
     key_findings: list[str] | None = None,
@@ -169,7 +170,7 @@ def query_handoff_reports(
 
 def load_handoff(
     session_id: str,
-    format: Literal["json", "markdown"] = "json",
+    format: Literal["json", "markdown"] = "json",  # noqa: A002 - the word that its users know
     **where: Unpack[Where],
 ) -> dict[str, Any] | None:
     """Return a session's latest report out of the signed log: the compressed JSON, or ``{"markdown": text}``.
@@ -243,7 +244,7 @@ class GitHandoffStorage:
             self._notes.write(root + name, report[text], report_in(report))
         return self._notes.git.ask("rev-parse", JSON_NOTES + name)
 
-    def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:
+    def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:  # noqa: A002
         """Return the latest note wherever HEAD is, as ``load_handoff`` does of the ledger; None for none."""
         content = self._notes.read((MARKDOWN_NOTES if format == "markdown" else JSON_NOTES) + name_of(session_id))
         return None if content is None else {"markdown": content} if format == "markdown" else _object(content)
@@ -273,7 +274,7 @@ class EpistemicHandoffReportGenerator:
         """Read sessions through ``ask`` (as ``Client.view``), by default from the ledger that settings name."""
         self._ask = ask
 
-    def generate_handoff_report(
+    def generate_handoff_report(  # noqa: PLR0917 - may be given by their places
         self,
         session_id: str,
         task_summary: str | None = None,

@@ -257,7 +257,7 @@ def until_free(action: Callable[[], T]) -> T:
         except Unavailable as error:
             if error.code != "STORE_IN_USE":
                 raise
-        time.sleep(random.uniform(wait_s / 2, wait_s))
+        time.sleep(random.uniform(wait_s / 2, wait_s))  # noqa: S311 - so that two writers do not keep step
         wait_s = min(2 * wait_s, retry_wait_max_s)
     return action()
 

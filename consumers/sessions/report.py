@@ -188,7 +188,7 @@ def execute_phase(author: Author, ask: Ask, session_id: str, phase: Phase, words
     }
 
 
-def assess(
+def assess(  # noqa: PLR0917 - in the order that the API gives them
     author: Author,
     ask: Ask,
     session_id: str,

@@ -45,7 +45,7 @@ _sessions_looked_at: Final = 200
 _short_id_chars: Final = (8, 13, 18, 24)
 
 
-def resume(
+def resume(  # noqa: PLR0917 - in the order that the API gives them
     ask: Ask,
     get_blob: Blobs,
     ai_id: str | None = None,
@@ -100,9 +100,9 @@ def resume(
         before = answer["sessions"]
 
         def fits(session: dict[str, Any]) -> bool:
-            whole = answer | {"sessions": [*before, session], "token_estimate": budget}
+            whole = answer | {"sessions": [*before, session], "token_estimate": budget}  # noqa: B023 - called at once
             is_alone = len(sources) == 1 or most_tokens(printed(session)) <= limit
-            return is_alone and _cost(whole) <= at_most
+            return is_alone and _cost(whole) <= at_most  # noqa: B023
 
         answer["sessions"] = [*before, pack(source, detail_level, fits)]
     return _counted(answer)
@@ -139,7 +139,7 @@ def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return found | {"": found[named[0]] if named else ("somebody", 0)}
 
 
-def _selected(
+def _selected(  # noqa: PLR0917 - as of ``resume``
     ask: Ask, ai_id: str | None, mode: str, session_id: str | None, count: int, agent: str | None
 ) -> list[dict[str, Any]]:
     if mode not in MODES:

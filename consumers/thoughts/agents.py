@@ -201,7 +201,7 @@ def explore(task: Task, thinker: Thinker, store: Callable[[bytes], str]) -> list
         return []
     try:
         step = next_step(task, thinker)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - another's code says what is a solution
         return given_up(task, _failed(thinker, error), store=store)
     match step:
         case None:
@@ -234,7 +234,7 @@ def answer(asked: Asked, thinker: Thinker, task: Task, author: Author) -> Step:
         thinker = thinker.at_work(deadline=limits.deadline, recorder=recorder)
     try:
         reply = answers.respond(asked.nodes, request, thinker, task.language)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: one that raises must not end a search
         return refused(asked, _failed(thinker, error))[0]
     if isinstance(thinker, PaidThinker):
         reply = msgspec.structs.replace(reply, usage=reply.usage + thinker.usage)

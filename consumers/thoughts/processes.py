@@ -97,16 +97,16 @@ class Processes(Resource):
         # In a process session of its own: ^C reaches only whoever runs the task, who then ends the six in order.
         command, pipe = [sys.executable, "-P", "-m", __name__, role], subprocess.PIPE
         # -P: the folder that this runs in may be a stranger's, and hold modules called like ours.
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)  # noqa: S603 - our own
         self._children[role] = child
-        assert child.stdin is not None
+        assert child.stdin is not None  # noqa: S101 - a pipe was asked for
         with contextlib.suppress(BrokenPipeError):  # it died at once: ``is_done`` sees that
             child.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
             child.stdin.flush()
 
     def _replace(self, role: kinds.Role) -> None:
         child = self._children[role]
-        assert child.stdout is not None
+        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
         output = child.stdout.read()
         code = child.wait()
         _close(child)

@@ -288,7 +288,7 @@ def role_keys(settings: Settings, client: Client) -> dict[str, str]:
     """Return the public keys (hex) of the six roles; on a ledger in a folder those that are new are registered."""
     home = Home(settings.home)
     if settings.server is None:
-        assert isinstance(client, LocalClient)
+        assert isinstance(client, LocalClient)  # noqa: S101 - without a server there is no other
         for name in AGENTS.values():
             service_author(client, name)
     return {role: home.open(name).public.hex() for role, name in AGENTS.items()}

@@ -120,7 +120,7 @@ class Task:
     @property
     def asked(self) -> kinds.InitializePayload:
         """What is searched, once that was asked for."""
-        assert self.search is not None
+        assert self.search is not None  # noqa: S101 - whoever searches was asked to
         return self.search
 
     @property

@@ -120,7 +120,7 @@ class Committer(Resource):
         try:
             decoded = decode_submission(submission) if isinstance(submission, bytes) else submission
             self._ready.put((asked, check(decoded)))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
             self._answer([(asked, error)])
 
     def _next_group(self) -> list[tuple[_Asked, Checked]]:
@@ -139,7 +139,7 @@ class Committer(Resource):
         began_s = time.perf_counter()
         try:
             answers = self._gate.admit([checked for _, checked in group])
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever happened belongs to the caller who waits
             self._answer([(asked, _own(error)) for asked, _ in group])
             return
         self._tally.observe("commit_seconds", time.perf_counter() - began_s)

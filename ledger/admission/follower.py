@@ -21,7 +21,7 @@ from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 from deedbook.ledger.log.keys import id_key
 from deedbook.ledger.log.log import Log, Pending
-from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.state import Snapshot
 
 
 class Signed(NamedTuple):

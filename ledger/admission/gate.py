@@ -43,8 +43,8 @@ from deedbook.ledger.lifecycle.authority import (
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import agent_key, idempotency_key
 from deedbook.ledger.log.log import Log, Pending
-from deedbook.ledger.log.read import Snapshot
 from deedbook.ledger.log.records import StreamRecord
+from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000
@@ -289,7 +289,7 @@ class Gate:
 
         Blobs are dropped under the write lock that is held here (``ledger.log.expiry``): what is found now stays.
         """
-        assert self._quota is not None
+        assert self._quota is not None  # noqa: S101 - else nobody asks
         author = checked.candidates[0].body.author
         if author not in EXEMPT:
             key = keys.quota_key(author)

@@ -25,7 +25,8 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Body, Event, decode_body
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_signed, pae
+from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import suspect_at
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.log.keys import stream_key

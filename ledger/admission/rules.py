@@ -45,7 +45,7 @@ def check_working_role(agent: AgentRecord | None, name: str) -> None:
 
 
 def _life(life: Life, wanted: type[S]) -> S | None:
-    assert life is None or isinstance(life, wanted)
+    assert life is None or isinstance(life, wanted)  # noqa: S101 - what a stream is of fixes its life
     return life
 
 

@@ -77,7 +77,7 @@ def verify_program() -> bytes:
                 end = node.end_lineno or 0
         about = [f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines()]
         bodies.append("\n".join([f"# {part.upper()}", "#", *about, "", *text.splitlines()[end:]]).rstrip())
-    foreign = sorted(module for module in names if module != "__future__" and not module.startswith("ledger."))
+    foreign = sorted(module for module in names if module != "__future__" and not module.startswith("deedbook."))
     lines = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in foreign}
     froms = [line for module, line in lines.items() if module.split(".")[0] in sys.stdlib_module_names]
     needed = "\n".join(f"    {line}" for line in lines.values() if line not in froms)

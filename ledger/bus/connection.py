@@ -265,7 +265,7 @@ class AsyncConnection:
         discarded = self._nats  # meanwhile another request may connect anew
         with contextlib.suppress(nats.errors.Error, OSError):  # there is nothing left to say to its server
             await asyncio.wait_for(discarded.close(), close_wait_max_s)
-        transport = discarded._transport
+        transport = discarded._transport  # noqa: SLF001 - nats-py leaves the socket of a refused connection open
         if transport is not None:
             transport.close()  # type: ignore[no-untyped-call]  # nats-py leaves it unannotated
 
@@ -372,7 +372,7 @@ class NodeClient(NatsClient):
 
         To nats-py it stays open: its own count drops what waits once so many were read.
         """
-        await self._send_unsubscribe(subscription._id, limit=count)
+        await self._send_unsubscribe(subscription._id, limit=count)  # noqa: SLF001 - there is no other way to say it
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
         text, answer_to = subject.decode(errors="replace"), reply.decode(errors="replace")

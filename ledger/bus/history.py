@@ -30,7 +30,7 @@ from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.trust.history import ResetPoint, Trusted
 
 # How far before and after the end of the shorter one evidence is looked for.

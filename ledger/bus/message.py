@@ -14,7 +14,8 @@ from typing import Final
 
 from deedbook.ledger.errors import Corrupted, Refused, message_of
 from deedbook.ledger.format.codec import decode_base64, decode_decimal, encode_base64
-from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, is_signed, pae
+from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decode_entry, event_id, pae
+from deedbook.ledger.format.signatures import is_signed
 
 INDEX: Final = "Deedbook-Index"
 ID: Final = "Deedbook-Id"

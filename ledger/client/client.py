@@ -6,25 +6,24 @@ of tests: what one refuses, the other refuses with the same code.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
+import msgspec
+
 from deedbook.ledger import limits
-from deedbook.ledger.client.reads import EntryReads, HeadView, Page
-from deedbook.ledger.client.stream_reader import StreamReader
+from deedbook.ledger.client.reads import EntryReads, HeadView, LogReads, Page
 from deedbook.ledger.errors import Corrupted
-from deedbook.ledger.events.authority import HistoryReset
-from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, pae
+from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
+from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.format.merkle import inclusion_path, leaf_hash
-from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.trust.history import ConsistencyProof, Past, ResetPoint, StreamPage, StreamRequest, answered
+from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, StreamPage, StreamRequest
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
-    from deedbook.ledger.events.body import Event
+    from deedbook.ledger.client.stream_reader import StreamReader
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blobs import BlobPage, BlobView
     from deedbook.ledger.proof.receipt import Receipt
@@ -39,8 +38,6 @@ When: TypeAlias = int | str
 AnswerView: TypeAlias = "Callable[[str, dict[str, Any], When | None], dict[str, Any]]"
 Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
-# How long one read waits for news, and so how long whoever follows may take to see that it should stop.
-poll_wait_s: Final = 1.0
 
 
 def every_row(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[Any]:
@@ -137,8 +134,7 @@ class Client(Protocol):
         """
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size`` (see
-        ``ledger.proof.checkpoint``).
+        """Return the signed note on how many entries streams have in the log of ``size`` (``StreamHeads``).
 
         Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
         """
@@ -206,47 +202,35 @@ def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
     return inclusion_path([leaf_hash(pae(body)) for body in bodies], entry.batch_index)
 
 
-def read_reset(client: Client, event: str) -> ResetPoint:
+class _ResetData(msgspec.Struct):
+    abandoned_size: int
+    abandoned_root: str
+    reason: str = ""
+
+
+class _ResetBody(msgspec.Struct):
+    """What is read of a ``ledger.history_reset``, without loading the types of all events."""
+
+    kind: str
+    author: str
+    data: _ResetData
+
+
+_reset_body = msgspec.json.Decoder(_ResetBody)
+
+
+def read_reset(client: LogReads, event: str) -> ResetPoint:
     """Return what the ``ledger.history_reset`` with this id says.
 
     Raises Corrupted: the log holds no such event by root.
     """
     index = client.index_of("ledger", event)
     if index is not None:
-        reset = read_event(index, client.entry(index))
-        if isinstance(reset.data, HistoryReset) and reset.author == ROOT and reset.id == event:
-            return ResetPoint(index, reset.data.abandoned_size, reset.data.abandoned_root, reset.data.reason)
-    raise Corrupted(
-        "HISTORY_CHANGED", f"the log says that a history reset began with {event}, and has no such entry by root"
-    )
-
-
-def follow(
-    client: Client,
-    start: int,
-    *,
-    kinds: Collection[str] = (),
-    stream: str | None = None,
-    stop: threading.Event | None = None,
-    wait_s: float = poll_wait_s,
-    past: Past | None = None,
-) -> Iterator[Event | int]:
-    """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
-
-    The int lets a subscriber move its position past events that did not match, or, after a history reset, back to where it
-    goes on (``past.led_back_to``). StreamHeads when ``stop`` is set. ``past`` is what the follower has trusted before (see
-    ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
-    """
-    position, past = start, Past() if past is None else past
-    while stop is None or not stop.is_set():
-        page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)
-        place = answered(past.meet(page.consistency_proof, position), client.consistency, partial(read_reset, client))
-        if place != position:
-            position = place  # the page was read on another branch: a history reset leads back to where this one begins
-            yield position
-            continue
-        for index, data in page.entries:
-            yield read_event(index, data)
-        if page.next_index != position:
-            position = page.next_index
-            yield position
+        entry = decode_entry(client.entry(index))
+        with suppress(*UNREADABLE):
+            reset = _reset_body.decode(entry.body)
+            is_root = (reset.kind, reset.author) == ("ledger.history_reset", ROOT)
+            if is_root and event_id(pae(entry.body)) == event:
+                return ResetPoint(index, reset.data.abandoned_size, reset.data.abandoned_root, reset.data.reason)
+    message = f"the log says that a history reset began with {event}, and has no such entry by root"
+    raise Corrupted("HISTORY_CHANGED", message)

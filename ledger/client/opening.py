@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.local import LocalClient, OpenViews
-from deedbook.ledger.client.remote import RemoteClient
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.client.local import LocalClient
+from deedbook.ledger.client.local_reader import OpenViews
+from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home.config import Settings
 
 
 def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     """Return the client that the settings ask for: remote when they name a server, else local.
 
-    ``views`` is what a local client answers view queries with, ``projections.Reader``; a server has its own. Raises
-    Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``.
+    ``views`` opens what answers view queries of a local ledger (``projections.answers.reader.Reader``); a server has
+    its own. Raises Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``; ``EXTRA_MISSING`` without the extra ``bus``.
     """
     if settings.server is None:
         return LocalClient(settings, views=views)
     if settings.agent is None:
         raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set DEEDBOOK_AGENT")
+    try:
+        from deedbook.ledger.client.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
+    except ModuleNotFoundError as error:
+        message = "a ledger behind a server needs nats-py: pip install 'deedbook[bus]'"
+        raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="bus") from error
     return RemoteClient(settings)

@@ -20,7 +20,7 @@ class HeadView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A stretch of the log: (index, entry bytes) of what matched, and where to go on; and its consistency proof, if asked for."""
+    """Matching entries of the log (index and bytes), where to go on, and a consistency proof if asked for."""
 
     entries: list[tuple[int, bytes]]
     next_index: int
@@ -44,15 +44,40 @@ class Reads(EntryReads, Protocol):
     def consistency(self, old_size: int) -> ConsistencyProof: ...
 
 
-class StreamReads(EntryReads, Protocol):
-    """What is read of a ledger to check one stream (see ``Client``)."""
+class LogReads(Protocol):
+    """What is read of a ledger to answer questions about it (see ``Client``)."""
 
     @property
-    def ledger(self) -> str: ...
+    def ledger(self) -> str:
+        """The ledger's id."""
 
     @property
-    def trust_store(self) -> TrustStore: ...
+    def trust_store(self) -> TrustStore:
+        """What readers on this machine remember of the ledger."""
 
-    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof: ...
+    def head(self) -> HeadView:
+        """Return where the log ends."""
 
-    def stream(self, asked: StreamRequest) -> StreamPage: ...
+    def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
+        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+
+    def entry(self, index: int) -> bytes:
+        """Return the bytes of an entry."""
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream."""
+
+    def entries(
+        self,
+        start: int,
+        *,
+        limit: int = ...,
+        kinds: Collection[str] = ...,
+        stream: str | None = None,
+        wait_s: float = ...,
+        old_size: int | None = None,
+    ) -> Page:
+        """Return entries from an index on."""
+
+    def stream(self, asked: StreamRequest) -> StreamPage:
+        """Return entries of a stream and of authority, each proven."""

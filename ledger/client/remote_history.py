@@ -2,8 +2,8 @@
 
 The node's head comes with a checkpoint. It must be signed by a key that the ledger's root named, or by that of a node
 which root let in; the head must go on from the one remembered of this ledger (``ledger.trust.store``, whatever the
-node's address), and a history reset counts only if root signed it. A ledger's id is the hash of its first root key, so all of
-that hangs on what the agent's key file says.
+node's address), and a history reset counts only if root signed it. A ledger's id is the hash of its first root key, so
+all of that hangs on what the agent's key file says.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from deedbook.ledger.events.authority import (
 )
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import decode_entry, is_signed
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import joining, ledger_id, verify
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import ROOT, CheckpointKeys
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint

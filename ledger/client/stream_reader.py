@@ -26,17 +26,19 @@ from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.admission.replay import decide_again, read_entry
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import Base, Layer
-from deedbook.ledger.client.reads import StreamReads
+from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.codec import UNREADABLE, encode_packed
-from deedbook.ledger.format.envelope import Entry, decode_entry, is_signed
+from deedbook.ledger.format.envelope import Entry, decode_entry
 from deedbook.ledger.format.merkle import leaf_hash, verify_inclusion
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, KeyRecord
 from deedbook.ledger.lifecycle.handoff import HandoffState
 from deedbook.ledger.log import keys
-from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, agent_key, decode_record, key_key
+from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, agent_key, key_key
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.records import StreamRecord, StreamState
 from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_stream_heads, parse_vkey, verifiers_of
 from deedbook.ledger.system.files import read_regular, replacing
@@ -157,7 +159,7 @@ class Before(Base):
 class StreamReader:
     """Reads streams of one ledger to act on them; threads may share it."""
 
-    def __init__(self, client: StreamReads, file: Path | None, *, is_pinned: bool = False) -> None:
+    def __init__(self, client: LogReads, file: Path | None, *, is_pinned: bool = False) -> None:
         """Keep checked authority in ``file`` (None: in this object alone); ``is_pinned``: the root key is known."""
         self.is_pinned = is_pinned
         self._client = client
@@ -294,8 +296,8 @@ class _Run:
     def on(self, consistency_proof: ConsistencyProof) -> _Run:
         """Return the reading that goes on with what the log has since; this one stays as it is."""
         run = copy(self)
-        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}
-        run.head, run._size = consistency_proof.head, consistency_proof.size
+        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own
+        run.head, run._size = consistency_proof.head, consistency_proof.size  # noqa: SLF001 - as above
         return run
 
     def take(self, proven: Proven) -> None:

@@ -10,7 +10,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 import rfc8785
@@ -18,9 +18,6 @@ import rfc8785
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.forms import WORDS
 from deedbook.ledger.limits import json_depth_max, json_integer_max
-
-if TYPE_CHECKING:
-    import json
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ Source: DSSE protocol.md (PAE); RFC 6962 §2.1; the wire specification in ``prot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -18,8 +17,7 @@ from blake3 import blake3
 
 from deedbook.ledger.errors import AS_A_BLOB, Refused
 from deedbook.ledger.format.codec import decode_base64, decode_packed, decode_strict, encode_base64, encode_packed
-from deedbook.ledger.format.identity import verify
-from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, root_of_path, tree_size_max
+from deedbook.ledger.format.merkle import hash_size_bytes, leaf_hash, root_of, tree_size_max
 from deedbook.ledger.limits import (
     batch_events_max,
     batch_size_max_bytes,
@@ -99,7 +97,6 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return encode_packed(self)
 
 
-batches_known_max: Final = 256
 _entry_decoder = msgspec.msgpack.Decoder(Entry)
 
 
@@ -122,20 +119,6 @@ def decode_entry(data: bytes) -> Entry:
     if not (1 <= entry.stream_version <= tree_size_max and 1 <= entry.authority_version <= tree_size_max):
         raise Refused("INVALID_FORMAT", "the entry's place in its stream or among authority is impossible")
     return entry
-
-
-def is_signed(entry: Entry, batch_path: Sequence[bytes] = ()) -> bool:
-    """Return whether the signature of a stored entry fits; that of a batch by the path to the batch's root."""
-    signed = pae(entry.body)
-    if entry.batch_size == 1:
-        return not batch_path and verify(entry.key, signed, entry.sig)
-    root = root_of_path(leaf_hash(signed), entry.batch_index, entry.batch_size, list(batch_path))
-    return root is not None and _is_batch_signed(entry.key, entry.batch_size, root, entry.sig)
-
-
-@lru_cache(batches_known_max)  # entries of one batch are mostly read together
-def _is_batch_signed(key: bytes, size: int, root: bytes, sig: bytes) -> bool:
-    return verify(key, batch_root_pae(size, root), sig)
 
 
 def split_hashes(path: bytes) -> list[bytes]:

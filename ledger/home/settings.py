@@ -1,4 +1,4 @@
-"""Reading the settings once, from arguments, the environment and ``config.toml``. Nothing else reads the environment."""
+"""Reading the settings once: from arguments, the environment and ``config.toml``."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def read_settings(
     check_place(folder, is_named=is_named, environment=environment)
     if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
         trust.demand(folder, environment=environment)
-    if (server is None or agent is None) and (folder / "client.toml").exists():
-        if (member := membership.read_membership(folder)) is not None:
-            trust.check_client(folder, member, environment)
-            server = server or (member.server and check_server(member.server))
-            agent = agent or check_name(member.agent)
+    is_told = server is not None and agent is not None
+    if not is_told and (member := membership.read_membership(folder)) is not None:
+        trust.check_client(folder, member, environment)
+        server = server or (member.server and check_server(member.server))
+        agent = agent or check_name(member.agent)
     text = read_file(folder, CONFIG_FILE)
     config, _ = declared(text, folder / CONFIG_FILE)
     spool = spool or bool(environment.get("DEEDBOOK_SPOOL"))
@@ -66,23 +66,3 @@ def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = 
     if not is_named:
         raise trust.refusal(home, f"is not used unless you name it with --home and trust it: {reason}")
     trust.demand(home, environment=environment)
-
-
-def environment_variable(name: str) -> str | None:
-    """Return a variable that the configuration names, as the one with a model's API key."""
-    return os.environ.get(name)
-
-
-def present_session() -> str | None:
-    """Return the session that the verbs of sessions mean when they name none (``DEEDBOOK_SESSION``)."""
-    return os.environ.get("DEEDBOOK_SESSION") or None
-
-
-def wants_traceback() -> bool:
-    """Return whether an unforeseen error is shown with its traceback (``DEEDBOOK_TRACEBACK``)."""
-    return bool(os.environ.get("DEEDBOOK_TRACEBACK"))
-
-
-def wants_colour() -> bool:
-    """Return whether a terminal is printed to in colour (``NO_COLOR``: no-color.org)."""
-    return not os.environ.get("NO_COLOR")

@@ -20,16 +20,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from blake3 import blake3
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
-from deedbook.ledger.events.authority import LedgerCreated
-from deedbook.ledger.events.body import decode_body
-from deedbook.ledger.format.codec import UNREADABLE
+from deedbook.ledger.format.codec import UNREADABLE, schema_error
 from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.config import Actions, Settings, declared
 from deedbook.ledger.home.location import CHAINS_FILE, CONFIG_FILE, beside, config_folder, read_file, resolved
@@ -228,6 +226,21 @@ def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
     return len(left) < len(records)
 
 
+class _Root(msgspec.Struct):
+    root: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class _FirstEntry(msgspec.Struct):
+    """What is read of entry 0, without loading the types of all events."""
+
+    kind: str
+    data: _Root
+
+
+_CREATED: Final = "ledger.created"
+_first_entry = msgspec.json.Decoder(_FirstEntry)
+
+
 def record_of(folder: Folder, root: str, at: str) -> Record:
     """Return what is kept of a folder that is trusted as it was read."""
     settings = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in folder.settings.items()}
@@ -238,8 +251,11 @@ def record_of(folder: Folder, root: str, at: str) -> Record:
 
 def root_in(entry: bytes) -> str:
     """Return the fingerprint of the root key that entry 0 names, and was signed with."""
-    _, data = decode_body(decode_entry(entry).body)
-    return fingerprint(bytes.fromhex(data.root)) if isinstance(data, LedgerCreated) else ""
+    try:
+        first = _first_entry.decode(decode_entry(entry).body)
+    except UNREADABLE as error:
+        raise schema_error(error) from error
+    return fingerprint(bytes.fromhex(first.data.root)) if first.kind == _CREATED else ""
 
 
 def fingerprint(root: bytes) -> str:

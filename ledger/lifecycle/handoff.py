@@ -108,13 +108,13 @@ def _imported(state: HandoffState | None, event: Event, data: RecordImported) ->
         message = f"the import of {event.name} was confirmed or amended: its sender changes it by `deed handoff amend`"
         raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
     content, claims = mapped
-    assert isinstance(content, kinds.HandoffContent)
-    assert isinstance(claims, kinds.HandoffClaims)
+    assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
+    assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
     sender = data.claimed_author or ""
     after = _unworked(content, sender, reviewer=content.reviewer or sender, importer=event.author)
     tasks, criteria = after.tasks, after.criteria
     for position in claims.tasks:
-        tasks = _replaced(tasks, position, True, "task")
+        tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
     for position in claims.criteria:
         criteria = _replaced(criteria, position, "claimed", "criterion")
     claimed = replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")

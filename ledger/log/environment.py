@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -210,7 +209,12 @@ def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     except UNREADABLE as error:
         raise Corrupted("CORRUPTED", f"the store in {path} holds a record that is none ({error}): {RESTORE}") from error
     except (lmdb.Error, OSError) as error:
-        if "Input/output error" in str(error) and shutil.disk_usage(path).free < _free_min_bytes:
+        if "Input/output error" in str(error) and _free_bytes(path) < _free_min_bytes:
             # What LMDB says of a write that was cut short, as a disk does on which some of it still found room.
             raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error
+
+
+def _free_bytes(path: Path) -> int:
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.log.environment import Environment
     from deedbook.ledger.log.log import Log
-    from deedbook.ledger.log.read import Snapshot
+    from deedbook.ledger.log.state import Snapshot
 
 REFS: Final = re.compile(rb'"((?:blake3|sha256):[0-9a-f]{64})"')
 _POSITION: Final = b"\0"

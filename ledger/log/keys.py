@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.home.quota import Spent
-from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-from deedbook.ledger.log.records import IdempotencyRecord, Shared, StreamRecord
-
 if TYPE_CHECKING:
+    from deedbook.ledger.home.quota import Spent
+    from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
+    from deedbook.ledger.log.records import IdempotencyRecord, Shared, StreamRecord
+
     R = TypeVar("R")
 
     class Key(bytes, Generic[R]):
@@ -103,29 +101,3 @@ def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
 def quota_key(author: str) -> Key[Spent]:
     """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
     return cast("Key[Spent]", QUOTA_PREFIX + author.encode())
-
-
-@cache
-def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
-    return msgspec.msgpack.Decoder(TYPES[letter]).decode
-
-
-def decode_record(key: bytes, stored: bytes) -> Any:
-    """Return the record stored under a state key, by the key's first letter."""
-    return _decoder_of(key[:1])(stored)
-
-
-TYPES: Final[dict[bytes, type]] = {
-    b"s": StreamRecord,
-    b"a": AgentRecord,
-    b"k": KeyRecord,
-    b"i": IdempotencyRecord,
-    b"v": InvitationRecord,
-    TERM_KEY: Term,
-    CHECKPOINT_KEYS_KEY: CheckpointKeys,
-    b"n": str,
-    SHARED_KEY: Shared,
-    QUOTA_PREFIX: Spent,
-    SKIPPED_PREFIX: str,
-}
-"""By the first letter of the key."""

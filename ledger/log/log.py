@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import msgspec
@@ -20,18 +19,15 @@ from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.log.blobs import Blobs
 from deedbook.ledger.log.keys import HEAD_KEY, SHARED_KEY, index_key
-from deedbook.ledger.log.read import Snapshot
+from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.log.records import Shared
+from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
-from deedbook.ledger.system.resource import Resource
-
-if TYPE_CHECKING:
-    from deedbook.ledger.log.blobs import Blobs
 
 
-class Log(Resource):
-    """The log in a folder. Close it, or use it in a ``with`` block.
+class Log(LogReader):
+    """The log in a folder, with its state and blobs, for those who write too.
 
     ``map_size`` is the most bytes it can ever hold, and ``blobs_map_size`` what its blobs can: address space, not
     disk, is reserved.
@@ -50,20 +46,11 @@ class Log(Resource):
         Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: head and entries
         disagree.
         """
-        self.tables = Tables(folder, map_size=map_size, create=create)
+        super().__init__(folder, map_size=map_size, create=create)
         self.appender = Appender(self.tables)
-        # How often somebody who watches the log has announced that it grew; None where nobody does.
-        self.announced: int | None = None
-        self._announcing = threading.Condition()
         self._folder, self._blobs_map_size = folder, blobs_map_size
         self._blobs: Blobs | None = None
         self._opening = threading.Lock()  # LMDB opens a file once in a process
-        try:
-            with self.snapshot() as snapshot:
-                _check_head(snapshot)
-        except BaseException:
-            self.tables.close()
-            raise
 
     @property
     def blobs(self) -> Blobs:
@@ -77,7 +64,7 @@ class Log(Resource):
         """Close the log; it cannot be used afterwards."""
         if self._blobs is not None:
             self._blobs.close()
-        self.tables.close()
+        super().close()
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -95,17 +82,6 @@ class Log(Resource):
             self.appender.forget()
             raise
 
-    def announce(self) -> None:
-        """Wake who waits in this process. Whoever calls this watches the log from now on, whichever process writes."""
-        with self._announcing:
-            self.announced = (self.announced or 0) + 1
-            self._announcing.notify_all()
-
-    def wait(self, announced: int, wait_s: float) -> None:
-        """Wait for an announcement after the one of this number, at most so long."""
-        with self._announcing:
-            self._announcing.wait_for(lambda: self.announced != announced, wait_s)
-
     def set_shared(self, shared: Shared | None) -> None:
         """Let this log be one of several nodes' from the next write on, or (None) its own again."""
         with self.tables.writing() as txn:
@@ -113,23 +89,6 @@ class Log(Resource):
                 txn.delete(SHARED_KEY, db=self.tables.state)
             else:
                 txn.put(SHARED_KEY, msgspec.msgpack.encode(shared), db=self.tables.state)
-
-
-def _check_head(snapshot: Snapshot) -> None:
-    """Check that head, entries and frontier end at the same place, in a few reads.
-
-    Where they disagree the file was damaged or exchanged (a crash cannot do it), and nothing must be appended to it.
-    """
-    head = snapshot.head
-    if head is None:
-        return
-    Frontier.from_bytes(head.size, head.frontier)
-    if head.size == 0:
-        raise Corrupted("CORRUPTED", "the log has a head and no entries: run `deed fsck`", index=0)
-    snapshot.entry(head.size - 1)
-    if snapshot.has_entry_beyond_end():
-        message = f"entries lie beyond the log's end at {head.size}: run `deed fsck`"
-        raise Corrupted("CORRUPTED", message, index=head.size)
 
 
 class Pending(msgspec.Struct):

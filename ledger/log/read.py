@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import lmdb
 
@@ -22,14 +22,11 @@ from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
 from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
 
-if TYPE_CHECKING:
-    from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
-
 R = TypeVar("R")
 hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
 
 
-class Snapshot:
+class EntrySnapshot:
     """The log as one transaction, open meanwhile, sees it; ``head`` is None while the log has no entry."""
 
     def __init__(self, tables: Tables, txn: lmdb.Transaction) -> None:
@@ -84,46 +81,6 @@ class Snapshot:
         prefix = keys.stream_digest(stream)
         found = self._tables.items(self._txn, self._tables.ids, prefix)
         return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in found)
-
-    def is_skipped(self, index: int) -> bool:
-        """Return whether a repair found that the entry's rule refuses it."""
-        return self._get(self._tables.state, keys.skipped_key(index)) is not None
-
-    def record(self, key: keys.Key[R]) -> R | None:
-        """Return the record under a state key (see ``log.tables``), or None."""
-        data = self._get(self._tables.state, key)
-        return None if data is None else cast("R", keys.decode_record(key, data))
-
-    def agent(self, name: str) -> AgentRecord | None:
-        """Return the record of an agent."""
-        return self.record(keys.agent_key(name))
-
-    def agents(self) -> list[AgentRecord]:
-        """Return all agents, by name."""
-        return [keys.decode_record(key, data) for key, data in self._records(b"a")]
-
-    def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex)."""
-        return self.record(keys.key_key(public_key))
-
-    def checkpoint_keys(self) -> tuple[str, ...]:
-        """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
-        record = self.record(keys.CHECKPOINT_KEYS_KEY)
-        if record is None:
-            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `deed fsck`")
-        return record.at(self.size)
-
-    def term(self) -> Term | None:
-        """Return the term that began last, or None before the first."""
-        return self.record(keys.TERM_KEY)
-
-    def invitations(self) -> list[InvitationRecord]:
-        """Return the last invitation of each name that was ever invited."""
-        return [keys.decode_record(key, data) for key, data in self._records(b"v")]
-
-    def keys(self) -> list[tuple[str, KeyRecord]]:
-        """Return all signing keys (hex) with their records."""
-        return [(key[1:].hex(), keys.decode_record(key, data)) for key, data in self._records(b"k")]
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
@@ -250,9 +207,6 @@ class Snapshot:
 
     def _get(self, table: lmdb._Database, key: bytes) -> bytes | None:
         return self._tables.get(self._txn, table, key)
-
-    def _records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self._tables.items(self._txn, self._tables.state, prefix)
 
 
 def _is_reset(data: bytes) -> bool:

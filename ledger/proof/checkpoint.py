@@ -7,9 +7,9 @@ Rules: nothing in a note is believed before its signature is verified, over the 
 keys are skipped, as the note format demands (a log may rotate its key, witnesses may add lines), but a line that
 claims our key and does not verify spoils the note. A log signs under its origin: key name and first line are equal.
 
-*Ends* are a note on how many entries some streams, and authority, have in a log of a size: ``STREAM_HEADS_TYPE``, and in a
-second line the fields of ``StreamHeads`` in their RFC 8785 form. A tree proves what stands in a log, never that nothing more
-does; a ledger that signs ends wrongly is convicted by the entries that it hides.
+*Stream heads* are a signed note on how many entries some streams, and authority, have in a log of a given size:
+``STREAM_HEADS_TYPE``, and in a second line the fields of ``StreamHeads`` in their RFC 8785 form. A tree proves what is
+in a log, never that nothing else is. A ledger that signs wrong stream heads is convicted by the entries that it hides.
 
 Left out: ECDSA and ML-DSA. The lines of witnesses, signed over more than the text, are ``ledger.proof.policy``'s.
 """

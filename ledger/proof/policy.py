@@ -216,6 +216,6 @@ class _Reader:
         return name
 
 
-def _need(is_so: bool, message: str) -> None:
+def _need(is_so: bool, message: str) -> None:  # noqa: FBT001 - it reads as a sentence
     if not is_so:
         raise Refused("INVALID_FORMAT", message)

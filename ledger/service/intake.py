@@ -212,7 +212,7 @@ class Intake:
 
     async def _allow(self, agent: str, door: _Door, subscription: Subscription) -> None:
         """Move the window on; where the server may have come to its end before it heard that, open the door anew."""
-        assert self._nats is not None
+        assert self._nats is not None  # noqa: S101 - start comes first
         before, door.allowed = door.allowed, door.read + limits.door_window_max
         try:
             await self._nats.allow(subscription, door.allowed)
@@ -258,7 +258,7 @@ class Intake:
 
     async def _open(self, agent: str) -> None:
         door = self._doors[agent]
-        assert self._nats is not None
+        assert self._nats is not None  # noqa: S101 - start comes first
         door.opened_s = asyncio.get_running_loop().time()
         door.answered, door.left = 0, None
         with bus_errors("opening the door of an agent"):

@@ -192,7 +192,7 @@ class EmbeddedServer:
     def _spawn(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C on the terminal is ours to handle, in the right order.
         try:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603 - the program was found and checked by find_server
                 [str(self.program), "-c", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -375,7 +375,7 @@ def _candidates() -> list[Path]:
 
 def _version_of(program: Path) -> tuple[int, ...]:
     try:
-        answer = subprocess.run(
+        answer = subprocess.run(  # noqa: S603 - the operator's choice, or beside this Python
             [str(program), "--version"], capture_output=True, timeout=_ANSWER_MAX_S, check=False, text=True
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +21,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 
 TEMPORARY: Final = ".deedbook-"
 _lock_poll_s: Final = 0.02
-_random_chars: Final = 8  # Of a temporary file's name (``tempfile``).
+_random_chars: Final = 8  # Of a temporary file's name.
 # What opening says of a name that is a socket (ENXIO), a device without a driver (ENODEV) or a link where none may be.
 _OF_NO_FILE: Final = frozenset({errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR})
 
@@ -200,13 +199,38 @@ def _temporary(folder: Path, label: str) -> IO[bytes]:
     if label:
         _sweep(folder, prefix)
     while True:
-        file = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, delete=False)
+        file = new_file(folder, prefix)
         if label:
             with suppress(OSError):  # where files cannot be locked, who sweeps cannot do it either
                 fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:  # else it was swept away before it was locked
             return file
         file.close()
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW, 0o600)
+
+
+def new_file(folder: Path, prefix: str) -> IO[bytes]:
+    """Return a new file, its owner's alone, under a name that nobody can foresee. Raises OSError."""
+    while True:
+        path = folder / (prefix + os.urandom(_random_chars // 2).hex())
+        with suppress(FileExistsError):
+            return open(path, "x+b", opener=_private)
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yield a new folder, its owner's alone; it goes at the end of the block, with the files in it. Raises OSError."""
+    folder = parent / (prefix + os.urandom(_random_chars // 2).hex())
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        for file in folder.iterdir():
+            file.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _sweep(folder: Path, prefix: str) -> None:
@@ -224,11 +248,14 @@ def created(path: Path) -> Iterator[IO[bytes]]:
     If we crash within, there is at most a hidden file beside it, as with ``replacing``. Raises FileExistsError:
     something has this name. OSError: it cannot be written.
     """
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=TEMPORARY) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        os.link(file.name, path)  # where a rename would replace what another process made meanwhile
+    with new_file(path.parent, TEMPORARY) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(file.name, path)  # where a rename would replace what another process made meanwhile
+        finally:
+            Path(file.name).unlink(missing_ok=True)
     sync_folder(path.parent)
 
 

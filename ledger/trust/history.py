@@ -69,9 +69,9 @@ class StreamRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StreamPage(msgspec.Struct, frozen=True):
     """A stretch of what was asked, in the order of the log and under one head.
 
-    ``consistency_proof`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last entry of
-    the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end. Over the
-    bus ``ends`` is the signed note on how many entries of the stream there are under that head
+    ``consistency_proof`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last
+    entry of the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
+    Over the bus ``ends`` is the signed note on how many entries of the stream there are under that head
     (``ledger.proof.checkpoint``).
     """
 
@@ -165,7 +165,7 @@ Question = int | str
 
 
 class Past:
-    """The heads that one subscription trusted, by size: so that after a history reset it knows how far its past still holds.
+    """The heads that one subscription trusted, by size: after a history reset they tell how far its past still holds.
 
     ``led_back_to`` is the position that a history reset led back to last, else None.
     """

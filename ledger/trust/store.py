@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ import msgspec
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.home.location import state_folder
-from deedbook.ledger.system.files import read_regular, replacing
+from deedbook.ledger.system.files import TEMPORARY, new_file, read_regular, replacing
 from deedbook.ledger.trust.history import ReadConsistency, ReadReset, Trusted, is_continued, shown, tell, trust
 
 # The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address.
@@ -204,8 +203,12 @@ class TrustStore:
         """Find out whether anything can be remembered now, and leave nothing behind; ``problem`` says why not."""
         try:
             folder = next(one for one in self.path.parents if one.is_dir())
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(bytes(memory_size_max_bytes))
+            with new_file(folder, TEMPORARY) as file:
+                try:
+                    file.write(bytes(memory_size_max_bytes))
+                    file.flush()
+                finally:
+                    Path(file.name).unlink(missing_ok=True)
         except OSError as error:
             self._cannot_be_kept(error)
 

@@ -41,7 +41,7 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
 
 def list_agents(context: QueryContext, args: AgentFilter) -> Answer:
     """Return ``{"agents", "invitations", "total"}``, by name; invitations are those that nobody used or took back."""
-    named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"
+    named = f"SELECT * FROM agents{'' if args.is_all else ' WHERE removed_index IS NULL'} ORDER BY name"  # noqa: S608
     unused = "SELECT * FROM invitations WHERE ended_as IS NULL AND name NOT IN (SELECT name FROM agents) ORDER BY name"
     agents, invited = context.together((named, ()), (unused, ()))
     invitations = [_invitation(row, context.now_ms) for row in invited]

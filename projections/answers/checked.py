@@ -146,7 +146,7 @@ class _Question:
         with temporary(table for view in views for table in view.tables) as store:
             for view in views:
                 own = {table.row: rows.get(table.row, []) for table in view.tables}
-                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))
+                store.write(Slot(view.name, view.version, True, 0, ""), view, Changes(own, []))  # noqa: FBT003 - live
             if self._size is not None:  # what is suspect is known now; what an approval was worth, as it was then
                 store.shadow(KEYS, self._keys(keys, self._size))
             # The clock of the newest head that was read: the root may have set it since the last entry of a stream.

@@ -22,8 +22,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.reads import HeadView
+from deedbook.ledger.client.reads import HeadView, LogReads
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.instants import Instant, accepted_ms
 from deedbook.projections.answers.query import QueryContext
@@ -55,7 +54,7 @@ class Stale(Exception):
 class Pasts:
     """The moments that were asked for last; threads may share them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: LogReads) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Past] = {}
@@ -97,7 +96,7 @@ class Pasts:
 class _Past:
     """The views of one moment, on a connection of their own."""
 
-    def __init__(self, store: Local, client: Client, size: int) -> None:
+    def __init__(self, store: Local, client: LogReads, size: int) -> None:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
@@ -203,7 +202,7 @@ class _Reading:
 
     def _make(self, view: Projection[Any]) -> None:
         boundary, states = boundary_before(self._past.size), states_table(view.name).name
-        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"
+        sql = f"SELECT key, data FROM {kept_table(view.name).name} WHERE until >= ?1 AND changed < ?1"  # noqa: S608
         kept: dict[str, bytes] = {row["key"]: row["data"] for row in self._present.rows(sql, (boundary,))}
         work = Work(view)
         changes = work.fold(self._past.events, lambda keys: {key: kept.pop(key) for key in keys if key in kept})

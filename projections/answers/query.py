@@ -229,7 +229,7 @@ class Listing(msgspec.Struct, frozen=True):
         if not self.time:
             return f"{self.by} {sign} ?"
         time, by = (column.rpartition(".")[2] for column in (self.time, self.by))
-        return f"({self.time}, {self.by}) {sign} (SELECT {time}, {by} FROM {self.cursors} WHERE {by} = ?)"
+        return f"({self.time}, {self.by}) {sign} (SELECT {time}, {by} FROM {self.cursors} WHERE {by} = ?)"  # noqa: S608
 
 
 def page_of(
@@ -237,7 +237,7 @@ def page_of(
 ) -> tuple[list[dict[str, Any]], int, Any]:
     """Return the rows of a page, how many match in all, and the ``next`` cursor; ``values`` are what SELECT binds."""
     # The texts of a listing are fixed in the code; what is asked for is bound.
-    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)
+    counting = f"SELECT count(*) FROM {listing.table}{where.sql}", tuple(where.values)  # noqa: S608
     if after is not None:
         where.add(listing.beyond(), after)
     sql = f"{listing.select}{where.sql} ORDER BY {listing.order()} LIMIT ?"
@@ -272,7 +272,7 @@ def json_list(values: Iterable[Any]) -> str:
 
 def row_of_id(context: QueryContext, table: str, args: str, what: str, prefix: str = "") -> dict[str, Any]:
     """Return the row of an id, a stream (``prefix/ID``) or a beginning of either. Raises Refused: as ``only_match``."""
-    name, sql = args.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"
+    name, sql = args.removeprefix(f"{prefix or what}/"), f"SELECT * FROM {table} WHERE id = ?"  # noqa: S608 - a fixed name
     found = context.rows(sql, (name,)) or context.rows(sql, (by_beginning(context, table, name, args, what),))
     return found[0]
 
@@ -280,9 +280,9 @@ def row_of_id(context: QueryContext, table: str, args: str, what: str, prefix: s
 def by_beginning(context: QueryContext, table: str, name: str, args: str, what: str) -> str:
     """Return the id that is ``name``, or the only one that begins so. Raises Refused: as ``only_match``."""
     # The table is fixed in the code; what is asked for is bound.
-    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):
+    if context.rows(f"SELECT id FROM {table} WHERE id = ?", (name,)):  # noqa: S608
         return name
-    sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"
+    sql = f"SELECT id FROM {table} WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?"  # noqa: S608
     rows = context.rows(sql, (len(name), name, candidates_max + 1)) if name else []
     return only_match([row["id"] for row in rows], args, what, lambda: names_in(context, table))
 
@@ -292,7 +292,7 @@ def names_in(context: QueryContext, table: str, column: str = "id") -> list[str]
     # Of a past, a table of events is a view of SQLite's, which has no rowid.
     newest = "event_index" if table == "snapshots" else "rowid"
     order = stated(sqlite=f"{table} ORDER BY {newest}", postgres=f"{table} ORDER BY {_NEWEST[table]}")
-    sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"
+    sql = f"SELECT {column} AS name FROM {order} DESC LIMIT {near_names_max}"  # noqa: S608 - fixed texts
     return [row["name"] for row in context.rows(sql)]
 
 

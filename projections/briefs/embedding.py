@@ -28,7 +28,6 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -74,7 +73,7 @@ class Embedder(NamedTuple):
 HASH_V1: Final = Embedder("hash-v1", "1", 384, 0.30)
 
 
-class Embedding(tuple[float, ...]):
+class Embedding(tuple[float, ...]):  # noqa: SLOT001 - a tuple's subclass can have no slots of its own
     """A vector as plain floats, and the ``embedder`` that made it."""
 
     embedder: Embedder
@@ -90,12 +89,13 @@ class Embedding(tuple[float, ...]):
 def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | None:
     """Return the embedder of the extra ``semantic`` and what embeds with it; None where it is not installed."""
     try:
-        module = import_module("wordllama")
+        wordllama = import_module("wordllama")
     except ImportError:
         return None
+    from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
 
     # Without this folder it looks for its tokenizer in the user's cache, and offers to download it.
-    model = module.WordLlama.load(cache_dir=Path(str(module.__file__)).parent, disable_download=True)
+    model = wordllama.WordLlama.load(cache_dir=Path(str(wordllama.__file__)).parent, disable_download=True)
     embedder = Embedder("wordllama", version("wordllama"), 256, 0.40)
     return embedder, lambda texts: model.embed(texts, norm=True).tolist()
 

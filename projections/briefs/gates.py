@@ -156,8 +156,8 @@ def choose_level(fidelities: Mapping[TransferLevel, float]) -> TransferLevel:
     return TransferLevel.FULL
 
 
-def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str]]:
-    """Return whose passing report a graph may be acted on by, or in sentences why it may not be.
+def check_verdict(verdict: LatestVerdict | None, now_ms: int) -> tuple[Voice | None, list[str]]:
+    """Return whose passing report a graph may be acted on by at a time, or in sentences why it may not be.
 
     The sentences name entries and no ages: equal citations are one request for a human, whenever it is made.
     """
@@ -171,7 +171,7 @@ def check_verdict(verdict: LatestVerdict | None) -> tuple[Voice | None, list[str
     if passing is None:
         last = verdict.latest
         return None, against or [f"{last.by} could not check all of it (entry {last.event_index}): {last.counted}."]
-    if passing.age_s > verdict_age_max_s:
+    if now_ms - passing.at_ms > 1000 * verdict_age_max_s:
         against.append(f"The validation by {passing.by} (entry {passing.event_index}) is too old.")
     return passing, against
 

@@ -1,5 +1,4 @@
-"""The lines of a prompt: how facts and remarks become sentences, and how a reader tells Deedbook's words from the
-graph's.
+"""The lines of a prompt: how facts and remarks become sentences, and which words are the graph's.
 
 Text of the graph is put on one line, and a line that would read as a heading is marked as a list item: no step can
 forge a section.

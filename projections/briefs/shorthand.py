@@ -187,7 +187,7 @@ def _repeated(text: str) -> dict[str, int]:
                 is_word = kinds.get(piece.lstrip())
                 if is_word is None:
                     break
-                phrase += piece
+                phrase += piece  # noqa: PLW2901 - it grows
                 if is_word:
                     counts[phrase] += 1
     return {phrase: count for phrase, count in counts.items() if count > 1}
@@ -222,7 +222,7 @@ def _merge(items: list[str]) -> list[str]:
     for saving, text, places in sorted(joinable, key=lambda group: (-group[0], group[2])):
         rest = tuple(place for place in places if place not in taken)
         if rest != places:
-            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")
+            saving, text = _joined(rest, items, pieces) if len(rest) > 1 else (0, "")  # noqa: PLW2901 - of what is left
         if saving >= _merge_saving_min_tokens:
             taken |= dict.fromkeys(rest, "") | {rest[0]: text}
     return [text for place, item in enumerate(items) if (text := taken.get(place, item))]

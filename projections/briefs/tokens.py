@@ -83,7 +83,7 @@ def greatest(low: int, high: int, fits: Callable[[int], bool]) -> int:
     """Return the greatest number from ``low`` to ``high`` that fits; every smaller one does too, ``low`` unasked."""
     if high <= low or fits(high):  # What fits whole, as most does, is asked about once.
         return max(low, high)
-    return low + bisect_left(range(low + 1, high), True, key=lambda number: not fits(number))
+    return low + bisect_left(range(low + 1, high), True, key=lambda number: not fits(number))  # noqa: FBT003 - a key
 
 
 def _encodable(text: str) -> str:

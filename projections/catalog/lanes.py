@@ -19,7 +19,7 @@ _TO: Final = """CASE WHEN e.kind = 'handoff.created' THEN nullif(h.receiver, '')
     WHEN e.kind = 'handoff.completed' THEN coalesce(h.reviewer, h.sender)
     WHEN e.kind IN ('handoff.changes_requested', 'handoff.rejected') THEN nullif(h.receiver, '') END"""
 LISTING: Final = query.Listing(
-    f"SELECT e.event_index, e.accepted_ms, e.kind, e.stream, e.author, e.key, h.title, {_TO} AS passed_to "
+    f"SELECT e.event_index, e.accepted_ms, e.kind, e.stream, e.author, e.key, h.title, {_TO} AS passed_to "  # noqa: S608 - fixed texts
     "FROM events e LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'",
     "events e",
     "e.event_index",
@@ -51,7 +51,8 @@ def lanes_of_agents(context: query.QueryContext, args: Stretch) -> query.Answer:
     span.equal("author", args.agent)
     lanes: dict[str, query.Answer] = {}
     for row in context.rows(
-        f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2", span.values
+        f"SELECT author, kind, count(*) AS number FROM events{span.sql} GROUP BY 1, 2",  # noqa: S608 - fixed texts
+        span.values,
     ):
         lane = lanes.setdefault(row["author"], {"agent": row["author"], "events": 0, "kinds": {}})
         lane["events"] += row["number"]

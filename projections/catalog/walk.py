@@ -126,7 +126,7 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
-    ) AS named) END"""
+    ) AS named) END"""  # noqa: S608 - fixed texts
 # Behind those that are asked for, a server reads on itself: each step would be a journey there and back.
 _WANTED: Final = stated(
     sqlite="e.event_index IN (SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked WHERE ?2 > 0)",
@@ -134,12 +134,12 @@ _WANTED: Final = stated(
         WITH RECURSIVE reached (place) AS (
             SELECT CAST(asked.value AS BIGINT) FROM json_each(?1) AS asked
             UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.place
-        ) SELECT place FROM reached LIMIT ?2))""",
+        ) SELECT place FROM reached LIMIT ?2))""",  # noqa: S608 - fixed texts
 )
 # Events, each once for each of its refs.
 _LINKED: Final = f"""
     SELECT e.*, r.ref, r.via, {_BEHIND} AS behind FROM events e LEFT JOIN event_refs r ON r.event_index = e.event_index
-    WHERE {_WANTED} ORDER BY e.event_index, r.position"""
+    WHERE {_WANTED} ORDER BY e.event_index, r.position"""  # noqa: S608 - fixed texts
 
 
 def _linked(
@@ -192,7 +192,7 @@ _EFFECTS: Final = f"""
                 SELECT min(s.event_index) FROM events s
                 WHERE s.stream = e.stream AND s.event_index > e.event_index AND s.kind IN ({_STEPS})
             ), r.event_index) WHERE e.event_index = ?1 AND e.kind IN ({_STEPS})
-    ) naming ORDER BY event_index, position LIMIT ?2"""
+    ) naming ORDER BY event_index, position LIMIT ?2"""  # noqa: S608 - fixed texts
 _STEP: Final = re.compile(r"(.+)#([0-9]{1,7})")
 
 

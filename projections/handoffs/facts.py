@@ -73,7 +73,7 @@ _FACTS: Final = f"""{_LINK},
         {_OPEN.format("handoff_criteria", "mark NOT IN ('checked', 'waived')")} AS criteria_left,
         (SELECT accepted_ms FROM events WHERE event_index = h.claimed_index) AS claimed_ms,
         {_STATUS_SET.format("l.author")} AS status_by, {_STATUS_SET.format("e.accepted_ms")} AS status_ms,
-        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""
+        {SUSPECT_APPROVAL} AS suspect_approval, {RECEIVER_REMOVED} AS receiver_removed{_OF_ASKED}"""  # noqa: S608 - fixed texts
 
 _decode: Final = msgspec.json.Decoder(tuple[Any, ...]).decode
 Stage: TypeAlias = Literal["waiting", "working", "completed", "over"]

@@ -122,7 +122,7 @@ _SINCE: Final[dict[Case, str]] = {
     "completed": "h.completed_index",
 }
 _REVIEWS: Final = (
-    f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind "
+    f"SELECT a.name AS agent, {REVIEW_RANK} AS rank, r.requested_index AS since_index, r.id AS id, 'review' AS kind "  # noqa: S608 - fixed texts
     "FROM reviews r JOIN agents a ON a.roles LIKE '%\"human\"%' "
     f"WHERE r.status = 'open' AND {SUPERSEDED_BY} IS NULL AND a.name = coalesce(?2, a.name)"
 )
@@ -208,11 +208,11 @@ def next_items(context: QueryContext, args: NextFor) -> Answer:
         condition = " WHERE (agent, rank, since_index, id) > (?4, ?5, ?6, ?7)"
         cursor = _read_cursor(args.after)
     order = " ORDER BY agent, rank, since_index, id LIMIT ?3"
-    counted = f"SELECT *, count(*) OVER () AS total FROM ({_candidates()}) AS candidates"
-    sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"
+    counted = f"SELECT *, count(*) OVER () AS total FROM ({_candidates()}) AS candidates"  # noqa: S608 - fixed texts
+    sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
     rows = context.rows(sql, (*bound, args.limit + 1, *cursor))
     # Nothing is left behind a cursor that stands at the end: then no row tells how many there are.
-    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)
+    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({_candidates()})", bound)  # noqa: S608
     page = rows[: args.limit]
     following = None
     if len(rows) > args.limit:
@@ -227,7 +227,7 @@ def _candidates() -> str:
     for wait in WAITS:
         party, role = _PARTIES[wait.party], _ROLE_OF_AMENDER if wait.action == "amend" else _ROLES[wait.party]
         branches.append(
-            f"SELECT a.name AS agent, {wait.rank} AS rank, {_SINCE[wait.case]} AS since_index, h.id AS id, "
+            f"SELECT a.name AS agent, {wait.rank} AS rank, {_SINCE[wait.case]} AS since_index, h.id AS id, "  # noqa: S608 - fixed texts
             f"'handoff' AS kind FROM handoffs h JOIN agents a ON a.name = {party} "
             f"WHERE {_CASES[wait.case]} AND {role} AND {party} = coalesce(?2, {party})"
         )

@@ -31,7 +31,7 @@ SUMMARY: Final = f"""
         h.criteria_done, h.criteria_total, h.claimed_status, h.reason, h.created_index,
         h.updated_index, h.updated_ms, h.importer,
         ({CLAIMABLE} AND {UNLOCKED}) AS is_ready
-    FROM handoffs h"""
+    FROM handoffs h"""  # noqa: S608 - fixed texts, never a caller's value
 LISTING: Final = query.Listing(SUMMARY, "handoffs h", "h.created_index")
 # What a whole one is read from; what else is known of it stands in its facts.
 _PARTS: Final = (
@@ -121,7 +121,7 @@ def board(context: query.QueryContext, args: Board) -> query.Answer:
     A handoff is one of ``handoffs.list`` with ``why``: in words what it waits for, empty for one that can be claimed.
     """
     every = _where(args, None)
-    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"
+    counting = f"SELECT h.status, count(*) AS total FROM handoffs h{every.sql} GROUP BY h.status"  # noqa: S608 - fixed texts
     totals: dict[Status, int] = {row["status"]: row["total"] for row in context.rows(counting, every.values)}
     filled = [status for status in totals if args.is_all or stage_of(status) != "over"]
     wheres = [_where(args, status) for status in filled]
@@ -211,7 +211,7 @@ def facts_of_handoff(context: query.QueryContext, args: query.ById) -> query.Ans
 
 def existing_handoffs(context: query.QueryContext, args: query.ByIds) -> query.Answer:
     """Return ``{"handoffs": {id: …}}``, each as ``handoffs.facts`` answers it; unknown ids are left out."""
-    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"
+    sql = _BRIEFLY + " WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts
     rows = context.rows(sql, (query.json_list(args.ids),))
     return {"handoffs": {row["id"]: row for row in rows}}
 
@@ -238,7 +238,7 @@ def unannounced_handoffs(context: query.QueryContext, args: Unannounced) -> quer
             args.about,
         )
     # Fixed texts; what is asked for is bound.
-    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'
+    sql = f'SELECT h.id, h.receiver AS "to", h.version FROM handoffs h{where.sql} ORDER BY h.created_index LIMIT ?'  # noqa: S608
     return {"handoffs": context.rows(sql, (*where.values, args.limit))}
 
 

@@ -42,7 +42,7 @@ LISTING: Final = query.Listing(
 # A session that names no agent is its author's.
 AI_ID: Final = "coalesce(nullif(s.ai_id, ''), s.author)"
 SESSIONS: Final = query.Listing(
-    f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "
+    f"SELECT s.id AS session_id, {AI_ID} AS ai_id, s.author, s.task, s.resumes, s.status, s.started_ms, s.ended_ms, "  # noqa: S608
     "s.started_index, s.happened_ms, s.imported, v.report FROM sessions s "
     "LEFT JOIN handoff_reports r ON r.session_id = s.id "
     "LEFT JOIN handoff_report_versions v ON v.event_index = r.event_index",
@@ -171,7 +171,7 @@ def decoded(row: dict[str, Any]) -> dict[str, Any]:
     return plain(read_report(msgspec.json.decode(row["report"])))
 
 
-def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:
+def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:  # noqa: FBT001 - three cases, by name
     if imported is not None:
         where.add(f"{table}.imported IS {'NOT ' if imported else ''}NULL")
 
@@ -179,7 +179,7 @@ def _by_origin(where: query.Where, table: str, imported: bool | None) -> None:
 def _keep_matching(context: query.QueryContext, where: query.Where, pattern: str) -> None:
     """Keep the reports in whose task, or in what came of it, a pattern occurs."""
     matches = matcher(pattern)
-    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"
+    sql = f"SELECT event_index, task, task_summary FROM handoff_reports r{where.sql}"  # noqa: S608 - fixed texts
     texts = {row["event_index"]: (row["task"], row["task_summary"]) for row in context.rows(sql, where.values)}
     found = [index for index, (task, summary) in texts.items() if any(map(matches, {task or summary, summary}))]
     where.add("r.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))", query.json_list(found))

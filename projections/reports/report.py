@@ -94,7 +94,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.task_summary == self.title else self.task_summary
 
 
-def report_of(
+def report_of(  # noqa: PLR0917 - the order is that of an event's parts
     session_id: str,
     event_id: str,
     index: int,

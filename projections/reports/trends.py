@@ -50,7 +50,7 @@ _STANDS: Final = (
     "ORDER BY v.event_index DESC LIMIT 1)"
 )
 _COUNTED: Final = (
-    "SELECT s.id AS session_id, s.findings + s.dead_ends AS findings, "
+    "SELECT s.id AS session_id, s.findings + s.dead_ends AS findings, "  # noqa: S608 - fixed texts
     "(SELECT count(DISTINCT target) FROM corrections c WHERE c.session_id = s.id AND c.kind <> 'unknown.resolved') "
     "AS retracted, (SELECT count(*) FROM reasonings r WHERE r.session = s.id) AS reasonings, "
     f"(SELECT count(*) FROM reasonings r WHERE r.session = s.id AND {_STANDS} = 1) AS stand FROM sessions s WHERE s.id "
@@ -74,10 +74,10 @@ def calibration(context: QueryContext, args: OfAgent) -> Answer:
     """
     where = Where(args, "ai_id", "author")
     where.given("happened_ms >= ?", args.since_ms)
-    left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)
+    left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
     where.add("imported IS NULL")
     sql = (
-        "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "
+        "SELECT ai_id, session_id, report_id, timestamp, calibration_status, epistemic_deltas "  # noqa: S608
         f"FROM handoff_reports{where.sql} ORDER BY ai_id, event_index"
     )
     agents: dict[str, list[dict[str, Any]]] = {}
@@ -113,7 +113,7 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any
         counts[one["id"]] |= {"criteria": len(statuses), "verified": statuses.count("verified")}
     for row in context.rows(_COUNTED + among, sessions):
         counts[row["session_id"]] |= {name: row[name] for name in ("findings", "retracted", "reasonings", "stand")}
-    for row in context.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):
+    for row in context.rows(f"SELECT * FROM tools_used WHERE session_id {among}", sessions):  # noqa: S608 - marks alone
         counts[row["session_id"]]["tests"] += bool(_TEST.search(f"{row['tool']} {row['purpose']}"))
     return {name: _grounds(of) for name, of in counts.items()}
 

@@ -22,13 +22,13 @@ _ABOUT_THE_SAME: Final = stated(
     postgres="(n.reasoning_ref = r.reasoning_ref OR (n.reasoning_ref IS NULL AND r.reasoning_ref IS NULL))",
 )
 SUPERSEDED_BY: Final = (
-    f"(SELECT n.id FROM reviews n WHERE n.author = r.author AND {_ABOUT_THE_SAME} AND n.task = r.task"
+    f"(SELECT n.id FROM reviews n WHERE n.author = r.author AND {_ABOUT_THE_SAME} AND n.task = r.task"  # noqa: S608 - fixed texts
     " AND n.snapshot_id = r.snapshot_id AND n.requested_index > r.requested_index"
     " AND (n.reasoning_ref IS NOT NULL OR n.snapshot_id != '') ORDER BY n.requested_index DESC LIMIT 1)"
 )
 """The newest request of the same author about the same for the same task as ``r``: only to that one he looks."""
 LISTING: Final = Listing(
-    f"SELECT * FROM (SELECT r.*, {SUPERSEDED_BY} AS superseded_by FROM reviews r)",
+    f"SELECT * FROM (SELECT r.*, {SUPERSEDED_BY} AS superseded_by FROM reviews r)",  # noqa: S608 - fixed texts
     "reviews",
     "requested_index",
     newest_first=False,

@@ -85,7 +85,7 @@ def nearest(context: QueryContext, question: str, where: Where, *, count_max: in
     first = sorted(ranks, key=lambda index: (-ranks[index], -index))[:count_max]
     marks = ", ".join("?" * len(first))
     sql = (
-        "SELECT t.event_index, t.text, e.stream FROM search_texts t JOIN events e USING (event_index) "
+        "SELECT t.event_index, t.text, e.stream FROM search_texts t JOIN events e USING (event_index) "  # noqa: S608
         f"WHERE t.event_index IN ({marks})"
     )
     rows = {row["event_index"]: row for row in context.rows(sql, first)}
@@ -113,7 +113,7 @@ def weight(count: int, total: int) -> float:
 def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
     # The words of a past stand beside those of later, which do not count for how rare one was.
     last = context.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
-    counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"
+    counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"  # noqa: S608 - fixed texts
     total = max(last, events_weighed_min)
     return {form.key: weight(context.count(counting, (form.sql, last, counted_max)), total) for form in forms}
 
@@ -122,7 +122,7 @@ def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> lis
     """Return the events that hold any of the words, best first by BM25, the newest among equals."""
     wanted = Expression(" OR ".join(form.sql for form in forms))
     sql = (
-        f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "
+        f"SELECT e.event_index, e.stream FROM {MATCHES}{where.more} "  # noqa: S608 - fixed texts
         "ORDER BY search_words.rank, e.event_index DESC LIMIT ?"
     )
     indexes: list[int] = []
@@ -141,7 +141,7 @@ def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed
     if not count:
         return {}
     sql = (
-        "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "
+        "SELECT e.event_index, substr(t.text, 1, ?) AS text FROM search_texts t "  # noqa: S608 - fixed texts
         f"JOIN events e USING (event_index) WHERE TRUE{where.more} ORDER BY e.event_index DESC LIMIT ?"
     )
     rows = context.rows(sql, (text_compared_max_chars, *where.values, count))

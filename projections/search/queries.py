@@ -141,14 +141,14 @@ def _holding_all(
     values = (Expression(" AND ".join(term.sql for term in terms)), *where.values)
     # Texts are joined to the page alone: sorted with all that matches, they would be carried along.
     sql = (
-        f"{_HIT.format(', total')} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score, {_TOTAL} "
+        f"{_HIT.format(', total')} JOIN (SELECT search_words.rowid AS found, search_words.rank AS score, {_TOTAL} "  # noqa: S608
         f"FROM {MATCHES}{where.more} ORDER BY score, found DESC LIMIT ? OFFSET ?) ON e.event_index = found "
         "ORDER BY score, found DESC"
     )
     rows = context.rows(sql, (*values, limit, offset))
     total = max((row.pop("total") or 0 for row in rows), default=0)
     if not total and (rows or offset):
-        total = context.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)
+        total = context.count(f"SELECT count(*) FROM {MATCHES}{where.more}", values)  # noqa: S608 - fixed texts
     return rows, total
 
 
@@ -159,7 +159,7 @@ def _conditions(args: SearchText, size: int) -> Where:
     where.given("e.accepted_ms >= ?", args.since_ms)
     if args.kinds:
         marks = ", ".join("?" * len(args.kinds))
-        imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"
+        imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
         where.add(f"(e.kind IN ({marks}) OR e.event_index IN ({imported}))", *args.kinds, *args.kinds)
     if args.sort:
         # A stream's sort ends at its first slash, and 0 follows the slash.

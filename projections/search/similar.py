@@ -34,7 +34,7 @@ _GENERIC: Final = {
     stem_of(word) for word in (*STOP_WORDS, "finding", "session", "task", "test", "work", "done", "complete")
 }
 _SESSIONS: Final = (
-    f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {AI_ID}) AS ai_id, "
+    f"SELECT s.id AS session_id, r.report_id, r.event_index, coalesce(r.ai_id, {AI_ID}) AS ai_id, "  # noqa: S608
     "s.author, s.happened_ms, coalesce(nullif(s.task, ''), nullif(r.task, ''), r.task_summary, '') AS task, "
     "coalesce(r.task_summary, '') AS outcome, coalesce(r.key_findings, '[]') AS key_findings, s.imported "
     "FROM sessions s LEFT JOIN handoff_reports r ON r.session_id = s.id"
@@ -118,7 +118,7 @@ def overlapping(context: QueryContext, args: Since) -> Answer:
     """
     where = Where()
     where.given("r.happened_ms >= ?", args.since_ms)
-    total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)
+    total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
     reports = _read(context, rows)
@@ -162,7 +162,7 @@ def _sessions_where(args: LikeTask) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
     where.given("e.stream <> 'session/' || ?", args.session_id)
-    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)
+    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)  # noqa: S608
     return where
 
 

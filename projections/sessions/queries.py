@@ -111,7 +111,7 @@ def _corrected(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]:
         LEFT JOIN unknowns u ON c.kind = 'unknown.resolved' AND u.event_index = e.event_index
         LEFT JOIN dead_ends d ON c.kind = 'dead_end.retracted' AND d.event_index = e.event_index
         WHERE c.session_id IN ({", ".join("?" * len(sessions))})
-        ORDER BY c.event_index DESC"""
+        ORDER BY c.event_index DESC"""  # noqa: S608 - marks alone
     return sql, tuple(sessions)
 
 

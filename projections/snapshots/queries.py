@@ -22,7 +22,7 @@ _COLUMNS: Final = (
     "context_source, context_summary, conclusion, accepted_ms"
 )
 
-LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "event_index")
+LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "event_index")  # noqa: S608 - fixed names
 
 
 class SnapshotList(Page, frozen=True):

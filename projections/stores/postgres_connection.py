@@ -171,7 +171,7 @@ class _TruthDumper(adapt.Dumper):
 
     oid = postgres.types["int8"].oid
 
-    def dump(self, obj: bool) -> bytes:
+    def dump(self, obj: bool) -> bytes:  # noqa: FBT001 - the driver's signature
         return b"1" if obj else b"0"
 
 

@@ -55,7 +55,7 @@ CREATE FUNCTION substr(text, bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLE
     SELECT substr($1, $2::integer) $$;
 CREATE FUNCTION max(bigint, bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL AND $3 IS NOT NULL THEN greatest($1, $2, $3) END $$;
-""" + "".join(
+""" + "".join(  # noqa: S608 - fixed texts
     f"CREATE AGGREGATE json_group_array({of}) "
     f"(SFUNC = array_append, STYPE = {of}[], INITCOND = '{{}}', FINALFUNC = array_to_json);"
     for of in ("bigint", "text", "json")
@@ -86,12 +86,12 @@ class _Phrase(NamedTuple):
     @property
     def rows(self) -> str:
         """The SQL for how many rows hold it; of a word alone, or the only one that begins so, that is kept."""
-        counted = f"(SELECT count(*) FROM search_words w WHERE {_held([[self]])})"
+        counted = f"(SELECT count(*) FROM search_words w WHERE {_held([[self]])})"  # noqa: S608
         if self.is_exact:
             return counted
         last = self.words[0] + (_LAST if self.is_beginning else "")
         kept = f"deedbook_counts_search_words c WHERE c.word BETWEEN {_literal(self.words[0])} AND {_literal(last)}"
-        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"
+        known = f"SELECT CASE WHEN count(*) < 2 THEN coalesce(sum(c.rows), 0) END FROM {kept}"  # noqa: S608 - fixed texts
         return f"coalesce(({known}), {counted})"
 
     @property
@@ -134,7 +134,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
     """
     clauses = _clauses(expression)
     if not is_ranked:
-        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"
+        return f"(SELECT w.event_index AS rowid FROM search_words w WHERE {_held(clauses)})"  # noqa: S608
     phrases = list(enumerate(one for clause in clauses for one in clause))
     counts = ", ".join(f"{one.rows} AS n{place}" for place, one in phrases)
     weights = ", ".join(
@@ -149,7 +149,7 @@ def hits_of(expression: str, *, is_ranked: bool) -> str:
         FROM n, deedbook_tables t WHERE t.name = 'search_words' AND t.is_live = 1
     ) SELECT h.rowid, -({rank}) AS rank FROM p, LATERAL (
         SELECT w.event_index AS rowid, {_NORM} AS norm, {times} FROM search_words w WHERE {_held(clauses)} OFFSET 0
-    ) h)"""
+    ) h)"""  # noqa: S608
 
 
 def _clauses(expression: str) -> list[list[_Phrase]]:

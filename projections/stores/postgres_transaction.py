@@ -116,7 +116,7 @@ class Transaction:
         if not (wanted := list(keys)):
             return {}
         name = self._physical(states_table(slot.view).name, is_live=slot.is_live)
-        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"
+        sql = f"SELECT key, data FROM {name} WHERE key = ANY($1)"  # noqa: S608 - fixed names
         return dict(self._db.read(self._db.run(sql, (wanted,)))[1])
 
     def write(self, slot: Slot, view: Projection[Any], changes: Changes) -> None:
@@ -125,7 +125,7 @@ class Transaction:
         if replaced and (boundary := boundary_before(slot.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
             kept, now = (self._physical(of(view.name).name, is_live=slot.is_live) for of in (kept_table, states_table))
-            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"
+            sql = f"INSERT INTO {kept} SELECT $1, key, changed, data FROM {now} WHERE key = ANY($2) AND changed < $1"  # noqa: S608
             self._db.run(sql, (boundary, replaced))
         counts: list[tuple[str, int, int]] = []
         for table in tables_of(view):
@@ -133,7 +133,7 @@ class Transaction:
             words = [msgspec.structs.astuple(row)[1] for row in rows_of_table] if table.is_full_text else []
             count = len(rows_of_table)
             if table.owner is not None and replaced:
-                sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'
+                sql = f'DELETE FROM {name} WHERE "{table.owner}" = ANY($1)'  # noqa: S608
                 count -= self._db.run(sql, (replaced,)).command_tuples or 0
             if rows_of_table:
                 self._insert(name, table, rows_of_table)
@@ -175,7 +175,7 @@ class Transaction:
         for name in _names_of(view):
             self._db.execute(f'ALTER TABLE {self._physical(name, is_live=False)} RENAME TO "{name}"')
         for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))
+            self._db.execute(f"UPDATE {book} SET is_live = 1 WHERE view = $1", (view.name,))  # noqa: S608
         self._slots = None
 
     def drop(self, view: str, *, is_live: bool) -> None:
@@ -189,7 +189,7 @@ class Transaction:
             # Cascade: a past on another connection looks at it through a view of its own, and makes that again.
             self._db.execute(f"DROP TABLE {self._physical(name, is_live=is_live)} CASCADE")
         for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))
+            self._db.execute(f"DELETE FROM {book} WHERE view = $1 AND is_live = $2", (view, is_live))  # noqa: S608
         self._slots = None
 
     def index(self, table: Table, name: str) -> None:
@@ -213,7 +213,7 @@ class Transaction:
 
     def cut(self, table: Table, size: int) -> None:
         """Let the first entries' rows stand in the place of a table's, for this connection alone."""
-        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"
+        rows_of_table = f"SELECT * FROM {self._physical(table.name, is_live=True)} WHERE event_index < {size}"  # noqa: S608
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows_of_table}')
 
     def shadow(self, table: Table, rows: Iterable[Row], states: str, boundary: int) -> None:
@@ -223,7 +223,7 @@ class Transaction:
         self._insert(name, table, rows)
         live = self._physical(table.name, is_live=True)
         sql = (
-            f"INSERT INTO {name} SELECT live.* FROM {live} live JOIN {self._physical(states, is_live=True)} state "
+            f"INSERT INTO {name} SELECT live.* FROM {live} live JOIN {self._physical(states, is_live=True)} state "  # noqa: S608
             f'ON state.key = live."{table.owner}" WHERE state.changed < $1'
         )
         self._db.execute(sql, (boundary,))
@@ -259,7 +259,7 @@ class Transaction:
             ):
                 self._read(sql, lambda read: hasher.update(_pack(read)))
             return hasher.hexdigest()
-        sql = f"SELECT * FROM {name} ORDER BY {_quoted(table.primary_key)}"
+        sql = f"SELECT * FROM {name} ORDER BY {_quoted(table.primary_key)}"  # noqa: S608
         self._read(sql, lambda read: hasher.update(b"".join(map(_pack, read))))
         return hasher.hexdigest()
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -33,7 +32,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import Corrupted, Unavailable
-from deedbook.ledger.system.files import as_unavailable, locked
+from deedbook.ledger.system.files import as_unavailable, locked, temporary_folder
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
     ADVICE,
@@ -154,7 +153,7 @@ class SqliteStore:
             self._db.execute(begin)
             try:
                 if expected is not None and slots_of(self._db.execute(SLOTS).fetchall()) != expected:
-                    raise Moved
+                    raise Moved  # noqa: TRY301 - which ends the transaction
                 yield Transaction(self._db)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -198,9 +197,9 @@ def _make(path: Path, ledger: str) -> None:
     """
     with (
         as_unavailable(path, "cannot be made"),
-        tempfile.TemporaryDirectory(prefix=".views-", dir=path.parent) as folder,
+        temporary_folder(path.parent, ".views-") as folder,
     ):
-        made = Path(folder) / path.name
+        made = folder / path.name
         made.touch(mode=0o600)
         db = _connect(made)
         try:
@@ -254,7 +253,7 @@ class Transaction:
 
     def load(self, slot: Slot, keys: Iterable[str]) -> dict[str, bytes]:
         name = self._physical(slot, states_table(slot.view))
-        sql = f'SELECT data FROM "{name}" WHERE key = ?'
+        sql = f'SELECT data FROM "{name}" WHERE key = ?'  # noqa: S608
         rows = ((key, self._db.execute(sql, (key,)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
@@ -262,12 +261,12 @@ class Transaction:
         if changes.replaced and (boundary := boundary_before(slot.position)):
             # What a state was at the boundary is kept when it changes for the first time behind it.
             kept, now = (self._physical(slot, of(view.name)) for of in (kept_table, states_table))
-            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'
+            sql = f'INSERT INTO "{kept}" SELECT ?1, key, changed, data FROM "{now}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])
         for table in tables_of(view):
             # A row that is its state's only one is replaced by its key; of several, some may have gone.
             if table.owner is not None and table.primary_key != (table.owner,) and changes.replaced:
-                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'
+                sql = f'DELETE FROM "{self._physical(slot, table)}" WHERE "{table.owner}" = ?'  # noqa: S608
                 self._db.executemany(sql, [(key,) for key in changes.replaced])
             if rows := changes.rows.get(table.row):
                 self._insert(self._physical(slot, table), table, rows)
@@ -306,7 +305,7 @@ class Transaction:
 
     def cut(self, table: Table, size: int) -> None:
         """Let the first entries' rows stand in the place of a table's, for this connection alone."""
-        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'
+        rows = f'SELECT * FROM main."{table.name}" WHERE event_index < {size}'  # noqa: S608 - fixed names
         self._db.execute(f'CREATE TEMP VIEW "{table.name}" AS {rows}')
 
     def index(self, table: Table, schema: str = "main") -> None:
@@ -321,7 +320,7 @@ class Transaction:
         self._insert(table.name, table, rows)
         if states:
             self._db.execute(
-                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '
+                f'INSERT INTO temp."{table.name}" SELECT live.* FROM main."{table.name}" live '  # noqa: S608
                 f'CROSS JOIN main."{states}" state ON state.key = live."{table.owner}" WHERE state.changed < ?',
                 (boundary,),
             )
@@ -333,7 +332,7 @@ class Transaction:
         for (physical,) in held.fetchall():
             self._db.execute(f'DROP TABLE "{physical}"')
         for book in ("deedbook_views", "deedbook_tables"):
-            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))
+            self._db.execute(f"DELETE FROM {book} WHERE view = ? AND is_live = ?", (view, is_live))  # noqa: S608
 
     def _physical(self, slot: Slot, table: Table) -> str:
         """Return the name that a table of a slot has here."""
@@ -354,7 +353,7 @@ class Transaction:
             return self._full_text_digest(table.name)
         order = ", ".join(f'"{column}"' for column in table.primary_key)
         hasher = blake3()
-        cursor = self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}')
+        cursor = self._db.execute(f'SELECT * FROM "{table.name}" ORDER BY {order}')  # noqa: S608
         while rows := cursor.fetchmany(rows_hashed):
             hasher.update(b"".join(map(_pack, rows)))
         return hasher.hexdigest()
@@ -370,7 +369,7 @@ class Transaction:
         for detail, columns in (("row", "term, doc, cnt"), ("instance", f'doc * {word_places_max} + "offset"')):
             self._db.execute(f"CREATE VIRTUAL TABLE {_VOCABULARY} USING fts5vocab('main', '{name}', '{detail}')")
             try:
-                cursor = self._db.execute(f"SELECT {columns} FROM {_VOCABULARY}")
+                cursor = self._db.execute(f"SELECT {columns} FROM {_VOCABULARY}")  # noqa: S608 - fixed names
                 while rows := cursor.fetchmany(rows_hashed):
                     hasher.update(_pack(rows))
                 cursor.close()

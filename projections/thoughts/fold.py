@@ -260,8 +260,8 @@ def _node(state: TaskRecord, position: int, node: kinds.ThoughtNode) -> NodeRow:
 def added(state: TaskRecord | None, logged: Logged) -> Rows:
     """Return the row of the event."""
     event, data = logged.event, logged.event.data
-    assert state is not None
-    assert state.life is not None
+    assert state is not None  # noqa: S101 - every event of a task has its key
+    assert state.life is not None  # noqa: S101 - and was folded just now
     request_id = event.id if isinstance(data, kinds.Question) else None
     if isinstance(data, kinds.Answer):  # the request that it was taken to answer
         request_id = next(cause for cause in event.causes if state.life.answered.get(cause) == event.id)

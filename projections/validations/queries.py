@@ -51,7 +51,6 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     by: str
     at_ms: int
-    age_s: int
     event_index: int
     event_id: str
     references: int
@@ -117,10 +116,10 @@ def latest_verdict(context: QueryContext, args: ByRef) -> Answer:
 
 
 def _voices(context: QueryContext, ref: str) -> list[Voice]:
-    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"
+    newest = f"SELECT max(event_index) FROM validations WHERE reasoning_ref = ?{_INDEPENDENT} GROUP BY author"  # noqa: S608
     key = "(SELECT key FROM events WHERE events.event_index = v.event_index)"
     suspect = suspect_by(key, "v.event_index")
-    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"
+    sql = f"SELECT v.*, {suspect} AS suspect FROM validations v WHERE v.event_index IN ({newest})"  # noqa: S608 - fixed texts
     rows = sorted(context.rows(sql, (ref, ref, ref)), key=lambda row: -int(row["event_index"]))
     return [_voice(row, context.now_ms) for row in rows]
 
@@ -148,7 +147,6 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
         outcome=outcome,
         by=row["author"],
         at_ms=row["accepted_ms"],
-        age_s=max(0, now_ms - row["accepted_ms"]) // 1000,
         event_index=row["event_index"],
         event_id=row["event_id"],
         references=counts.evidence,

@@ -94,7 +94,7 @@ def _rebuild(
     """Return the digests that the log gives. Rows of events are hashed, not kept (8 of 42 µs an event)."""
     folds = [
         (
-            Slot(view.name, view.version, True, 0, ""),
+            Slot(view.name, view.version, True, 0, ""),  # noqa: FBT003 - live
             view,
             Work(view),
             {

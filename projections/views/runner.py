@@ -17,7 +17,8 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Client, read_reset
+from deedbook.ledger.client.client import read_reset
+from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry
@@ -53,7 +54,7 @@ class Progress(NamedTuple):
 class Runner:
     """Keeps some views of one store up to date with one log; used by one thread at a time."""
 
-    def __init__(self, client: Client, store: Store, views: Sequence[Projection[Any]]) -> None:
+    def __init__(self, client: LogReads, store: Store, views: Sequence[Projection[Any]]) -> None:
         """Fold what ``client`` reads into ``store``.
 
         Raises Unavailable: ``STORE_UNAVAILABLE``; also when a newer version of Deedbook made the views. Corrupted: the

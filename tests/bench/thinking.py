@@ -18,7 +18,7 @@ from deedbook.consumers.thoughts.run import run_task
 from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
-from deedbook.ledger.client.client import follow
+from deedbook.ledger.client.following import follow
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.home.config import Actions, Settings
 from tests.bench.delivery import served

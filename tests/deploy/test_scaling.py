@@ -12,7 +12,7 @@ import pytest
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 sys.path.insert(0, str(DEPLOY))
-import scaling as program
+import scaling as program  # noqa: E402
 
 COSTS: Final = program.read_costs(program.MEASURED)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.client.creation import create_ledger
 from deedbook.ledger.home.home import Home
@@ -50,9 +49,7 @@ def test_the_timer_makes_a_backup_that_is_a_command_of_deedbook(tmp_path: Path) 
     _, *arguments = shlex.split(read(UNIT.with_name("deedbook-backup.service"))["Service"]["ExecStart"])
     (tmp_path / "backups").mkdir()
     deployed = [one.replace("/var/lib/deedbook", str(tmp_path)) for one in arguments]
-    app = App()
-    assert run(deployed, app) == 0
-    app.close()
+    assert run(deployed) == 0
     assert [file.match("deedbook-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
 
 
@@ -61,7 +58,7 @@ def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> Non
     create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
     unit = read(UNIT)
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
-    assert program.endswith("/deedbook")
+    assert program.endswith("/deed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import bundles
 import inside
 import pytest
 from blake3 import blake3
@@ -48,7 +48,7 @@ class Worked(NamedTuple):
 
 def deed(*words: object) -> None:
     """Call a verb, which succeeds."""
-    said = inside.deedbook(*words)
+    said = inside.deed(*words)
     assert said.code == 0, said.err
 
 
@@ -90,9 +90,7 @@ def unpacked(worked: Worked, stream: str | None, folder: Path) -> Path:
     """Return an exported bundle, unpacked."""
     with LocalClient(worked.settings) as client:
         export_bundle(client, folder / "bundle.tar", stream=stream)
-    with tarfile.open(folder / "bundle.tar") as tar:
-        tar.extractall(folder / "bundle", filter="data")
-    return folder / "bundle"
+    return bundles.unpacked(folder / "bundle.tar", folder / "bundle")
 
 
 def test_what_it_submits_is_in_the_log_once(worked: Worked) -> None:

@@ -55,7 +55,7 @@ def test_evaluator_in_another_language_judges_a_search_and_the_proof_names_its_k
             node.stop()
     assert (found["verification"]["is_valid"], found["error"]) == (True, None)
     assert "evaluator" not in found["pids"]
-    proven = inside.deedbook("--home", settings.home, "tot", "prove", found["task_id"], "--json")
+    proven = inside.deed("--home", settings.home, "tot", "prove", found["task_id"], "--json")
     answers = json.loads(proven.out)["data"]["answers"]
     judged = [answer for answer in answers if answer["type"] == "evaluation_results"]
     assert judged

@@ -69,7 +69,7 @@ class ScriptedNode:
         )
 
     def consistency(self, old_size: int, new_size: int) -> ConsistencyProof:
-        """Return the consistency proof from a smaller log to the one of so many entries, as ``Client.consistency`` does."""
+        """Return the consistency proof between two sizes, as ``Client.consistency`` does."""
         leaves = [leaf_hash(data) for data in self.entries[:new_size]]
         return ConsistencyProof(
             new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves))

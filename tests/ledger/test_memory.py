@@ -1,4 +1,4 @@
-"""What readers remember: a log that is not the one they read is refused at its place, and a history reset is told once."""
+"""What readers remember: another log in the same place is refused, and a history reset is told once."""
 
 from __future__ import annotations
 

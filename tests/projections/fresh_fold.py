@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from deedbook.projections.answers.reader import Reader, last_ms
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.answers.view_reader import last_ms
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.client import Client

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from folding import digests_of
 
-import projections
+from deedbook import projections
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import RoleGranted
 from deedbook.projections.answers.query import Arguments
@@ -32,7 +32,7 @@ PURE += ["marks.py", "words.py"]
 _DIGESTS = """
 import json, sys
 from pathlib import Path
-from deedbook.ledger.home.settings import Config, Settings
+from deedbook.ledger.home.config import Config, Settings
 from deedbook.ledger.client.local import LocalClient
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.views.registry import VIEWS
@@ -150,7 +150,7 @@ def test_states_survive_their_packed_form(ledger, reader):
 
 
 def test_every_module_can_be_imported():
-    names = [module.name for module in pkgutil.walk_packages([str(FOLDER)], "projections.")]
+    names = [module.name for module in pkgutil.walk_packages([str(FOLDER)], "deedbook.projections.")]
     assert "deedbook.projections.answers.reader" in names
     for name in names:
         import_module(name)

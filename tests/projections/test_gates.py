@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -98,6 +98,9 @@ def test_step_down_that_loses_too_much_fails_even_above_the_minimum() -> None:
     assert check_level(TransferLevel.STANDARD, inline | {TransferLevel.STANDARD: 0.85}).gate == "passed"
 
 
+NOW_MS: Final = 100 * 86_400_000
+
+
 def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
     """Return the verdict of one validator each, the latest first."""
     counted: Any = {
@@ -110,7 +113,7 @@ def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
         "problems": ["gone"],
     }
     voices = [
-        Voice(outcome=one, by=f"v{at}", at_ms=0, age_s=age_s, event_index=at, event_id="", text=one, **counted)
+        Voice(outcome=one, by=f"v{at}", at_ms=NOW_MS - 1000 * age_s, event_index=at, event_id="", text=one, **counted)
         for at, one in enumerate(outcomes)
     ]
     worst = next((one for one in ("failed", "passed", "unchecked") if one in outcomes), "none")
@@ -144,6 +147,7 @@ def test_reasoning_that_was_found_wrong_passes_no_gate_and_is_fetched() -> None:
 def test_graph_is_acted_on_only_by_a_verdict_that_is_whole_undisputed_and_not_too_old(
     verdict: LatestVerdict | None, said: str
 ) -> None:
-    assert check_verdict(verdict)[1] == [said]
+    assert check_verdict(verdict, NOW_MS)[1] == [said]
     for fine in (verdict_of("passed", age_s=verdict_age_max_s), verdict_of("unchecked", "passed")):
-        assert [check_verdict(fine)[0] is not None, *check_verdict(fine)[1]] == [True]
+        passing, problems = check_verdict(fine, NOW_MS)
+        assert (passing is not None, problems) == (True, [])

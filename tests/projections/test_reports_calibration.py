@@ -9,7 +9,7 @@ from reporting import AFTER, BEFORE
 
 from deedbook.projections.reports.calibration import (
     VECTOR_NAMES,
-    StreamHeads,
+    Ends,
     bias_of,
     compare,
     deltas_of,
@@ -153,4 +153,4 @@ def test_an_assessment_without_vectors_counts_only_where_there_is_no_other():
 
 
 def test_a_postflight_alone_makes_a_planning_report():
-    assert StreamHeads(None, {}, has_check=True).report_type == "planning"
+    assert Ends(None, {}, has_check=True).report_type == "planning"

@@ -15,7 +15,8 @@ from test_past import ASKED, RANKED, answer_of
 from test_reader import ARGUMENTS
 
 from deedbook.ledger.events import session
-from deedbook.projections.answers.reader import Reader, last_ms
+from deedbook.projections.answers.reader import Reader
+from deedbook.projections.answers.view_reader import last_ms
 from deedbook.projections.stores import store
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import VIEWS

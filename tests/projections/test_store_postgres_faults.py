@@ -33,7 +33,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.home.settings import Settings
+from deedbook.ledger.home.config import Settings
 from deedbook.projections import Reader, postgres_connection, runner
 runner.batch_events_max = 3
 with LocalClient(Settings(home=Path(sys.argv[1]))) as client:

@@ -150,7 +150,7 @@ class SimClient:
         subject: str,
         data: bytes = b"",
         *,
-        timeout: float = 1.0,
+        timeout: float = 1.0,  # noqa: ASYNC109 - as in nats-py
         headers: dict[str, str] | None = None,
     ) -> SimMessage:
         """Send a message and wait for its answer. Raises NoRespondersError, TimeoutError."""
@@ -302,7 +302,7 @@ def _call(client: SimClient, callback: Any, message: SimMessage) -> None:
         work.send(None)
     except StopIteration:
         return
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the program made a mistake
         violate(f"{client.process.host} died of a message: {error!r}", error)
     else:
         work.close()

@@ -17,6 +17,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, consistency_proof, leaf_hash, subtrees_of
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord, Term
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.trust.history import ConsistencyProof
 from tests.simulation.thread import Killed, Thread
 
@@ -140,7 +141,7 @@ class MemoryLog:
         return self._subtrees[1]
 
 
-_decoded: Final = lru_cache(maxsize=10_000)(keys.decode_record)
+_decoded: Final = lru_cache(maxsize=10_000)(decode_record)
 
 
 def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:

@@ -103,7 +103,7 @@ class Thread:
         self._own.thread = self
         try:
             self._outcome = self._call()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the result
             self._error = error
         self._is_over = True
 

@@ -95,7 +95,7 @@ def read_records(
             is_file = data.mapped_kind is not None and data.format != TABLE_FORMAT
             if is_file and (first := taken.setdefault(record.stream, source.name)) != source.name:
                 again = f"{first} has the same name, and so the same id: rename one of them"
-                record = kept_aside(data.original, data.source, data.format, again)
+                record = kept_aside(data.original, data.source, data.format, again)  # noqa: PLW2901 - in its place
             records.append(record)
         warnings += read.warnings
         step(done, len(paths))

@@ -92,7 +92,7 @@ class SyncStore(Subscriptions):
 
     def agreed(self, id_: str) -> Agreed | None:
         """Return what is remembered of a handoff's file, or None."""
-        rows = self.run(f"SELECT {', '.join(Agreed._fields)} FROM files WHERE id = ?", id_)
+        rows = self.run(f"SELECT {', '.join(Agreed._fields)} FROM files WHERE id = ?", id_)  # noqa: S608 - fixed names
         return Agreed(*rows[0]) if rows else None
 
     def agree(self, id_: str, agreed: Agreed) -> None:

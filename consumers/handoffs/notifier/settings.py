@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from deedbook.consumers.handoffs.operations import Wait
-from deedbook.consumers.sdk.http import is_loopback
+from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import NAME_PATTERN
 from deedbook.ledger.home.config import Settings
+from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.home.location import CONFIG_FILE
-from deedbook.ledger.home.settings import environment_variable
 from deedbook.ledger.home.trust import actions_of
 
 channels_max: Final = 20

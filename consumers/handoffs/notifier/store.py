@@ -90,19 +90,19 @@ class NotifierStore(Subscriptions):
         oldest = "SELECT number FROM deliveries WHERE next_ms IS NULL ORDER BY number DESC LIMIT -1 OFFSET ?"
         with self.transaction():
             self.run("UPDATE deliveries SET error = ?, next_ms = ? WHERE number = ?", error, next_ms, delivery.number)
-            self.run(f"DELETE FROM deliveries WHERE number IN ({oldest})", dead_letters_max)
+            self.run(f"DELETE FROM deliveries WHERE number IN ({oldest})", dead_letters_max)  # noqa: S608 - fixed texts
 
     def bury_strangers(self, channels: Sequence[str]) -> None:
         """Give up what waits for channels that are configured no longer."""
         marks = ", ".join("?" * len(channels))
-        sql = f"UPDATE deliveries SET error = ?, next_ms = NULL WHERE next_ms IS NOT NULL AND channel NOT IN ({marks})"
+        sql = f"UPDATE deliveries SET error = ?, next_ms = NULL WHERE next_ms IS NOT NULL AND channel NOT IN ({marks})"  # noqa: S608 - question marks
         self.run(sql, "the channel is configured no longer", *channels)
 
     def retry(self, episode_id: str | None, now_ms: int) -> int:
         """Make dead letters due again, with all of their attempts; return how many. Raises Refused: ``NOT_FOUND``."""
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)
-        sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"
+        sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
         count = len(self.run(sql, now_ms, *values))
         if episode_id is not None and not count:
             raise Refused("NOT_FOUND", f"{episode_id} is no dead letter", id=episode_id)
@@ -111,7 +111,7 @@ class NotifierStore(Subscriptions):
     def listed_episodes(self) -> tuple[list[dict[str, Any]], int]:
         """Return the open episodes, oldest first and at most ``listed_max``, and how many there are."""
         names = ("kind", "id", "agent", "action", "episode_id", "began_ms", "title")
-        sql = f"SELECT {', '.join(names)} FROM episodes ORDER BY began_ms, kind, id LIMIT ?"
+        sql = f"SELECT {', '.join(names)} FROM episodes ORDER BY began_ms, kind, id LIMIT ?"  # noqa: S608 - fixed names
         rows = [dict(zip(names, row, strict=True)) for row in self.run(sql, listed_max)]
         return rows, self._count("episodes", "1")
 
@@ -122,7 +122,7 @@ class NotifierStore(Subscriptions):
         return found, self._count("deliveries", where)
 
     def _count(self, table: str, where: str) -> int:
-        ((count,),) = self.run(f"SELECT count(*) FROM {table} WHERE {where}")
+        ((count,),) = self.run(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - fixed texts
         return int(count)
 
     def _deliveries(self, sql: str, values: tuple[Any, ...]) -> list[Delivery]:

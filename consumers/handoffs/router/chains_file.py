@@ -229,6 +229,6 @@ def _several(given: str | list[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _require(is_met: bool, path: str, message: str) -> None:
+def _require(is_met: bool, path: str, message: str) -> None:  # noqa: FBT001 - what is required comes first
     if not is_met:
         raise Refused("INVALID_FIELD", f"{message}, at {path}", path=path)

@@ -142,7 +142,7 @@ def _content_of(last: Event, first: Event) -> tuple[HandoffContent, str]:
     sender = (origin.claimed_author or "") if isinstance(origin, RecordImported) else first.author
     mapped = read_mapped(last.data) if isinstance(last.data, RecordImported) else None
     content = mapped[0] if mapped else last.data
-    assert isinstance(content, HandoffContent)
+    assert isinstance(content, HandoffContent)  # noqa: S101 - the kinds that set content hold it
     return content, sender
 
 

@@ -173,7 +173,7 @@ class TranscriptImport:
         """Take one response or fault."""
         item = mapping.thought_in(response, self._task) if isinstance(response, Answered) else response
         if item is None:
-            assert isinstance(response, Answered)
+            assert isinstance(response, Answered)  # noqa: S101 - whatever is unread is handed on
             self._progress.skipped += response.lines
             return
         names = set(item.names) if isinstance(item, mapping.Thought) else {mapping.aside_stream(item)}
@@ -234,7 +234,7 @@ class TranscriptImport:
         if existing.is_new:
             prompt = None if thought.is_task_whole or task is not None else self._prompt(thought.answered)
             return mapping.record_of(thought, existing.name, original, prompt, task)
-        assert existing.rest is not None
+        assert existing.rest is not None  # noqa: S101 - else there is nothing to record
         first, *more = mapping.records_of(thought, list(continuation_of(existing.rest)), original)
         aside = mapping.aside_stream(thought.answered)
         return Record(f"reasoning/{existing.name}", first, more=tuple(more), aside=aside)

@@ -5,85 +5,51 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-import msgspec
 
-from deedbook.consumers.interfaces.node.witnesses import witnessed_of
+from deedbook.consumers.interfaces.cli.following import follow_events
+from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase
+from deedbook.consumers.interfaces.node.witnessed import witnessed_of
+from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.consumers.sdk.text import document, json_text
-from deedbook.consumers.sessions.query import parse_moment
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.home.settings import read_settings
-from deedbook.ledger.home.trust import ignored, shown
 from deedbook.ledger.system.files import read_regular
-from deedbook.projections.agents.suspects import suspect_places, suspect_words
+from deedbook.projections.agents.suspects import suspect_places
 from deedbook.projections.answers.checked import ask
-from deedbook.projections.views.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from deedbook.consumers.sdk.ledger import Ledger
     from deedbook.ledger.client.author import Author
-    from deedbook.ledger.client.client import Client, When
-    from deedbook.ledger.home.config import Settings
-    from deedbook.ledger.home.home import Home
+    from deedbook.ledger.client.client import Client
 
 passphrase_max_bytes = 4096
 argument_max_bytes = limits.blob_size_max_bytes
 
 
-class App:
-    """One run of the command line."""
+class App(ReadingApp):
+    """One run of a verb that may also sign, or ask a server."""
 
-    def __init__(self) -> None:
-        self.home: Path | None = None
-        self.server: str | None = None
-        self.agent: str | None = None
-        self.spool = False
-        self.passphrase_fd: int | None = None
-        self.as_json = False
-        self.as_of: str | None = None
-        self.only_looks = False
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options)
         self._ledger: Ledger | None = None
-        self._settings: tuple[object, Settings] | None = None
         self._passphrases: dict[str, str] = {}
         self._line = ""
-        self._has_asked = False
-        self._doubts: dict[str, int] = {}
 
     def close(self) -> None:
         """Close whatever was opened."""
+        super().close()
         if self._ledger is not None:
             self._ledger.close()
-
-    def settings(self) -> Settings:
-        """Return the settings of this run, read once; says on standard error which of them do not count here.
-
-        Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
-        """
-        asked = self.home, self.server, self.agent, self.spool, self.only_looks
-        if self._settings is None or self._settings[0] != asked:
-            settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
-            settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
-            self._settings = asked, settings
-            if settings.text:
-                if names := ", ".join(ignored(settings)):
-                    where = shown(settings.home)
-                    way = f"`deed trust --home {where}` shows why"
-                    click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
-        return self._settings[1]
-
-    def here(self, command: str) -> str:
-        """Return the command that goes on with the folder of this run, when --home named it."""
-        return command if self.home is None else f"{command} --home {shown(self.home)}"
 
     def ledger_home(self) -> Home:
         """Return the ledger's folder."""
@@ -104,17 +70,6 @@ class App:
         if self.settings().server is not None:
             raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
         return self.client()
-
-    @cached_property
-    def moment(self) -> When | None:
-        """The moment that --as-of names, None for now: an index, or a time in ISO 8601.
-
-        Raises Refused: ``INVALID_FIELD`` for neither.
-        """
-        if self.as_of is None or self.as_of.isdecimal():
-            return self.as_of
-
-        return parse_moment(self.as_of)
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
@@ -174,35 +129,39 @@ class App:
             return None
         return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
 
-    def show(
-        self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], *, following: str | None = None
-    ) -> None:
-        """Print an answer: one JSON document, or ``text``: the lines, or what prints them.
+    def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the events of rows of ``catalog.find`` as documents, with the marks that views put on them."""
+        client = self.client()
+        return [
+            describe(read_event(row["event_index"], client.entry(row["event_index"])))
+            | {name: row[name] for name in ("skipped", "suspect") if name in row}
+            for row in rows
+        ]
 
-        ``kind`` may be the query that it answers.
-        """
-        if not self.as_json:
-            if self._has_asked:  # first, what of it may be the work of a thief
-                for words in suspect_words(data, self._doubts):
-                    click.secho(words, fg="red")
-            if self.moment is not None:
-                then = self.query("catalog.instant", at=self.moment)
-                click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
-            if callable(text):
-                text()
-            else:
-                for line in [text] if isinstance(text, str) else text:
-                    click.echo(line)
-            return
-        if self._doubts and isinstance(data, dict) and "suspect" not in data:
-            data |= {"suspect": max(self._doubts.values())}
-        if "." in kind:
-            kind = kind_of(kind)
-        self.line(document(kind, data, following))
+    def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
+        """Print events from an index on, as they come."""
+        line = self.line if self.as_json else None
+        follow_events(self.client(), self.plain, kinds, stream, author, start, line=line)
 
-    def line(self, value: Any) -> None:
-        """Print one JSON document on one line."""
-        click.echo(json_text(value, order="deterministic"))
+    def plain(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what ``query`` does: a compromised key marks what it signed, and nothing that is made of it."""
+        return self.query(query, **arguments)
+
+
+class Command(VerbBase):
+    """A verb whose function gets an ``App``."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the verb."""
+        options = ctx.ensure_object(Options)
+        self.check_as_of(ctx, options)
+        return self.call(ctx, App(options))
+
+
+class Group(LazyGroup):
+    """A group whose verbs get an ``App``."""
+
+    command_class = Command
 
 
 @contextlib.contextmanager

@@ -8,14 +8,10 @@ stderr, and only on a terminal, so that pipes see nothing.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import logging
+import os
 import re
-import shutil
-import signal
 import sys
-import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,19 +20,16 @@ from shlex import join
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-import structlog
 from msgspec.structs import asdict
-from rich.console import Console
-from rich.progress import Progress
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
-from deedbook.consumers.sessions.query import parse_since
+from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
+from deedbook.ledger.home.environment import environment_variable
 
 if TYPE_CHECKING:
-    import threading
-
     from deedbook.ledger.admission.decide import Accepted
 
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
@@ -46,6 +39,7 @@ cut_cells_min: Final = 15
 """What a column keeps of its text, with the gap behind it, before another is left out instead."""
 gap: Final = "  "
 depth_drawn_max: Final = 16
+screen_cells_default: Final = 80
 _COLOURS: Final = {
     "pending": "yellow",
     "approved": "cyan",
@@ -126,7 +120,18 @@ def terminal_cells() -> int | None:
     if not sys.stdout.isatty():
         return None
 
-    return shutil.get_terminal_size().columns
+    return screen_cells()
+
+
+def screen_cells() -> int:
+    """Return how wide the terminal is: as COLUMNS says, else as it says itself, else 80."""
+    columns = environment_variable("COLUMNS") or ""
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or screen_cells_default
+    except (OSError, ValueError):
+        return screen_cells_default
 
 
 def print_lines(*lines: str) -> None:
@@ -248,7 +253,9 @@ def when(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor") -> None:
+def show_page(
+    app: ReadingApp, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor"
+) -> None:
     """Print a page by ``text``, and the command that goes on with ``answer["next"]`` (None: this page is the last)."""
     following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
     app.show(kind, answer, text, following=following)
@@ -260,7 +267,7 @@ def show_page(app: App, kind: str, answer: dict[str, Any], text: Callable[[], No
 
 
 def list_page(
-    app: App, query: str, of: str, asked: dict[str, Any], cells: Callable[[dict[str, Any]], dict[str, object]]
+    app: ReadingApp, query: str, of: str, asked: dict[str, Any], cells: Callable[[dict[str, Any]], dict[str, object]]
 ) -> None:
     """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
     answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in asked.items()})
@@ -268,7 +275,7 @@ def list_page(
     show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
 
 
-def _unknown_names(app: App, asked: dict[str, Any]) -> Iterator[str]:
+def _unknown_names(app: ReadingApp, asked: dict[str, Any]) -> Iterator[str]:
     """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
     if given := [asked[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if asked.get(of)]:
         names = {one["name"] for one in app.query("agents.list", all=True)["agents"]}
@@ -294,7 +301,7 @@ def next_page(value: object, cursor: str = "cursor") -> str | None:
         return None
 
     context = click.get_current_context()
-    asked, agent = context.params | {cursor: value}, context.ensure_object(App).agent
+    asked, agent = context.params | {cursor: value}, context.ensure_object(Options).agent
     arguments: list[str] = []
     options = [] if agent is None else ["--as", agent]
     for parameter in context.command.params:
@@ -311,18 +318,6 @@ def next_page(value: object, cursor: str = "cursor") -> str | None:
     return join([*context.command_path.split(), *words])
 
 
-@contextlib.contextmanager
-def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function ``step(done, total)`` that long work calls now and then."""
-    if not shown or not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def since_option(what: str) -> Callable[[VerbT], VerbT]:
     """Return the option ``--since``, which is ``since_ms`` to the command (Unix milliseconds)."""
     help_ = f'{what}: a date or time (UTC), or as "7 days ago".'
@@ -336,33 +331,6 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
     return parse_since(text, datetime.now(UTC))
 
 
-def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
-    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
-
-    def decorate(verb: VerbT) -> VerbT:
-        @functools.wraps(verb)
-        def shown(app: App, *, web: bool, **given: Any) -> None:
-            if not web:
-                verb(app, **given)
-                return
-            from deedbook.consumers.interfaces.dashboard.address import path_to, running
-
-            if (here := running(app.settings().home)) is None:
-                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
-                raise Refused("NOT_FOUND", message)
-            if given[argument] is None:
-                raise Refused("USAGE", "--web shows one thing: name it")
-            as_of = "" if app.moment is None else f"?as_of={app.moment}"
-            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
-            app.show("page", {"url": url}, url)
-
-        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
-        decorated: VerbT = option(shown)
-        return decorated
-
-    return decorate
-
-
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
@@ -370,41 +338,11 @@ def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], Ve
     return lambda verb: limit(cursor(verb))
 
 
-def configure_logging(*, verbose: bool) -> None:
-    """Log to stderr: lines for a terminal, JSON otherwise."""
-
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO if verbose else logging.WARNING),
-        # Looked up each time: whoever replaces sys.stderr must not leave a closed one behind.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )
-
-
 def accepted_line(one: Accepted) -> str:
     """Return what the ledger answered for one event, in a line."""
     return f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}"
 
 
-def show_accepted(app: App, accepted: list[Accepted]) -> None:
+def show_accepted(app: ReadingApp, accepted: list[Accepted]) -> None:
     """Print what the ledger answered."""
     app.show("accepted", {"accepted": [asdict(one) for one in accepted]}, map(accepted_line, accepted))
-
-
-def stopped_by_signals() -> threading.Event:
-    """Return what SIGINT, SIGTERM and SIGHUP set from now on, so that long work ends along its own path.
-
-    A terminal that is closed sends SIGHUP to us alone: a command that we run is in a session of its own, and would go
-    on without anybody who ends it. Under ``nohup`` we go on, too.
-    """
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda *_: stop.set())
-    return stop

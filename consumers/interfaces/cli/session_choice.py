@@ -17,7 +17,7 @@ from deedbook.consumers.sessions.open_sessions import Meant, meant_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.home.settings import present_session
+from deedbook.ledger.home.environment import present_session
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import inspect as types
 
 from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
-from deedbook.consumers.interfaces.node.witnesses import WitnessSettings
+from deedbook.consumers.interfaces.node.witnessed import WitnessSettings
 from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Cluster, Config
 from deedbook.ledger.home.quota import Quota
-from deedbook.projections.answers.reader import ViewsSettings
+from deedbook.projections.answers.view_reader import ViewsSettings
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "quota": Quota,
@@ -55,7 +55,7 @@ def settings_page() -> Iterator[str]:
 
 def _fields(section: type[msgspec.Struct]) -> tuple[types.Field, ...]:
     described = types.type_info(section)
-    assert isinstance(described, types.StructType)
+    assert isinstance(described, types.StructType)  # noqa: S101 - the sections are structs
     return described.fields
 
 

@@ -34,7 +34,7 @@ from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.interfaces.web.stream import EVENT_STREAM, Followers, Stream
 from deedbook.consumers.sdk.text import document, error_document, json_text
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import DeedbookError, Refused
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Dashboard:
             return self._respond(request, route, context, show(context))
         except DeedbookError as refused:
             error = refused
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - any failure becomes an error page and is logged
             _log.exception("%s failed", request.url.path)
             message = f"{type(failure).__name__}: please report it with the log in the dashboard's terminal"
             error = DeedbookError("UNEXPECTED", message)

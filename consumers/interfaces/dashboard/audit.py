@@ -101,7 +101,7 @@ class Audit:
         self.state, self._running = state, None
 
 
-def _verify(settings: Settings, views: bool, answers: Connection) -> None:
+def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - multiprocessing passes it so
     """Audit the ledger and send each change of the state; this is the main function of the process."""
     # On SIGTERM the process exits and ends its workers; after SIGKILL they would wait for ever. If the server was
     # killed, the next send fails with BrokenPipeError and ends this process, too.

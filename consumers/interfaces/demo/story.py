@@ -48,7 +48,7 @@ class Process:
 
     def __init__(self, arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> None:
         # In a session of its own: ^C reaches the demo alone, which then ends its processes in order.
-        self._child = subprocess.Popen(
+        self._child = subprocess.Popen(  # noqa: S603 - this Python, with arguments of our own
             [sys.executable, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -143,7 +143,7 @@ class Stage:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
+    assert stream is not None  # noqa: S101 - both were asked for as pipes
     return stream
 
 

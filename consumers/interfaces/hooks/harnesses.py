@@ -30,7 +30,7 @@ from typing import Final, Literal, NamedTuple
 
 from deedbook.consumers.sdk.files import read_file
 from deedbook.ledger.errors import DeedbookError
-from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.environment import environment_variable
 
 Does = Literal["start", "save", "end"]
 Scope = Literal["local", "team", "user"]

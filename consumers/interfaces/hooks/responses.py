@@ -37,9 +37,10 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import SessionEnded, SessionStarted
 from deedbook.ledger.home import trust
+from deedbook.ledger.home.environment import environment_variable, present_session
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
-from deedbook.ledger.home.settings import check_place, environment_variable, present_session
+from deedbook.ledger.home.settings import check_place
 from deedbook.projections.answers.checked import ask
 
 brief_max_chars: Final = 9_800
@@ -105,7 +106,7 @@ def _opened(ledger: Ledger, harness: Harness, work: Work) -> str | None:
 
 def _author(ledger: Ledger, agent: str) -> Author:
     """Return who signs; whom DEEDBOOK_AGENT names nobody has looked at, and shared settings may set it."""
-    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
+    from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of  # noqa: PLC0415 - most turns sign nothing
 
     check_may_sign(agent, roles_of(ledger.client, agent))
     return ledger.author()

@@ -159,7 +159,7 @@ def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: flo
         if len(answer) <= output_size_max_bytes:
             _write_all(writing, answer)
         status = 0
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - nothing may leave this process but its status; it is logged
         reason = f"{type(error).__name__}: {message_of(error)}"
         log_failure(work.home, work.call.harness, work.event, "UNEXPECTED", reason)
         status = 0

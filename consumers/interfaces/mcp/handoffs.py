@@ -200,7 +200,7 @@ class HandoffTools(Tools):
     def handoff_act(
         self,
         action: Action,
-        id: Annotated[
+        id: Annotated[  # noqa: A002 - the name in every interface
             Id | None,
             Field(description="The handoff's id; for create a new id, e.g. fix-login (default: date and title)."),
         ] = None,
@@ -212,7 +212,7 @@ class HandoffTools(Tools):
     ) -> ActDone:
         """Do one operation on a handoff."""
         given = {name: value for name, value in given.items() if value not in (None, "")}
-        if action == "why" or action == "show":
+        if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
             check_arguments(action, (), id, given)
             return self._answer(id or "", [], with_handoff=action == "show")
         check_arguments(action, ACTS[action].arguments, id, given)

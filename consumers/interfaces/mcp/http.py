@@ -27,7 +27,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.identity import read_private, write_private
 
 PATH: Final = "/mcp"
-TOKEN_FILE: Final = "mcp.token"
+TOKEN_FILE: Final = "mcp.token"  # noqa: S105 - the name of a file
 body_size_max_bytes: Final = 1024**2
 sessions_max: Final = 256
 """Includes room for killed clients: their sessions stay until they have been idle for ``session_idle_max_s``."""

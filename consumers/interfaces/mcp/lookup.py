@@ -29,10 +29,10 @@ from deedbook.consumers.interfaces.mcp.reports import NUMBER, After, Id, PageSiz
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.compressor.transfer import Received, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import json_text
-from deedbook.consumers.sessions.query import parse_since
+from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.briefs.gates import check_level
@@ -195,7 +195,7 @@ class LookupTools(Tools):
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
-    def search(
+    def search(  # noqa: PLR0917 - clients rely on these names
         self,
         text: Annotated[
             str, Field(min_length=1, max_length=1_000, description="Words to search for, e.g. token expiry.")

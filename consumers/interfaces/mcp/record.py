@@ -45,7 +45,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.home.settings import present_session, wants_traceback
+from deedbook.ledger.home.environment import present_session, wants_traceback
 from deedbook.projections.answers.checked import ask
 
 _log: Final = logging.getLogger(__name__)
@@ -289,7 +289,7 @@ class Batch(NamedTuple):
         return Refused(refusal.code, f"{message} (nothing was recorded)", **details | {"entries": numbers})
 
 
-def place_of(
+def place_of(  # noqa: PLR0917 - what a call gives
     ledger: ToolLedger,
     agent: str,
     entries: Sequence[SessionEntry | Step],

@@ -130,7 +130,7 @@ class ReportsFound(answers.Quoting):
 class ReportTools(Tools):
     """The tools of handoff reports."""
 
-    def generate_handoff_report(
+    def generate_handoff_report(  # noqa: PLR0917 - clients rely on these names
         self,
         session_id: Annotated[Id, Field(description="The session, or an unambiguous beginning of its id.")],
         task_summary: Annotated[Said | None, Field(description="What was accomplished, in 2 or 3 sentences.")] = None,

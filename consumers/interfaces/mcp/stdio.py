@@ -115,7 +115,7 @@ class Answering:
                 await self._writing.send(SessionMessage(answer))
         return item
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: D102 - the SDK's
         await self._reading.aclose()
 
     def __aiter__(self) -> Answering:

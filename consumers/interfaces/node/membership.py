@@ -174,14 +174,14 @@ class Membership:
                 self._begin(lambda: self._replica.scrub(0.0))
             case Lead():
                 self._replica.is_open = True
-                self._duties.put_nowait(lambda: self._lead(True))
+                self._duties.put_nowait(lambda: self._lead(True))  # noqa: FBT003 - it does lead
             case Resume():
                 self._replica.is_open = True
             case Pause():
                 self._replica.close()
             case StepDown():
                 self._replica.close()
-                self._duties.put_nowait(lambda: self._lead(False))
+                self._duties.put_nowait(lambda: self._lead(False))  # noqa: FBT003 - it does not lead
             case _:
                 assert_never(action)
 

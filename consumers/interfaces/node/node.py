@@ -227,7 +227,7 @@ class Node(AsyncResource):
         leading = AsyncExitStack()
         self._parts.push_async_callback(leading.aclose)
 
-        async def lead(does: bool) -> None:
+        async def lead(does: bool) -> None:  # noqa: FBT001 - what becomes of this node
             await leading.aclose()
             if does:
                 # In a thread: they register themselves, which is published by this event loop.
@@ -260,7 +260,7 @@ class Node(AsyncResource):
         )
         self._parts.push_async_callback(membership.leave)
 
-    async def _answer(self, admits: bool, reads: bool) -> None:
+    async def _answer(self, admits: bool, reads: bool) -> None:  # noqa: FBT001 - what becomes of this node
         await self._service.take(admits=admits, reads=reads)
 
     async def _start_service(self, reader: Reader) -> None:
@@ -278,7 +278,7 @@ class Node(AsyncResource):
         )
         self._parts.push_async_callback(self._service.stop)
         if self._cluster is not None:
-            await self._answer(False, False)
+            await self._answer(False, False)  # noqa: FBT003 - before it is known who leads
         await self._service.start(self._nats, self._users.names)
 
     async def _let_in(self) -> None:

@@ -163,7 +163,7 @@ class Recovery(AsyncResource):
         return sorted(left, key=lambda one: one.trusted.size, reverse=True)
 
     async def abandoned(self) -> list[Head]:
-        """Return the heads that a history reset must name, so that the stream and every reader of this machine is covered."""
+        """Return the heads that a history reset must name to cover the stream and every reader of this machine."""
         history = await self.lost()
         heads = [] if history is None else [await self.stream_head(history)]
         heads += [Head(one.trusted.size, one.trusted.root) for one in self.contradicted()]
@@ -176,7 +176,7 @@ class Recovery(AsyncResource):
     def reset_history(self, abandoned: Head, reason: str, root: Key) -> None:
         """Append the event by which root gives up what is missing."""
         with self.log.snapshot() as snapshot:
-            assert snapshot.head is not None
+            assert snapshot.head is not None  # noqa: S101 - what is abandoned was abandoned by a log
             ledger = snapshot.head.ledger
         data = HistoryReset(abandoned_size=abandoned.size, abandoned_root=abandoned.tree_head, reason=reason)
         drafts = [Draft(stream="ledger", data=data)]

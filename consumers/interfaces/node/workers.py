@@ -15,7 +15,8 @@ from deedbook.consumers.handoffs.notifier.worker import NotifierWorker
 from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.worker import NAME as ROUTER
 from deedbook.consumers.handoffs.router.worker import RouterWorker
-from deedbook.consumers.interfaces.node.witnesses import Witnessing, configured_witnesses
+from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
+from deedbook.consumers.interfaces.node.witnesses import Witnessing
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, ValidatorWorker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
 from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
-from deedbook.consumers.sdk.ledger import Ledger as SdkLedger
+from deedbook.consumers.sdk.reacting import ReactingLedger
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.errors import Refused
 
@@ -23,15 +23,15 @@ V = TypeVar("V")
 class _Nouns(Generic[R, A, V]):
     """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
 
-    def handoff(self, id: str) -> Handoff[R, A]:
+    def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
         """Return a handoff by its id, whether it is there or about to be created."""
         return Handoff(self, id)
 
-    def reasoning(self, id: str) -> Reasoning[R, A]:
+    def reasoning(self, id: str) -> Reasoning[R, A]:  # noqa: A002
         """Return a reasoning by its id; what reads it takes the ref of any version too."""
         return Reasoning(self, id)
 
-    def session(self, id: str) -> Session[R, A]:
+    def session(self, id: str) -> Session[R, A]:  # noqa: A002
         """Return a session by its id."""
         return Session(self, id)
 
@@ -70,7 +70,7 @@ class _Nouns(Generic[R, A, V]):
         return report
 
 
-class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], SdkLedger):
+class Ledger(_Nouns[list[Accepted], dict[str, Any], "AuditReport"], ReactingLedger):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
 

@@ -74,7 +74,7 @@ class _Publisher(Protocol[R_co, A_co]):
 class _Noun(Generic[R, A]):
     _family: str
 
-    def __init__(self, ledger: Any, id: str) -> None:
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
         self._ledger: _Publisher[R, A] = ledger
         self.id = id.removeprefix(f"{self._family}/")
         self.stream = f"{self._family}/{self.id}"
@@ -96,7 +96,7 @@ class Handoff(_Noun[R, A]):
 
     _family = "handoff"
 
-    def __init__(self, ledger: Any, id: str) -> None:
+    def __init__(self, ledger: Any, id: str) -> None:  # noqa: A002 - the word that all use
         super().__init__(ledger, id.removesuffix(".md"))
 
     def show(self) -> A:
@@ -255,7 +255,7 @@ class Reasoning(_Noun[R, A]):
         self,
         content: str,
         *,
-        type: reasonings.StepType = "inference",
+        type: reasonings.StepType = "inference",  # noqa: A002 - the field's name
         rests_on: Sequence[int] = (),
         evidence: Sequence[str] = (),
         confidence: float = 1.0,
@@ -335,7 +335,7 @@ class Session(_Noun[R, A]):
         vectors: Mapping[str, float],
         *,
         reasoning: str = "",
-        round: int = 0,
+        round: int = 0,  # noqa: A002 - the field's name
     ) -> R:
         """Record how well you know, can and are sure; a vector that is left out counts as not assessed, never as 0."""
         if unknown := vectors.keys() - set(sessions.Vectors.__struct_fields__):

@@ -42,8 +42,8 @@ from deedbook.consumers.interfaces.web.stream import (
     as_server_sent,
     events_from,
 )
-from deedbook.consumers.sdk.batch import check_kinds
 from deedbook.consumers.sdk.events import Suspects, describe, whole_event
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import index_in
 from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.text import document, error_document, json_text

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.projections.answers.query import Arguments, allowed
 from deedbook.projections.views.registry import QUERIES

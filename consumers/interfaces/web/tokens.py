@@ -24,7 +24,7 @@ from deedbook.ledger.format.identity import read_private
 from deedbook.ledger.system.files import as_unavailable, locked, write_whole
 
 if TYPE_CHECKING:
-    from deedbook.ledger.log.read import Snapshot
+    from deedbook.ledger.log.state import Snapshot
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "deedbook_"

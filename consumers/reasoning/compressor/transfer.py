@@ -186,9 +186,8 @@ def published(
         domains = view("snapshots.domains", {"reasoning_ref": ref})["domains"]
         tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
-    if prose is not None and not problems:
-        if not holds(prose, memory):
-            problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
+    if prose is not None and not problems and not holds(prose, memory):
+        problems = [CertificateProblem("prose", None, "Its sentences or their fidelity are not the graph's.")]
     if problems:
         return None, Rejected(found.event_id, found.author, problems)
     # What was made for another budget, or counted by another tokenizer, is no lie; but nobody here can say it holds.

@@ -20,7 +20,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ from deedbook.consumers.reasoning.validator.publication import validate_ref
 from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.format.codec import encode_canonical
@@ -113,6 +114,7 @@ def act_on(
     vectors: Mapping[str, float | None] | None = None,
     tree: Tree | None = None,
     fidelity: float | None = None,
+    clock_ms: Callable[[], int] = now_ms,
 ) -> Decision:
     """Return the decision on a snapshot as it was taken or received (or its id, or the id or ref of a reasoning).
 
@@ -120,8 +122,8 @@ def act_on(
     ``vectors`` replace those of the snapshot; with a ``tree`` the receiver also validates the fetched graph itself;
     ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
     ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
-    and its answer are found, and nothing is signed. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was
-    not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
+    and its answer are found, and nothing is signed. ``clock_ms`` says whether a validation is too old. Raises Refused:
+    ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref
@@ -154,20 +156,20 @@ def act_on(
     prompt = to_context_prompt(snapshot, sent)
     decided = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
     decided = replace(decided, is_imported=is_imported, reasons=[] if own is None else [_said(own)])
-    return decided if rule is None else _held_up(view, decided, author or asker, task)
+    return decided if rule is None else _held_up(view, decided, author or asker, task, clock_ms())
 
 
-def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None) -> Decision:
+def _held_up(view: Ask, decided: Decision, who: Author | str | None, task: str | None, now_ms: int) -> Decision:
     """Return the decision where a rule fired: on the graph if it was validated, else a human's."""
     verdict, own, found, rule = decided.verdict, decided.own, decided.reasons, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref, passing = decided.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
     elif verdict is None:
         problems = [f"The full reasoning {short_ref(ref)} is not in this ledger."]
     else:
-        passing, problems = gates.check_verdict(verdict)
+        passing, problems = gates.check_verdict(verdict, now_ms)
         decided = replace(decided, graph=fetch(view, ref).memory)
     if not problems and passing is not None and (own is None or own.passed):
         said = f"{passing.by} validated the reasoning (entry {passing.event_index}): {passing.counted}."
@@ -259,7 +261,7 @@ def _citations(decided: Decision) -> list[str]:
 
 def _request(decided: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None) -> ReviewRequested:
     snapshot, rule = decided.snapshot, decided.rule
-    assert rule is not None
+    assert rule is not None  # noqa: S101 - as is said
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""

@@ -209,7 +209,7 @@ def _evidence(memory: ReasoningMemory) -> dict[str, Any]:
 
 def _measured_bare(data: SnapshotTaken, memory: ReasoningMemory) -> SnapshotTaken:
     """Return a snapshot without briefs, with the fidelity and size of the prompt that it renders to."""
-    assert data.level is not None
+    assert data.level is not None  # noqa: S101 - there is a reasoning
     prompt = to_context_prompt(snapshot_of(data, snapshot_id=""), TransferLevel(data.level))
     full = data.reasoning_size.full if data.reasoning_size is not None else 0
     fidelity = measure(memory, prompt.prompt).value

@@ -10,6 +10,7 @@ lie there without its event; the next validation stores the same blob and the ev
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from deedbook.consumers.reasoning.validator.validator import Judge, ReasoningVal
 from deedbook.ledger.bus.subjects import stream_token
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.format.codec import encode_canonical
@@ -81,7 +83,9 @@ def offer(author: Author, view: Ask, validated: Validated, *, must: bool = False
     return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 
 
-def publish(author: Author, view: Ask, validated: Validated) -> tuple[int, bool]:
+def publish(
+    author: Author, view: Ask, validated: Validated, *, clock_ms: Callable[[], int] = now_ms
+) -> tuple[int, bool]:
     """Publish a report as ``author``; return its entry, and whether it is new: else his latest one says the same.
 
     Raises Refused: ``NOT_AUTHORIZED`` for the reasoning's own author and for agents that are neither service, reviewer
@@ -93,8 +97,10 @@ def publish(author: Author, view: Ask, validated: Validated) -> tuple[int, bool]
     asked = {"ref": data.reasoning_ref, "author": author.name, "limit": 1}
     latest = next(iter(read_answer(view("validations.list", asked), _Latest).validations), None)
     newest = read_answer(view("validations.latest", {"ref": data.reasoning_ref}), LatestVerdict).latest
-    if latest is not None and latest.data == data and newest is not None and newest.age_s < again_after_s:
-        return latest.event_index, False
+    if latest is not None and latest.data == data and newest is not None:
+        age_ms = clock_ms() - newest.at_ms
+        if age_ms < 1000 * again_after_s:
+            return latest.event_index, False
     stream = f"reasoning/{validated.reasoning_id}"
     follows = hashlib.sha256(encode_canonical([data, latest.event_id if latest else ""])).hexdigest()
     idem = f"{VALIDATOR_NAME}/{VALIDATOR_VERSION}:{stream_token(stream)}:{data.reasoning_ref}:{follows}"

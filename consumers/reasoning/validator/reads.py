@@ -82,7 +82,7 @@ class Reads:
 
     def at(self, revision: str) -> Reads | None:
         """Return the looks into another commit of the same repository ("": this tree); None where there is none."""
-        assert self.tree is not None
+        assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if revision and revision not in self._revisions:
             there = None
             with suppress(Refused, Unavailable):  # no such commit, or no git
@@ -105,7 +105,7 @@ class Reads:
 
     def listing(self, parts: Parts) -> Listing:
         """Return the files below a folder."""
-        assert self.tree is not None
+        assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         if parts not in self._listings:
             self._listings[parts] = self.tree.files(parts)
         return self._listings[parts]
@@ -125,7 +125,7 @@ class Reads:
         return CheckedTree(sort=self.tree.kind, commit=self.tree.commit, digest=f"sha256:{digest}")
 
     def _read(self, parts: Parts) -> FileText:
-        assert self.tree is not None
+        assert self.tree is not None  # noqa: S101 - callers ask is_possible first
         found = self.tree.read(parts, min(file_size_max_bytes, self.whole.bytes_left))
         if found.outcome == "too_large":
             is_alone = self.whole.bytes_left >= file_size_max_bytes

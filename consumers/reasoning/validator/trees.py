@@ -276,7 +276,7 @@ def _read_file(folder: int, name: str, size_max: int) -> Found:
         by_name = _outcome_of_mode(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         if by_name != "file":
             return Found(by_name)
-        with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             opened = os.fstat(file.fileno())
             if not stat.S_ISREG(opened.st_mode):
                 return Found(_outcome_of_mode(opened.st_mode))

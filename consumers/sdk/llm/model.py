@@ -17,17 +17,18 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from deedbook.consumers.sdk.http import NoAnswer, is_loopback, request
+from deedbook.consumers.sdk.http import NoAnswer, request
 from deedbook.consumers.sdk.llm import family as families
 from deedbook.consumers.sdk.llm.family import Completion
 from deedbook.consumers.sdk.llm.reader import read_answer
 from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
+from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.format.codec import UNREADABLE, check_depth, encode_sorted
 from deedbook.ledger.format.identity import read_private
 from deedbook.ledger.home.config import Actions
-from deedbook.ledger.home.settings import environment_variable
+from deedbook.ledger.home.environment import environment_variable
 
 T = TypeVar("T")
 

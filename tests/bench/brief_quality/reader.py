@@ -115,7 +115,7 @@ def questions_of(memories: Sequence[ReasoningMemory], seed: int) -> list[list[Qu
     asked: list[list[Question]] = []
     for memory, chance in zip(memories, chances, strict=True):
         strange = [content for other in memories if other is not memory for content in _quotable(other).values()]
-        askers = [*_ASKED.items(), ("premises", lambda memory, chance: _premises(memory, strange, chance))]
+        askers = [*_ASKED.items(), ("premises", lambda memory, chance: _premises(memory, strange, chance))]  # noqa: B023
         asked.append([one for kind, ask in askers for one in _drawn(kind, ask(memory, chance), chance)])
     quoted = "\n".join(text for questions in asked for one in questions for text in (one.text, *one.options))
     for memory, chance, questions in zip(memories, chances, asked, strict=True):

@@ -29,6 +29,7 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.log import keys
+from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tiles import tile_key
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def test_changed_record_of_a_stream_is_found(ledger: Ledger) -> None:
     fill(ledger)
     key = keys.stream_key("handoff/first")
     with ledger.log.tables.writing() as txn:
-        record = keys.decode_record(b"s", txn.get(key, db=ledger.log.tables.state))
+        record = decode_record(b"s", txn.get(key, db=ledger.log.tables.state))
         txn.put(key, msgspec.msgpack.encode(msgspec.structs.replace(record, version=99)), db=ledger.log.tables.state)
     report = fsck(ledger.home.path)
     assert [one.message for one in report.problems] == [
@@ -197,7 +198,7 @@ def test_granted_role_that_no_entry_grants_is_found(ledger: Ledger) -> None:
     fill(ledger)
     key = keys.agent_key("alice")
     with ledger.log.tables.writing() as txn:
-        record = keys.decode_record(b"a", txn.get(key, db=ledger.log.tables.state))
+        record = decode_record(b"a", txn.get(key, db=ledger.log.tables.state))
         forged_record = msgspec.structs.replace(record, roles=record.roles | {"admin"})
         txn.put(key, msgspec.msgpack.encode(forged_record), db=ledger.log.tables.state)
     assert [one.message for one in fsck(ledger.home.path).problems] == [

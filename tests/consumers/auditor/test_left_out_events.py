@@ -174,10 +174,10 @@ def test_command_names_what_is_missing_and_passes_only_when_told(tmp_path: Path)
     forge = grown()
     index = of_stream(forge, SESSION)[-1]
     path = forge.export(tmp_path / "less.tar", SESSION, leave_out={index})
-    said = inside.deedbook("verify", "--bundle", path)
+    said = inside.deed("verify", "--bundle", path)
     assert said.code == 6
     assert f"PARTIAL: entry 4 of {SESSION} missing: {SESSION} and authority as of head {len(forge.entries)}" in said.err
-    allowed = json.loads(inside.deedbook("--json", "verify", "--bundle", path, "--partial").out)["data"]
+    allowed = json.loads(inside.deed("--json", "verify", "--bundle", path, "--partial").out)["data"]
     missing = {"stream": SESSION, "first": 4, "last": 4, "shown_by": len(forge.entries), "since": index - 1}
     assert (allowed["outcome"], allowed["ok"], allowed["missing"]) == ("PARTIAL", False, [missing])
 
@@ -186,6 +186,6 @@ def test_names_that_strangers_gave_move_no_character_on_the_page(tmp_path: Path)
     forge, stream = Forge(), "record/\u202elive"
     forge.submit(forge.sign("alice", Draft(stream=stream, kind="record.imported", data=EXAMPLES["record.imported"])))
     for leave_out in ([], [len(forge.entries) - 1]):
-        said = inside.deedbook("verify", "--bundle", forge.export(tmp_path / "odd.tar", stream, leave_out=leave_out))
+        said = inside.deed("verify", "--bundle", forge.export(tmp_path / "odd.tar", stream, leave_out=leave_out))
         assert "live" in said.out + said.err
         assert "\u202e" not in said.out + said.err

@@ -1,4 +1,4 @@
-"""Subscriptions over a log that was put back: nothing is passed over, and a history reset leads back to where it branches."""
+"""Subscriptions over a log that was put back: no event is passed over."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from event_examples import PROTO
 from http_double import HttpDouble
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.consumers.sdk.cloud_events import binary, cloud_event
 from deedbook.ledger.events.body import Event, decode_body, make_event
@@ -101,12 +100,8 @@ def sink() -> Iterator[Sink]:
 
 def watch(home: Path, *words: str) -> int:
     """Watch findings until there are no more."""
-    app = App()
-    try:
-        given = ["--as", "alice", "watch", "--kind", "finding.logged", "--from-start", "--once"]
-        return run(["--home", str(home), *given, *words], app)
-    finally:
-        app.close()
+    given = ["--as", "alice", "watch", "--kind", "finding.logged", "--from-start", "--once"]
+    return run(["--home", str(home), *given, *words])
 
 
 def test_watcher_prints_cloud_events_a_line_each(watched: Path, capsys: pytest.CaptureFixture[str]) -> None:

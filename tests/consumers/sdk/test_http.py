@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from deedbook.consumers.sdk.http import is_loopback
+from deedbook.consumers.sdk.loopback import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.255.255.254", "::1"])

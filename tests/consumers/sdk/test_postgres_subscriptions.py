@@ -13,7 +13,6 @@ import psycopg
 import pytest
 from faults import metrics, settle, times
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run as cli_run
 from deedbook.consumers.sdk.postgres import PostgresSubscriptions
 from deedbook.consumers.sdk.reactor import Reactor
@@ -258,8 +257,6 @@ def test_watcher_goes_on_where_another_machines_stopped(
     for folder, finding in (("one", "a"), ("two", "b")):
         find(ledger, finding)
         shutil.copytree(ledger.home.path, tmp_path / folder, ignore=shutil.ignore_patterns("subscribers"))
-        app = App()
-        assert cli_run(["--home", str(tmp_path / folder), *words], app) == 0
-        app.close()
+        assert cli_run(["--home", str(tmp_path / folder), *words]) == 0
         printed += [json.loads(line)["data"]["finding"] for line in capsys.readouterr().out.splitlines()]
     assert printed == ["a", "b"]

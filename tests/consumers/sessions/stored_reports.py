@@ -15,7 +15,7 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 Format = Literal["json", "markdown"]
 
 
-def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:
+def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:  # noqa: A002 - as in the API
     """Return a session's report from git notes, else from files: the JSON itself, or ``{"markdown": text}``.
 
     None when neither has it. What is read is what a store holds, which anybody may have changed: ``reports.show``

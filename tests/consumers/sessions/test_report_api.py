@@ -65,7 +65,10 @@ def test_end_to_end_handoff() -> None:
 
 def test_a_fresh_process_resumes_what_another_recorded(agents_home: Path) -> None:
     session_id = run_session("minimax", "Found the leak", FINDINGS[:3])
-    program = "import deedbook.consumers.sessions.api as r; print(r.resume_previous_session(detail_level='full')['sessions'][0])"
+    program = (
+        "from deedbook import resume_previous_session; "
+        "print(resume_previous_session(detail_level='full')['sessions'][0])"
+    )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert session_id in told.stdout
     assert FINDINGS[2] in told.stdout

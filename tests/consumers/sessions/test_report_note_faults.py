@@ -119,7 +119,7 @@ def test_a_read_only_repository_is_told_and_written_once_it_can_be(
     for one in folders:
         one.chmod(0o777)
     with monkeypatch.context() as patched:
-        patched.setenv("PATH", os.path.dirname(REAL_GIT or ""))
+        patched.setenv("PATH", os.path.dirname(REAL_GIT or ""))  # noqa: PTH120 - a folder as text
         assert [one.status for one in store(folder)] == ["written", "written"]
     for one in folder.rglob("*"):
         one.chmod(0o555 if one.is_dir() else 0o444)

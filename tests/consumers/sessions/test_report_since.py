@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deedbook.consumers.sessions.query import parse_since
+from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
 
 NOW = datetime(2026, 2, 12, 10, 0, tzinfo=UTC)

@@ -79,7 +79,7 @@ def test_roles_may_be_delegated_keys_of_one_agent(ledger: Ledger) -> None:
 
 def test_agent_without_a_role_that_works_says_nothing(ledger: Ledger) -> None:
     ledger.register(story.agent("orchestrator"), "admin")
-    submit = lambda: ledger.emit(story.agent("orchestrator"), STREAM, story.started())
+    submit = lambda: ledger.emit(story.agent("orchestrator"), STREAM, story.started())  # noqa: E731 - called twice
     assert code_of(submit, ledger) == "NOT_AUTHORIZED"
 
 
@@ -102,7 +102,7 @@ def test_answer_is_given_once_however_often_it_is_sent(ledger: Ledger) -> None:
     repeat = ledger.emit(generator, STREAM, answer, causes=[ids[6]])
     assert (repeat.is_repeat, repeat.id, ledger.head()[0]) == (True, ids[7], size)
     ledger.clock.advance(1)  # the same answer at another time is another answer
-    again = lambda: ledger.emit(generator, STREAM, answer, causes=[ids[6]])
+    again = lambda: ledger.emit(generator, STREAM, answer, causes=[ids[6]])  # noqa: E731 - called by the check
     assert code_of(again, ledger) == "TRANSITION_NOT_ALLOWED"
 
 
@@ -158,7 +158,7 @@ def test_closing_tree_that_differs_is_refused_and_the_right_one_is_taken(ledger:
     ids = story.play(ledger, story.STORY[:-1])
     explorer = story.agent("explorer")
     for wrong in (story.complete(tree_digest="0" * 64, tree=None), story.complete(tree_digest="0" * 64)):
-        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])
+        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "VERSION_MISMATCH"
     ledger.emit(explorer, STREAM, story.complete(), causes=[ids[3]])
     assert life(ledger).is_ended
@@ -170,7 +170,7 @@ def test_closing_tree_of_another_problem_or_search_is_refused(ledger: Ledger) ->
     other = msgspec.structs.replace(story.CONFIG, strategy="BFS")
     for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}, {"search_config": other}):
         closing = story.complete(tree=msgspec.structs.replace(story.tree(), **fields))
-        submit = lambda data=closing: ledger.emit(story.agent("explorer"), STREAM, data, causes=[ids[3]])
+        submit = lambda data=closing: ledger.emit(story.agent("explorer"), STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "VERSION_MISMATCH"
 
 
@@ -183,18 +183,18 @@ def test_path_is_one_from_the_root_down_and_closes_as_it_was_searched(ledger: Le
     for path in paths:
         payload = msgspec.structs.replace(asked.payload, best_path=path)  # type: ignore[attr-defined]  # it has one
         wrong = msgspec.structs.replace(asked, payload=payload)
-        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])
+        submit = lambda data=wrong: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
     for one in story.STORY[-3:-1]:
         draft = Draft(stream=STREAM, data=one.data, causes=[ids[cause] for cause in one.causes])
         ids.append(ledger.submit(ledger.sign(story.agent(one.role), draft))[0].id)
     for path in paths:
         closing = story.complete(best_path=path)
-        submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])
+        submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
     praised = msgspec.structs.replace(nodes[-1], evaluation=kinds.Evaluation(score=10.0, confidence=1.0))
     closing = story.complete(best_path=[*nodes[:-1], praised])
-    submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])
+    submit = lambda data=closing: ledger.emit(explorer, STREAM, data, causes=[ids[3]])  # noqa: E731 - called by the check
     assert code_of(submit, ledger) == "VERSION_MISMATCH"
     ledger.emit(explorer, STREAM, story.complete(best_path=[]), causes=[ids[3]])
 
@@ -207,7 +207,7 @@ def test_request_about_another_problem_than_the_tasks_is_refused(ledger: Ledger,
     for fields in ({"problem": "1 1 1 1"}, {"task_type": "planning"}):
         other = msgspec.structs.replace(one.data, payload=msgspec.structs.replace(one.data.payload, **fields))
         causes = [ids[cause] for cause in one.causes]
-        submit = lambda data=other: ledger.emit(story.agent(one.role), STREAM, data, causes=causes)
+        submit = lambda data=other: ledger.emit(story.agent(one.role), STREAM, data, causes=causes)  # noqa: E731, B023 - called by the check
         assert code_of(submit, ledger) == "INVALID_FIELD"
 
 
@@ -216,7 +216,7 @@ def test_nothing_of_the_search_follows_its_end(ledger: Ledger) -> None:
     story.play(ledger)
     ledger.clock.advance(1)
     for role, data in (("explorer", story.generate(story.ROOT)), ("orchestrator", story.STORY[1].data)):
-        submit = lambda role=role, data=data: ledger.emit(story.agent(role), STREAM, data)
+        submit = lambda role=role, data=data: ledger.emit(story.agent(role), STREAM, data)  # noqa: E731 - called by the check
         assert code_of(submit, ledger) == "TRANSITION_NOT_ALLOWED"
     ledger.emit(story.agent("explorer"), STREAM, story.STORY[5].data)
 
@@ -248,7 +248,7 @@ def test_paid_answer_is_kept_once_within_the_size_of_an_entry_and_a_pause_is_res
 
     assert code_of(lambda: ledger.emit(generator, STREAM, paid(48 * 1024), causes=[ids[6]]), ledger) == "TOO_LARGE"
     ledger.emit(generator, STREAM, paid(40 * 1024), causes=[ids[6]])
-    again = lambda: ledger.emit(generator, STREAM, paid(1), causes=[ids[6]])
+    again = lambda: ledger.emit(generator, STREAM, paid(1), causes=[ids[6]])  # noqa: E731 - called by the check
     assert code_of(again, ledger) == "TRANSITION_NOT_ALLOWED"
     assert code_of(resume, ledger) == "TRANSITION_NOT_ALLOWED"
     error = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True)

@@ -16,7 +16,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.subjects import read_pattern, submit_pattern
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.client import follow
+from deedbook.ledger.client.following import follow
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.events.body import Event
@@ -198,7 +198,7 @@ def test_ledger_that_keeps_forgetting_a_blob_is_not_sent_it_for_ever(
         assert (error.code, type(error)) == ("BUS_UNAVAILABLE", Unavailable)
 
 
-class lying_server:
+class lying_server:  # noqa: N801 - used as a context manager
     """Somebody with the node's key who is greeted as an honest node, and then answers whatever a test says."""
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:

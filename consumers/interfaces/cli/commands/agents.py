@@ -12,10 +12,10 @@ from typing import Any, Final, get_args
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, short_key
-from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.bus.loop_thread import Connection
@@ -52,8 +52,7 @@ def agent() -> None:
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
-    """Make keys for a new agent and register it; signed by root, or by the admin who is named with --as or
-    DEEDBOOK_AGENT.
+    """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
     The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
     key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.interfaces.cli.app import App, parse_json, read_text, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_text, with_contents
 from deedbook.consumers.interfaces.cli.commands import session_report
 from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
-from deedbook.ledger.home.settings import wants_traceback
+from deedbook.ledger.home.environment import wants_traceback
 from deedbook.projections.snapshots.vectors import read_vectors
 
 if TYPE_CHECKING:

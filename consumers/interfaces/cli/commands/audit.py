@@ -13,10 +13,9 @@ from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.consumers.auditor.fsck import fsck as check
 from deedbook.consumers.auditor.repair import repair
 from deedbook.consumers.auditor.verify import verify_log
-from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
-from deedbook.consumers.interfaces.cli.output import progress
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.client.stream_reader import pinned_root

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import progress, when
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.output import when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.node.recovery import Recovery
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
 from deedbook.ledger.bundle.restore import restore as put_back
@@ -30,9 +30,8 @@ from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import shown
 
 if TYPE_CHECKING:
-    from deedbook.consumers.interfaces.node.recovery import Head, Recovery
+    from deedbook.consumers.interfaces.node.recovery import Head
     from deedbook.ledger.bus.history import LostHistory
-    from deedbook.ledger.home.home import Home
 
 
 @click.command(cls=Command)
@@ -87,8 +86,9 @@ def _is_sealed(path: Path) -> bool:
 @click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
-    """Make the ledger of a backup (of a folder: its newest), or of any export of a whole log, in .deedbook or --home
-    DIR.
+    """Restore the ledger of a backup (the newest in a folder), or of any export of a whole log.
+
+    It is made in .deedbook, or in --home DIR.
 
     Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
     """

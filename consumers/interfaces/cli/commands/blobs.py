@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App, read_argument, unavailable
-from deedbook.consumers.interfaces.cli.output import print_fields, print_table, progress, show_page, when
-from deedbook.consumers.interfaces.cli.program import Command, Group
+from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_argument, unavailable
+from deedbook.consumers.interfaces.cli.output import print_fields, print_table, show_page, when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.limits import blob_chunk_bytes
 from deedbook.ledger.log.blobs import BlobView, check_blob, page_blobs_max

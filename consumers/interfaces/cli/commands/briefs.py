@@ -13,11 +13,10 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.reasoning_text import print_verdict, said_of_import
-from deedbook.consumers.reasoning.compressor.prose import write_prose
+from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import Received, describe, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.validator.judge import ModelJudge

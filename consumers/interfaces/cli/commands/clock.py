@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.ledger.client.author import Draft, now
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused

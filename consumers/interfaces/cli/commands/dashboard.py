@@ -10,19 +10,19 @@ import sys
 import threading
 import time
 import webbrowser
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, extra
-from deedbook.consumers.interfaces.cli.commands.serve import stop_at_signals
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.signals import stop_at_signals
 from deedbook.consumers.interfaces.dashboard.address import Address, announced, running
+from deedbook.consumers.interfaces.dashboard.app import Dashboard
+from deedbook.consumers.interfaces.dashboard.guard import Guard, launch_link
+from deedbook.consumers.interfaces.web.server import bind, serving
+from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home import trust
-
-if TYPE_CHECKING:
-    from deedbook.consumers.sdk.ledger import Ledger
 
 usual_port: Final = 4280
 
@@ -37,9 +37,6 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     Decisions are signed with the key of a human (--as, or the only one whose key is here); without it one only reads.
     On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
     """
-    with extra("web", "deed dashboard"):
-        from deedbook.consumers.interfaces.dashboard import app as _  # noqa: F401 - starlette, jinja2 and graphlay
-        from deedbook.consumers.interfaces.web.server import bind
     ledger = app.ledger()
     # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
@@ -73,10 +70,6 @@ def who_decides(ledger: Ledger) -> tuple[str | None, str]:
 
 
 async def _serve(app: App, listening: socket.socket, human: str | None, why_not: str, *, is_opened: bool) -> None:
-    from deedbook.consumers.interfaces.dashboard.app import Dashboard
-    from deedbook.consumers.interfaces.dashboard.guard import Guard
-    from deedbook.consumers.interfaces.web.server import serving
-
     stop, ledger = stop_at_signals(), app.ledger()
     guard = Guard(secrets.token_urlsafe(32), listening.getsockname()[1])
     pages = Dashboard(ledger, guard, human=human, why_not=why_not)
@@ -89,8 +82,6 @@ async def _serve(app: App, listening: socket.socket, human: str | None, why_not:
 
 
 def _show(app: App, here: Address, why_not: str, *, is_opened: bool) -> None:
-    from deedbook.consumers.interfaces.dashboard.guard import launch_link
-
     link = f"{here.url}/launch?token={launch_link(here.secret, time.time_ns() // 1_000_000)}"
     data = {"link": link, "url": here.url, "pid": here.pid, "human": here.human, "reads_only_because": why_not or None}
     app.show("dashboard", data, link)

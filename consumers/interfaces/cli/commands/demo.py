@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.demo.story import Line, Stage, Story
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust
@@ -79,6 +78,11 @@ def play(folder: Path, *, quiet: bool, show: Callable[[Story], None] | None = No
     """
     console = Console(stderr=True, quiet=quiet, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    if show is None:
+        scene = "A ledger, a server and four agents hand work over, each a process with its own key: about 15 seconds."
+    else:
+        scene = "A ledger gets a past of thirty hours; then come a server, four agents and pages: about 30 seconds."
+    console.print(scene, soft_wrap=True)
     with Progress(*columns, console=console, transient=True) as bar, Stage(folder, has_past=bool(show)) as stage:
 
         def tell(line: Line) -> None:
@@ -118,3 +122,16 @@ def summary(data: dict[str, Any]) -> None:
         table.add_row("kept", f"DEEDBOOK_HOME={data['home']}")
         table.add_row("bundle", data["bundle"])
     console.print(table)
+    _print_next_steps(console)
+
+
+def _print_next_steps(console: Console) -> None:
+    """Name the commands that a newcomer may call next; they work as printed, in this folder."""
+    steps = []
+    if shutil.which("deed") is None:
+        steps.append((f'export PATH="{Path(sys.executable).parent}:$PATH"', "so that your shell finds deed"))
+    steps.append(("deed demo --dashboard", "the same in your browser, where agents wait for your decision"))
+    steps.append(("deed init --origin example.org/team", "a ledger of your own, in this folder"))
+    console.print("\nNext:")
+    for command, purpose in steps:
+        console.print(f"  {command}  [dim]# {purpose}[/]", soft_wrap=True)

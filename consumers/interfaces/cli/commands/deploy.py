@@ -15,8 +15,7 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.node.users import current_users
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import usual_port
@@ -25,7 +24,7 @@ from deedbook.ledger.service.server_config import ACCOUNTS_FILE, Member, Tls, re
 from deedbook.ledger.system.files import as_unavailable, read_regular, write_whole
 
 LOOPBACK: Final = "127.0.0.1"
-PASSWORD_FILE: Final = "routes.secret"
+PASSWORD_FILE: Final = "routes.secret"  # noqa: S105 - the name of the file
 _NAMES: Final = {1: ("one",), 3: ("r3-a", "r3-b", "r3-c")}
 _usual_route_port: Final = 6222
 _secret_bytes: Final = 32

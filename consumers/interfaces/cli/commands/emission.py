@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, parse_json, read_argument, read_up_to
+from deedbook.consumers.interfaces.cli.app import App, Command, parse_json, read_argument, read_up_to
 from deedbook.consumers.interfaces.cli.commands.receipts import write_receipt
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.format.codec import decode_strict

@@ -1,83 +1,30 @@
-"""`deed log`, `show`, `why`: events one by one, and what they follow from."""
+"""`deed show`, `why`: one event, and what it follows from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from deedbook.consumers.auditor.provenance import write_provenance
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command
-from deedbook.consumers.sdk.batch import check_kinds
-from deedbook.consumers.sdk.events import Suspects, describe, whole_event
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.web_option import web_option
+from deedbook.consumers.sdk.events import whole_event
 from deedbook.consumers.sdk.text import sanitize_text
-from deedbook.ledger.client.client import Ask, follow, read_batch_path
+from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
 
-if TYPE_CHECKING:
-    from deedbook.ledger.events.body import Event
-
 rows_max: Final = 500
-
-
-@click.command("log", cls=Command, only_looks=True, looks_back=True)
-@click.option("--kind", help="Only this kind.")
-@click.option("--stream", help="Only this stream.")
-@click.option("--author", help="Only events of this agent.")
-@click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
-@click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
-@click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
-@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
-@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
-def log_(app: App, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
-    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
-    if kind:
-        check_kinds((kind,))
-    before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
-    if before is not None and not (is_newest and not is_following):
-        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
-    asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
-    if is_following:
-        start = 0 if after is None else after + 1
-        if is_newest and (last := app.query("catalog.find", **asked, **given)["events"]):
-            start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
-        _follow(app, (kind,) if kind else (), given["stream"], given["author"], start)
-        return
-    answer = app.query("catalog.find", **asked, **given)
-    rows = [
-        (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
-        for one in answer["events"]
-    ]
-    if app.as_json:
-        answer["events"] = [_document(app, one) for one in answer["events"]]
-    header = ("index", "accepted", "author", "kind", "stream", "note")
-    output.show_page(
-        app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
-    )
-
-
-def _document(app: App, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the event of a row as `show`, `watch` and `log --follow` give it, with the marks that views put on it."""
-    index = row["event_index"]
-    marks = {name: row[name] for name in ("skipped", "suspect") if name in row}
-    return describe(read_event(index, app.client().entry(index))) | marks
-
-
-def _marks(event: dict[str, Any]) -> str:
-    skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
-    return " ".join(filter(None, (output.suspect_cell(event), skipped)))
 
 
 @click.command(cls=Command, only_looks=True)
 @click.argument("ref", metavar="INDEX|REF")
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
-@output.web_option("event", "ref")
+@web_option("event", "ref")
 def show(app: App, ref: str, *, dsse: bool) -> None:
     """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
     index = app.ledger().index_of(ref)
@@ -87,7 +34,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
 
-    data = whole_event(app.client(), index, _plain(app))
+    data = whole_event(app.client(), index, app.plain)
     app.show("event", data, lambda: output.print_fields(data))
 
 
@@ -99,7 +46,7 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
-@output.web_option("event", "ref")
+@web_option("event", "ref")
 def why(
     app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
 ) -> None:
@@ -162,26 +109,3 @@ def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
             if (after := page["next"]) is None:
                 break
-
-
-def _plain(app: App) -> Ask:
-    # Not `query_with`: that a key is suspect, marks what it signed and nothing else.
-    return lambda query, arguments: app.query(query, **arguments)
-
-
-def _follow(app: App, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-    suspects = Suspects(_plain(app), is_filtered=bool(kinds or stream or author))
-    for item in follow(app.client(), start, kinds=kinds, stream=stream):
-        if isinstance(item, int) or (author is not None and item.author != author):
-            continue
-        mark = suspects.mark(item)
-        if app.as_json:
-            app.line(describe(item) | mark)
-        else:
-            print_event(item, output.suspect_cell(mark))
-
-
-def print_event(event: Event, mark: str = "") -> None:
-    """Print one event on a line, as it comes."""
-    words = (event.index, output.when(event.accepted_ms), event.author, event.kind, sanitize_text(event.stream), mark)
-    output.print_lines("  ".join(map(str, words)).rstrip())

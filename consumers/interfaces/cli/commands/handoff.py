@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deedbook.consumers.interfaces.cli.program import Group, Lazy
+from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup
 
 VERBS = {
     "create": Lazy(
@@ -37,12 +37,12 @@ VERBS = {
     "watch": Lazy("handoff_files:watch", "Keep a folder of handoff files in step with the ledger."),
     "graph": Lazy("handoff_graph:graph", "Draw who waits for whom: a tree, Mermaid or DOT."),
     "list": Lazy("handoff_list:list_", "List handoffs, newest first, or show a board."),
-    "show": Lazy("handoff_list:show", "Show one handoff: its state and why, tasks, criteria, history."),
+    "show": Lazy("handoff_show:show", "Show one handoff: its state and why, tasks, criteria, history."),
 }
 
 
 @click.group(
-    cls=Group, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
+    cls=LazyGroup, lazy=VERBS, aliases={"new": "create", "close": "complete", "link": "create", "done": "complete"}
 )
 def handoff() -> None:
     """Hand work over: create, approve, claim, check, complete, verify."""

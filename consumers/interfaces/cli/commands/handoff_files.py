@@ -18,10 +18,11 @@ from deedbook.consumers.handoffs.files.syntax.active_table import is_active_tabl
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.importers.records import import_records
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
-from deedbook.consumers.interfaces.cli.output import configure_logging, progress, stopped_by_signals
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.sdk.files import read_file, write_file
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable

@@ -11,9 +11,8 @@ from typing import Any, Final, Literal, assert_never
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import next_page, print_lines, stems
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
 from deedbook.consumers.sdk.text import sanitize_line, sanitize_text
 from deedbook.ledger.lifecycle.handoff_status import FINAL

@@ -14,11 +14,12 @@ from deedbook.consumers.handoffs import content
 from deedbook.consumers.handoffs import operations as acts
 from deedbook.consumers.handoffs.receiver import missing, uncommitted
 from deedbook.consumers.handoffs.stored_content import content_from
-from deedbook.consumers.interfaces.cli.app import App, read_text, with_contents
-from deedbook.consumers.interfaces.cli.commands.handoff_list import as_of_line, print_handoff, with_citations
-from deedbook.consumers.interfaces.cli.output import print_command, warn, web_option
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text, with_contents
+from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, with_citations
+from deedbook.consumers.interfaces.cli.output import print_command, warn
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
@@ -106,7 +107,7 @@ def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
     (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
-    assert isinstance(data, HandoffAmended)
+    assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     emit(app, found["id"], data, changes=content.changes_between(content_from(found), data))
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from click import shell_completion as shells
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command, deed
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.hooks.__main__ import respond
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES, Harness, Scope
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
@@ -28,8 +28,8 @@ from deedbook.consumers.sdk.quotation import origin_of
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
+from deedbook.ledger.home.environment import environment_variable, present_session
 from deedbook.ledger.home.location import find_home, home_in, present_folder
-from deedbook.ledger.home.settings import environment_variable, present_session
 
 _TEAM_ADVICE: Final = (
     "Commit these files. They work where `deed` is installed and a ledger is found. DEEDBOOK_AGENT names the agent; "

@@ -9,10 +9,10 @@ import click
 
 from deedbook.consumers.importers.empirica.importer import import_notes, read_notes, rehearsed
 from deedbook.consumers.importers.empirica.notes import DEFAULT_REFS, Repository
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
-from deedbook.consumers.interfaces.cli.output import print_table, progress
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.progress import progress
 
 FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
 

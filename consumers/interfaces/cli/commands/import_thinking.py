@@ -14,10 +14,9 @@ from deedbook.consumers.importers.records import Aside, import_records, rehearse
 from deedbook.consumers.importers.transcripts.conversation import Answered, Progress, Unread
 from deedbook.consumers.importers.transcripts.files import find_transcripts, read_transcript
 from deedbook.consumers.importers.transcripts.importer import TranscriptImport
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.imports import counts_line, print_asides
-from deedbook.consumers.interfaces.cli.output import progress
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.secrets.scanner import check_text

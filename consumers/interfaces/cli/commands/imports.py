@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.output import page_options, print_table, show_page
-from deedbook.consumers.interfaces.cli.program import Command, Group, Lazy
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.sdk.text import sanitize_text
 
 lines_max: Final = 20

@@ -6,9 +6,8 @@ from functools import partial
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.join import join as join_ledger
 from deedbook.ledger.client.invitation import Invitation
 from deedbook.ledger.errors import Refused

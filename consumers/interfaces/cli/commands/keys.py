@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.commands.agents import new_passphrase, wait_until_let_in
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_table, short_key
-from deedbook.consumers.interfaces.cli.program import Group, ListOption
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.rotation import rotate_agent, rotate_checkpoint
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Refused

@@ -20,13 +20,12 @@ import click
 import msgspec
 
 import deedbook
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.clock import compare_clocks
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.settings_page import settings_page
-from deedbook.consumers.interfaces.node.witnesses import configured_witnesses
+from deedbook.consumers.interfaces.node.witnessed import configured_witnesses
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message

@@ -8,9 +8,8 @@ from typing import Final
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.node.peers import HAND_OVER_FILE, NodesView, read_nodes
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.home.home import Home

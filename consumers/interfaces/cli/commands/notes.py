@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import print_table, progress, when
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
+from deedbook.consumers.interfaces.cli.output import print_table, when
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.consumers.sessions.copies import repair
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes

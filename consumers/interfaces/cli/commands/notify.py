@@ -15,9 +15,10 @@ from deedbook.consumers.handoffs.notifier.episodes import trial
 from deedbook.consumers.handoffs.notifier.settings import Channel, configured_channels, read_channels
 from deedbook.consumers.handoffs.notifier.store import STORE_FILE, Delivery, NotifierStore
 from deedbook.consumers.handoffs.notifier.worker import NotifierWorker, unix_ms
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals, when
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
+from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.output import print_table, when
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused

@@ -14,17 +14,12 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
-from deedbook.consumers.interfaces.cli.app import App, read_argument
-from deedbook.consumers.interfaces.cli.output import (
-    list_page,
-    page_options,
-    print_fields,
-    progress,
-    warn,
-    web_option,
-)
-from deedbook.consumers.interfaces.cli.program import Group, Lazy, ListOption
+from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_fields, warn
+from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
+from deedbook.consumers.interfaces.cli.verbs import Lazy, ListOption
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from deedbook.consumers.reasoning.validator.evidence import cite

@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from deedbook.consumers.auditor.report import fingerprint_in
-from deedbook.consumers.interfaces.cli.app import App, read_up_to
+from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_to
 from deedbook.consumers.interfaces.cli.output import print_fields, when
-from deedbook.consumers.interfaces.cli.program import Command, Group
 from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, with_contents
+from deedbook.consumers.interfaces.cli.app import App, Group, with_contents
 from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
     imported_by,
@@ -22,7 +22,6 @@ from deedbook.consumers.interfaces.cli.output import (
     since_option,
     warn,
 )
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 from deedbook.consumers.sdk.text import counted, sanitize_line, sanitize_text, shorten
 from deedbook.consumers.sessions.query import mode_of, query_reports
@@ -75,7 +74,7 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
     show_default=True,
     help="At most 400, 800 or 1,250 tokens a session.",
 )
-def resume(
+def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
     """Print what an agent should know to go on: its own last session, else the last of anybody, or several.

@@ -17,15 +17,10 @@ from deedbook.consumers.handoffs.router.chains import advise
 from deedbook.consumers.handoffs.router.chains_file import ChainsFile
 from deedbook.consumers.handoffs.router.plans import rehearse
 from deedbook.consumers.handoffs.router.worker import NAME, SERVICE, RouterWorker, Source
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import (
-    configure_logging,
-    next_page,
-    print_table,
-    stopped_by_signals,
-    warn,
-)
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import App, Group
+from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.output import next_page, print_table, warn
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.sdk.subscriptions import Subscriptions

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_in, terms_of
 

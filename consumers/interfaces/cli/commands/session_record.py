@@ -26,10 +26,9 @@ import click
 import msgspec
 from msgspec.structs import asdict, replace
 
-from deedbook.consumers.interfaces.cli.app import App, kept, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, kept, read_text
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.ledger.client.author import Draft
@@ -229,7 +228,7 @@ def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str,
                 what = f"{line.strip()[:40]!r} begins no entry: write KIND: TEXT with one of {', '.join(FORMS)}"
                 faults.append({"line": number, "message": what})
                 continue
-            assert parts is not None
+            assert parts is not None  # noqa: S101 - it has a name
             last = [parts[2] or ""]
             entry = number, name, {FORMS[name][1]: last}
         elif entry is not None:

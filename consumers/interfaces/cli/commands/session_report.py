@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.interfaces.cli.program import Command
 from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs

@@ -11,9 +11,10 @@ import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.app import App, read_text
-from deedbook.consumers.interfaces.cli.program import Group, Lazy
+from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, session_and
+from deedbook.consumers.interfaces.cli.verbs import Lazy
+from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, sanitize_text, shorten
 from deedbook.consumers.sessions.report import correct
@@ -171,7 +172,7 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 
 @session.command(looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
-@output.web_option("session", "id_")
+@web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:
     """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
     session = app.query("sessions.show", id=chosen_session(app, id_))

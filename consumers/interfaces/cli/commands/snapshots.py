@@ -11,11 +11,10 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from deedbook.consumers.interfaces.cli.app import App, read_text
+from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
 from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.cli.reasoning_text import print_steps, print_verdict
 from deedbook.consumers.reasoning.compressor.transfer import find_answer
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe

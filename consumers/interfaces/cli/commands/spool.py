@@ -7,9 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.client.spool import Kept, Spool, spools

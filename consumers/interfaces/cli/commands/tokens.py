@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
+from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import print_table, when
-from deedbook.consumers.interfaces.cli.program import Group
 from deedbook.consumers.interfaces.web.tokens import Role, Token, Tokens, state_of
 from deedbook.ledger.client.local import LocalClient, now_ms
 from deedbook.ledger.errors import Refused

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.program import Command
+from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.output import print_table, progress, stopped_by_signals
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.ledger.client.client import poll_wait_s
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.progress import progress
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.verbs import ListOption
+from deedbook.ledger.client.following import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.registry import VIEWS
@@ -19,7 +21,6 @@ from deedbook.projections.views.registry import VIEWS
 if TYPE_CHECKING:
     import threading
 
-    from deedbook.projections.answers.reader import Reader
 
 follow_wait_min_s: Final = 0.2
 follow_wait_max_s: Final = 5.0

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.interfaces.cli.commands.events import print_event
-from deedbook.consumers.interfaces.cli.output import configure_logging, print_table, stopped_by_signals
-from deedbook.consumers.interfaces.cli.program import Command, ListOption
-from deedbook.consumers.sdk.batch import check_kinds
+from deedbook.consumers.interfaces.cli.app import App, Command
+from deedbook.consumers.interfaces.cli.following import print_event
+from deedbook.consumers.interfaces.cli.logs import configure_logging
+from deedbook.consumers.interfaces.cli.output import print_table
+from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
+from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.cloud_events import binary, cloud_event
 from deedbook.consumers.sdk.command import run_command
 from deedbook.consumers.sdk.events import describe
 from deedbook.consumers.sdk.http import request
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect
-from deedbook.consumers.interfaces.node.witnesses import witnessed_of
+from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.entries import read_event

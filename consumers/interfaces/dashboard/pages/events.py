@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.sdk import receipts
-from deedbook.consumers.sdk.batch import check_kinds
 from deedbook.consumers.sdk.events import whole_event
+from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events import KINDS
 

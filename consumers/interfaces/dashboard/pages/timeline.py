@@ -8,7 +8,7 @@ from math import log2
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import or_none
 
 acts_shown_max: Final = 60

@@ -57,7 +57,7 @@ class Running:
             self.begun.set()
             self.watcher.run(self._stop)
             again.store.close()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told by the test that waits for it
             self._failure.append(error)
 
     def __enter__(self) -> Self:

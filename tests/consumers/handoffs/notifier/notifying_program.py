@@ -22,7 +22,7 @@ def main(home: str, store: str, until: int, tables: str, later_s: float) -> None
     settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE), actions=actions)
     with LocalClient(settings) as client, Reader(client, settings) as reader:
         channels = configured_channels(settings)
-        clock_ms = lambda: unix_ms() + int(1000 * later_s)
+        clock_ms = lambda: unix_ms() + int(1000 * later_s)  # noqa: E731 - of this one place
         worker = NotifierWorker(client, reader.answer, Path(store), channels, clock_ms=clock_ms)
         sys.stdout.write("begun\n")
         sys.stdout.flush()

@@ -14,7 +14,6 @@ import pytest
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply
 
 from deedbook.consumers.handoffs.notifier.store import STORE_FILE
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.errors import CODES
 
@@ -79,9 +78,7 @@ def call(ledger: Ledger, desktop: Path, monkeypatch: pytest.MonkeyPatch, capsys:
             )
             code, out, err = done.returncode, done.stdout, done.stderr
         else:
-            app = App()
-            code = run(arguments, app)
-            app.close()
+            code = run(arguments)
             out, err = capsys.readouterr()
         assert SECRET not in out + err
         assert "path-is-secret" not in out + err
@@ -181,9 +178,7 @@ def test_tables_are_readable(
     ledger.hand_over("h1", title="Fix \u202e[31m login")
     receiver.script = [Reply(404)]
     call("run", "--once")
-    app = App()
-    assert run(["--home", str(ledger.home.path), "notify", "list"], app) == 0
-    app.close()
+    assert run(["--home", str(ledger.home.path), "notify", "list"]) == 0
     out = capsys.readouterr().out
     for words in ("Channels", "Open waits (1)", "Pending (0)", "Dead letters (1)", "answered 404", "desktop"):
         assert words in out

@@ -8,9 +8,9 @@ import pytest
 
 pytest.register_assert_rewrite("routed_ledger")
 
-from routed_ledger import Routed
+from routed_ledger import Routed  # noqa: E402 - what is rewritten is named first
 
-from deedbook.projections.answers.reader import Reader
+from deedbook.projections.answers.reader import Reader  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.commands.router import router
+from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.events.handoff import HandoffCreated
@@ -27,11 +27,7 @@ def main(deadly: str, *arguments: str) -> None:
     if deadly == "deadly":
         patched: Any = Author
         patched.emit = emit_and_die
-    app = App()
-    try:
-        router.main(list(arguments), standalone_mode=False, obj=app)
-    finally:
-        app.close()
+    router.main(list(arguments), standalone_mode=False, obj=Options())
 
 
 main(*sys.argv[1:])

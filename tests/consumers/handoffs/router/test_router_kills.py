@@ -171,7 +171,7 @@ def test_chain_of_three_agents_makes_one_handoff_a_step_though_its_router_is_kil
         router = start("lively")
         work.do(f"{name}-validate-1-optimize-1")
         size = work.clients["alex"].head().size
-        wait_until(lambda: (kept(store)[0] or 0) >= size, "the router has handled everything")
+        wait_until(lambda: (kept(store)[0] or 0) >= size, "the router has handled everything")  # noqa: B023 - waited for
         router.terminate()
         assert router.wait(60) == 0
     made = [event for event in work.events("handoff.created") if event.author == ROUTER]

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from building import trusted
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger.errors import CODES
 
@@ -70,11 +69,7 @@ class Deed:
             before = ["--home", str(self.place.home)]
             before += ["--server", self.place.server] if self.place.server else []
         self._capsys.readouterr()
-        app = App()
-        try:
-            code = run([*before, *map(str, arguments)], app)
-        finally:
-            app.close()
+        code = run([*before, *map(str, arguments)])
         return Said(int(code), *self._capsys.readouterr())
 
     def __call__(self, *arguments: object) -> str:

@@ -32,10 +32,10 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def populated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copies a ledger with agents a and b, the admin ada and the human reviewer rita; returns the copy's folder."""
     pattern = tmp_path_factory.mktemp("pattern") / ".deedbook"
-    assert inside.deedbook("--home", pattern, "init").code == 0
+    assert inside.deed("--home", pattern, "init").code == 0
     for agent, roles in AGENTS.items():
         chosen = [word for role in roles for word in ("--role", role)]
-        assert inside.deedbook("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
+        assert inside.deed("--home", pattern, "agent", "add", agent, *chosen, "--unprotected").code == 0
 
     def make(name: str) -> Path:
         return trusted(shutil.copytree(pattern, tmp_path_factory.mktemp(name) / ".deedbook"))

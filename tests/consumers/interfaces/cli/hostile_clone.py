@@ -46,7 +46,7 @@ class Clone(NamedTuple):
 
     def call(self, *words: str, stdin: bytes = b"") -> inside.Said:
         """Call a verb in the clone, in this process."""
-        return inside.deedbook(*words, cwd=self.folder, stdin=stdin, STOLEN=SECRET)
+        return inside.deed(*words, cwd=self.folder, stdin=stdin, STOLEN=SECRET)
 
     def start(self, *words: str, stdin: bytes = b"") -> inside.Said:
         """Call a verb in the clone, as a process."""
@@ -110,7 +110,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Path:
         ),
     ]
     for words in made:
-        done = inside.deedbook(*words, cwd=folder)
+        done = inside.deed(*words, cwd=folder)
         assert done.code == 0, done.err
     mark = folder.parent / "mark"
     program = folder / "tools" / "nats-server"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import refs_of
+from bundles import unpacked
 from calling import Deed, Place, Running, Serving, call, emit_finding, environment, start_session, wait_until
 from faults import times
 
@@ -154,8 +155,7 @@ def test_backup_says_how_many_blobs_it_leaves_out(full: Deed, tmp_path: Path) ->
 
 def test_program_in_a_backup_verifies_it_without_us(full: Deed, tmp_path: Path) -> None:
     full("backup", tmp_path / "ledger.tar")
-    with tarfile.open(tmp_path / "ledger.tar") as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
+    unpacked(tmp_path / "ledger.tar", tmp_path / "unpacked")
     command = [sys.executable, "verify.py", "."]
     said = subprocess.run(command, cwd=tmp_path / "unpacked", capture_output=True, text=True, check=False)
     assert said.returncode == 0, said
@@ -338,7 +338,7 @@ def test_pipe_in_the_place_of_settings_holds_up_neither_backup_nor_restore(full:
 
 def test_full_disk_leaves_no_half_backup(full: Deed, tmp_path: Path) -> None:
     (tmp_path / "ledger.tar").write_bytes(b"the one before")
-    program = f'ulimit -f 40; exec "{sys.executable}" -m deedbook.consumers.interfaces.cli "$@"'
+    program = f'ulimit -f 40; exec "{sys.executable}" -m deedbook "$@"'
     verb = ["--home", str(full.home), "backup", str(tmp_path / "ledger.tar")]
     said = subprocess.run(
         ["bash", "-c", program, "deed", *verb], env=environment(), capture_output=True, text=True, check=False

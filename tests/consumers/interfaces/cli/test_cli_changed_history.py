@@ -1,4 +1,4 @@
-"""An old copy put back under a running system: every reader says so, and after a history reset none passes an event over."""
+"""An old copy put back under a running system: every reader says so, and none passes an event over."""
 
 from __future__ import annotations
 

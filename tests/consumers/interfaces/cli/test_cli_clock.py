@@ -35,7 +35,7 @@ def home_left(tmp_path: Path) -> Callable[[int], Path]:
 
 
 def deed(home: Path, *arguments: str) -> inside.Said:
-    return inside.deedbook("--home", home, *arguments)
+    return inside.deed("--home", home, *arguments)
 
 
 def data(home: Path, *arguments: str) -> Any:

@@ -119,7 +119,10 @@ def test_who_decides_is_the_human_whose_key_is_here(populated: Callable[[str], P
 
 
 def test_without_its_extra_it_names_it(alone: Deed) -> None:
-    program = "import sys; sys.modules['graphlay'] = None; from deedbook.consumers.interfaces.cli.program import main; main(sys.argv[1:])"
+    program = (
+        "import sys; sys.modules['graphlay'] = None; "
+        "from deedbook.consumers.interfaces.cli.program import main; main(sys.argv[1:])"
+    )
     command = [sys.executable, "-c", program, "--home", str(alone.home), "dashboard", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     error = json.loads(done.stdout)["error"]

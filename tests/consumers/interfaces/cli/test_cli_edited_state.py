@@ -21,6 +21,7 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.log import Log
+from deedbook.ledger.log.record_codec import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def edit(home: Path, key: bytes, change: Callable[[Any], Any]) -> None:
     with Log(home, map_size=64 * 1024**2) as log, log.tables.writing() as txn:
         stored = txn.get(key, db=log.tables.state)
         assert stored is not None
-        record = change(keys.decode_record(key, bytes(stored)))
+        record = change(decode_record(key, bytes(stored)))
         if record is None:
             txn.delete(key, db=log.tables.state)
         else:
@@ -73,7 +74,7 @@ def of_life(**fields: Any) -> Callable[[Any], Any]:
 
 
 def deed(home: Path, *arguments: str) -> inside.Said:
-    return inside.deedbook("--home", home, *arguments)
+    return inside.deed("--home", home, *arguments)
 
 
 PENDING, DONE = keys.stream_key("handoff/pending"), keys.stream_key("handoff/done")

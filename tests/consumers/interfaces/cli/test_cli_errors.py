@@ -140,8 +140,8 @@ def test_key_file_of_something_else_is_refused(alone: Deed) -> None:
 
 def test_key_of_another_ledger_is_refused(alone: Deed, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deedbook("--home", other, "init").code == 0
-    assert inside.deedbook("--home", other, "agent", "add", "a").code == 0
+    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "agent", "add", "a").code == 0
     shutil.copy(other / "keys" / "a.key", alone.home / "keys" / "eve.key")
     alone.refuses("KEY_UNKNOWN", "emit", "session.started", "--stream", "session/s", "--data", "{}", "--as", "eve")
 
@@ -298,7 +298,7 @@ def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
     assert "ZeroDivisionError" in error["message"]
     monkeypatch.setenv("DEEDBOOK_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
-        run(["--home", str(alone.home), "log"], App())
+        run(["--home", str(alone.home), "log"])
 
 
 def test_every_error_has_an_exit_code_of_the_contract() -> None:

@@ -14,8 +14,9 @@ from tampering import append_behind_the_gate, forged
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.events.handoff import HandoffTaskChecked, HandoffVerified
-from deedbook.ledger.format.envelope import decode_entry, is_signed
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import open_key
+from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.log.keys import index_key
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
 def once(place: Place, folder: Path, agent: str) -> str:
     """Bring a folder into step once; return what was told."""
     server = ["--server", place.server] if place.server else []
-    said = inside.deedbook("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
+    said = inside.deed("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
     assert said.code == 0, said.err
     return said.out
 
@@ -198,7 +198,7 @@ def test_folder_that_cannot_be_written_is_told(
         assert "refused" in once(place, folder, "b")
         return
     folder.chmod(0o500)
-    said = inside.deedbook("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
+    said = inside.deed("--home", place.home, "handoff", "watch", folder, "--as", "b", "--once")
     folder.chmod(0o700)
     assert said.code != 0
     assert "STORE_UNAVAILABLE" in said.err

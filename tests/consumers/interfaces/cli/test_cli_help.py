@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from calling import environment
 
-from deedbook.consumers.interfaces.cli.program import ALIASES, VERBS, Group, deed
+from deedbook.consumers.interfaces.cli.app import Group
+from deedbook.consumers.interfaces.cli.program import ALIASES, VERBS, deed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,8 +122,8 @@ def test_version_is_that_of_the_distribution(nowhere: Deed) -> None:
 
 def test_help_and_a_wrong_call_load_nothing_heavy() -> None:
     program = (
-        "import sys; from deedbook.consumers.interfaces.cli.program import run; from deedbook.consumers.interfaces.cli.app import App\n"
-        "run(['--help'], App()); run(['log', '--limit', 'x'], App())\n"
+        "import sys; from deedbook.consumers.interfaces.cli.program import run\n"
+        "run(['--help']); run(['log', '--limit', 'x'])\n"
         "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'sqlite3', 'httpx', 'stamina'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -36,10 +36,10 @@ def test_refused_agent_leaves_no_key(home: Path) -> None:
         ledger.write_keys()
     keys = sorted(home.joinpath("keys").iterdir())
     words = ["--home", str(home), "agent", "add", "carol", "--role", "agent"]
-    assert run([*words, "--as", "alice"], App()) != 0
+    assert run([*words, "--as", "alice"]) != 0
     assert sorted(home.joinpath("keys").iterdir()) == keys
     home.joinpath("keys", f"{ROOT}.key").rename(home / "root.key")
-    assert run([*words, "--as", ROOT], App()) != 0
+    assert run([*words, "--as", ROOT]) != 0
     assert sorted(home.joinpath("keys").iterdir()) == [path for path in keys if path.name != f"{ROOT}.key"]
 
 

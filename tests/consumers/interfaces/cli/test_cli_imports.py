@@ -37,10 +37,9 @@ COSTLY: Final = (
 PROGRAM: Final = f"""
 import sys
 before = set(sys.modules)
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 try:
-    run(sys.argv[1:], App())
+    run(sys.argv[1:])
 finally:
     own = {{name for name in sys.modules if name.partition(".")[0] not in sys.stdlib_module_names}}
     print(*sorted((own | {set(COSTLY)!r} & set(sys.modules)) - before), sep="\\n", file=sys.stderr)

@@ -82,7 +82,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch:
         steer(patch, folder)
         for arguments in (("init",), ("agent", "add", "alice")):
-            assert inside.deedbook("--home", folder / ".deedbook", *arguments).code == 0
+            assert inside.deed("--home", folder / ".deedbook", *arguments).code == 0
         done = subprocess.run(
             [*DEEDBOOK, "emit", "-", "--as", "alice"],
             input=lines("session/before", before_events - 3, 900),
@@ -114,7 +114,7 @@ def ids_in(stage: Place) -> list[str]:
 
 def deed(stage: Place, *arguments: str) -> inside.Said:
     """Call a verb, and nothing fails."""
-    return inside.deedbook("--home", stage.folder / ".deedbook", *arguments)
+    return inside.deed("--home", stage.folder / ".deedbook", *arguments)
 
 
 def check_after(stage: Place, scene: Scene, ran: Ran) -> None:
@@ -163,7 +163,7 @@ def test_what_was_acknowledged_outlives_every_failed_call_and_every_kill_and_the
         made(1)
         try:
             check_after(stage, scene, ran)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - every state is looked at, and the bad ones are listed
             table.add(scene.name, fault, ran, f"{type(error).__name__}: {error}")
         else:
             table.add(scene.name, fault, ran)

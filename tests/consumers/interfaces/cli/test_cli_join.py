@@ -47,7 +47,7 @@ class Shell:
 
     def run(self, *words: object, **changed: str) -> inside.Said:
         """Call a verb in this process, as from a process of its own."""
-        return inside.deedbook(*words, "--json", cwd=self.folder, **self._own | changed)
+        return inside.deed(*words, "--json", cwd=self.folder, **self._own | changed)
 
     def start(self, *words: object) -> Any:
         """Call a verb that succeeds as a process of its own."""
@@ -73,7 +73,7 @@ def admin(served: Place) -> Callable[..., Any]:
     """The ledger's own folder, in which somebody calls verbs as root."""
 
     def act(*words: object) -> Any:
-        said = inside.deedbook("--home", served.home, *words, "--json")
+        said = inside.deed("--home", served.home, *words, "--json")
         assert said.code == 0, said.out
         return json.loads(said.out)["data"]
 
@@ -187,7 +187,7 @@ def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..
     before = elsewhere.contents
     assert "--home DIR" in elsewhere.refuses("LEDGER_EXISTS", "join", codes[1])["message"]
     assert elsewhere.contents == before
-    assert inside.deedbook("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
+    assert inside.deed("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
     elsewhere("join", codes[1], "--home", elsewhere.folder / "second")
     assert elsewhere("agent", "list", "--home", elsewhere.folder / "second")["total"] > 0
 
@@ -197,7 +197,7 @@ def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], else
     spent, taken_back = (admin("agent", "invite", name)["code"] for _ in range(2))
     admin("agent", "invite", name, "--revoke", "--reason", "sent to the wrong one")
     for code in (spent, taken_back):  # the first was replaced by the second
-        wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")
+        wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")  # noqa: B023 - now
         assert f"deed agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
         (elsewhere.home / "join.begun").unlink()
         for path in (elsewhere.home / "keys").iterdir():

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # Runs the command line, and kills itself with the Nth rename of a key file.
 KILLED = """
 import os, signal, sys
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 left = int(sys.argv[1])
 def kill(name, arguments):
@@ -33,7 +32,7 @@ def kill(name, arguments):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(kill)
-sys.exit(run(sys.argv[2:], App()))
+sys.exit(run(sys.argv[2:]))
 """
 
 

@@ -13,7 +13,8 @@ import pytest
 from building import trusted
 from calling import Deed, Place, call
 
-from deedbook.consumers.interfaces.cli.program import VERBS, Lazy
+from deedbook.consumers.interfaces.cli.program import VERBS
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from deedbook.consumers.interfaces.cli.program import Group
+from deedbook.consumers.interfaces.cli.app import Group
 from deedbook.consumers.interfaces.cli.program import deed as program
 from deedbook.ledger.lifecycle.clock import clock_text
 

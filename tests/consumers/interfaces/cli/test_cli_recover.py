@@ -212,7 +212,7 @@ def test_recovery_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
         for _ in range(3):
             before = len(entries(scene.deedbook.home))
             with Running("--home", scene.deedbook.home, "recover", "--from-stream") as running:
-                wait_until(lambda: len(entries(scene.deedbook.home)) > before or running.has_ended(), "it went on")
+                wait_until(lambda: len(entries(scene.deedbook.home)) > before or running.has_ended(), "it went on")  # noqa: B023
                 time.sleep(chance.uniform(0, 0.05))
                 running.signal(9)
             brought_back = entries(scene.deedbook.home)

@@ -46,7 +46,7 @@ def find(place: Place, finding: str) -> dict[str, Any]:
     server = ["--server", place.server] if place.server else []
     data = json.dumps({"finding": finding})
     emitted = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data, "--json"]
-    said = inside.deedbook("--home", place.home, *server, *emitted)
+    said = inside.deed("--home", place.home, *server, *emitted)
     assert said.code == 0, said.out
     answer: dict[str, Any] = json.loads(said.out)["data"]
     return answer
@@ -63,7 +63,7 @@ def test_serve_says_where_it_listens_and_ends_cleanly(home: Path) -> None:
     assert not is_alive(server)
     assert not (home / "bus" / "url").exists()
     assert (
-        json.loads(inside.deedbook("--home", home, "show", index, "--json").out)["data"]["data"]["finding"]
+        json.loads(inside.deed("--home", home, "show", index, "--json").out)["data"]["data"]["finding"]
         == "over the bus"
     )
 
@@ -79,14 +79,14 @@ def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:
         assert (said.code, said.out) == (7, "")
         assert said.err.startswith("STORE_IN_USE: ")
         assert "stop that one first" in said.err
-        assert json.loads(inside.deedbook("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
+        assert json.loads(inside.deed("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
         assert find(serving.place, "still served")["is_repeat"] is False
 
 
 def test_local_verbs_work_beside_a_server(home: Path) -> None:
     with Serving(home) as serving:
         index = find(Place(home), "beside")["index"]
-        shown = inside.deedbook("--home", home, "--server", serving.place.server, "show", index, "--json")
+        shown = inside.deed("--home", home, "--server", serving.place.server, "show", index, "--json")
         assert json.loads(shown.out)["data"]["data"]["finding"] == "beside"
 
 
@@ -98,10 +98,10 @@ def test_killed_server_starts_again_with_everything_that_was_acknowledged(home: 
     with Serving(home) as serving:
         assert not is_alive(server)
         for one in acknowledged:
-            shown = inside.deedbook("--home", home, "--server", serving.place.server, "show", one["index"], "--json")
+            shown = inside.deed("--home", home, "--server", serving.place.server, "show", one["index"], "--json")
             assert json.loads(shown.out)["data"]["id"] == one["id"]
         assert find(serving.place, "after the kill")["index"] > acknowledged[-1]["index"]
-        verified = inside.deedbook("--home", home, "--server", serving.place.server, "verify", "--json")
+        verified = inside.deed("--home", home, "--server", serving.place.server, "verify", "--json")
         assert json.loads(verified.out)["data"]["ok"] is True
         assert serving.signal(signal.SIGTERM).code == 0
 
@@ -117,18 +117,18 @@ def test_agent_with_nothing_but_its_keys_works_from_another_folder(home: Path, t
     with Serving(home) as serving:
         index = find(Place(elsewhere.parent, serving.place.server), "from elsewhere")["index"]
         remote = ["--home", elsewhere.parent, "--server", serving.place.server]
-        said = inside.deedbook(*remote, "show", index, "--json", "--as", "a")
+        said = inside.deed(*remote, "show", index, "--json", "--as", "a")
         assert json.loads(said.out)["data"]["author"] == "a"
-        assert inside.deedbook(*remote, "log").code == 2
+        assert inside.deed(*remote, "log").code == 2
     assert not (elsewhere.parent / "log").exists()
 
 
 def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert inside.deedbook("--home", other, "init").code == 0
-    assert inside.deedbook("--home", other, "agent", "add", "eve").code == 0
+    assert inside.deed("--home", other, "init").code == 0
+    assert inside.deed("--home", other, "agent", "add", "eve").code == 0
     with Serving(home) as serving:
-        said = inside.deedbook("--home", other, "--server", serving.place.server, "log", "--as", "eve")
+        said = inside.deed("--home", other, "--server", serving.place.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
     assert "or replaced elsewhere (`deed agent show eve` beside the ledger" in said.err
@@ -185,8 +185,8 @@ def test_watcher_reacts_once_to_each_event_and_goes_on_where_it_stopped(home: Pa
     assert watched.seen() == [[first["id"], first["id"], "session/s", "one"]]
     find(Place(home), "two")
     find(Place(home), "three")
-    assert inside.deedbook(*watched.arguments, "--once").code == 0
-    assert inside.deedbook(*watched.arguments, "--once").code == 0
+    assert inside.deed(*watched.arguments, "--once").code == 0
+    assert inside.deed(*watched.arguments, "--once").code == 0
     assert watched.findings() == ["one", "two", "three"]
 
 
@@ -211,33 +211,33 @@ def test_watcher_that_was_killed_misses_nothing(home: Path, watched: Watched) ->
         wait_until(watched.seen, "the command ran")
         watching.signal(signal.SIGKILL)
     find(Place(home), "two")
-    assert inside.deedbook(*watched.arguments, "--once").code == 0
+    assert inside.deed(*watched.arguments, "--once").code == 0
     # At least once: what was in hand when the kill came may be seen again, with the same id.
     assert list(dict.fromkeys(watched.findings())) == ["one", "two"]
 
 
 def test_event_that_fails_is_a_dead_letter_and_does_not_block_the_next(home: Path, watched: Watched) -> None:
-    assert inside.deedbook(*watched.arguments, "--once").code == 0
+    assert inside.deed(*watched.arguments, "--once").code == 0
     bad = find(Place(home), "this will fail")
     find(Place(home), "good")
-    said = inside.deedbook(*watched.arguments, "--once")
+    said = inside.deed(*watched.arguments, "--once")
     assert said.code == 1
     assert watched.findings() == ["this will fail"] * 5 + ["good"]
     letters = [json.loads(line) for line in said.err.splitlines() if "dead letter" in line]
     assert [(one["index"], one["id"]) for one in letters] == [(bad["index"], bad["id"])]
-    assert inside.deedbook(*watched.arguments, "--once").code == 0
+    assert inside.deed(*watched.arguments, "--once").code == 0
     assert len(watched.findings()) == 6
 
 
 def test_watcher_can_begin_at_the_first_entry(home: Path, watched: Watched) -> None:
     find(Place(home), "long ago")
-    assert inside.deedbook(*watched.arguments, "--once", "--from-start").code == 0
+    assert inside.deed(*watched.arguments, "--once", "--from-start").code == 0
     assert watched.findings() == ["long ago"]
 
 
 def test_watcher_without_a_command_prints_one_document_a_line(home: Path) -> None:
     findings = [find(Place(home), f"number {number}") for number in range(2)]
-    said = inside.deedbook("--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--once", "--from-start")
+    said = inside.deed("--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--once", "--from-start")
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == [one["id"] for one in findings]
 
 

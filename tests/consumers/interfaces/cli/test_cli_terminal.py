@@ -49,14 +49,11 @@ A_TIME: Final = re.compile(r"(?<!\d)2\d{3}-\d\d-\d\d( \d[\d:]*Z?)?")
 A_KEY: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
 DRIVER: Final = """
 import os, subprocess, sys
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 home, tmux, name, *verbs = sys.argv[1:]
 for verb in verbs:
     print("$ deedbook " + verb, flush=True)
-    app = App()
-    run(["--home", home, *verb.split()], app)
-    app.close()
+    run(["--home", home, *verb.split()])
     print(flush=True)
 subprocess.run([tmux, "wait-for", "-S", name], check=True)
 sys.stdin.read()
@@ -71,7 +68,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     folder = populated("terminal")
 
     def call(*words: str) -> None:
-        said = inside.deedbook("--home", folder, *words)
+        said = inside.deed("--home", folder, *words)
         assert said.code == 0, said.err
 
     def create(id_: str, title: str, *more: str) -> None:
@@ -89,7 +86,7 @@ def home(populated: Callable[[str], Path]) -> Path:
     create("2026-01-01-an-id-made-of-the-day-and-of-a-title", "Café — naïve", "--depends-on", "cache", "--task", "one")
     create("stuck", "What waits for what is not there", "--depends-on", "schema")
     for name in ("cache", "stuck"):
-        version = inside.deedbook("--home", folder, "handoff", "show", name, "--version").out.strip()
+        version = inside.deed("--home", folder, "handoff", "show", name, "--version").out.strip()
         call("handoff", "approve", name, "--as", "rita", "--version", version)
     call("handoff", "claim", "cache", "--as", "b")
     call(

@@ -42,7 +42,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
     """A ledger on which `deed tot run` solved the Game of 24 once."""
     folder = tmp_path_factory.mktemp("solved")
     home = folder / ".deedbook"
-    assert inside.deedbook("--home", home, "init").code == 0
+    assert inside.deed("--home", home, "init").code == 0
     words = ["tot", "run", "--problem", PROBLEM, "--task-type", "math_reasoning", "--json"]
     said = call("--home", home, *words)
     assert said.code == 0, said.out
@@ -230,7 +230,7 @@ def test_tree_is_followed_while_it_is_searched(shell: Deed, solved: Solved) -> N
     with Running(*words) as running_task:
         new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["tasks"]} - known, "a task started")
         # In this process: the search may be over before another one has started.
-        followed = inside.deedbook("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
+        followed = inside.deed("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
         sizes = [len(json.loads(line)["data"]["nodes"]) for line in followed.out.splitlines()]
         assert json.loads(running_task.line())["data"]["stats"]["total_nodes"] == sizes[-1]
     assert sizes == sorted(sizes)

@@ -14,7 +14,8 @@ import pytest
 from faults import is_long_run
 from hostile_clone import INJECTED, SECRET, Clone, clone, origin, sink
 
-from deedbook.consumers.interfaces.cli.program import Group, deed
+from deedbook.consumers.interfaces.cli.app import Group
+from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.ledger.home import trust
 

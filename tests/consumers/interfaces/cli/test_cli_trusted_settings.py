@@ -19,13 +19,13 @@ from hostile_clone import SECRET, Clone, clone, origin, sink
 from deedbook.consumers.handoffs.notifier.settings import ChannelSettings
 from deedbook.consumers.handoffs.router import chains_file
 from deedbook.consumers.interfaces.cli.commands.trust import _does
-from deedbook.consumers.interfaces.node.witnesses import WitnessSettings
+from deedbook.consumers.interfaces.node.witnessed import WitnessSettings
 from deedbook.consumers.sdk.llm.settings import LlmSettings
 from deedbook.consumers.sessions.settings import ReportsSettings
 from deedbook.ledger.home.config import Actions, Config
 from deedbook.ledger.home.trust import read_folder
 from deedbook.ledger.proof.checkpoint import COSIGNATURE_KEY, vkey_of
-from deedbook.projections.answers.reader import ViewsSettings
+from deedbook.projections.answers.view_reader import ViewsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

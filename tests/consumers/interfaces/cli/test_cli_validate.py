@@ -16,7 +16,7 @@ from deedbook.ledger.events.reasoning import Counts
 if TYPE_CHECKING:
     from calling import Deed
 
-SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
+SAMPLE = Path(__file__).parents[4] / "consumers" / "interfaces" / "demo" / "sample_project"
 
 
 def test_validate_passes_then_names_the_stale_evidence(

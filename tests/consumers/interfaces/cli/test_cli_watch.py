@@ -82,7 +82,7 @@ def test_watcher_says_where_it_begins_and_how_to_begin_again(populated: Callable
 
     def begin(*more: str) -> str:
         kinds = "session.started,session.ended"
-        said = inside.deedbook("--home", home, "--as", "a", "watch", "--kind", kinds, "--once", *more)
+        said = inside.deed("--home", home, "--as", "a", "watch", "--kind", kinds, "--once", *more)
         assert (said.code, said.out) == (0, "")
         return said.err
 
@@ -104,7 +104,7 @@ def test_watcher_says_when_its_server_goes_and_is_back(
 
     monkeypatch.setattr(Reactor, "run", run)  # a server that does not answer is given up after twenty seconds
     monkeypatch.setattr(watch, "server_wait_s", 0.001)
-    said = inside.deedbook("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
+    said = inside.deed("--home", populated("left"), "--as", "a", "watch", "--kind", "session.started")
     assert said.code == 0
     assert said.err.splitlines()[1:] == [
         "the server is gone, waiting for it: there is no connection",

@@ -73,7 +73,7 @@ class Place:
     def deed(self, *words: object, **changed: str) -> str:
         """Call a verb that succeeds, in this process, and return what it printed."""
         surroundings = {"HOME": str(self.home)} | changed
-        said = inside.deedbook(*words, cwd=self.project, **surroundings)
+        said = inside.deed(*words, cwd=self.project, **surroundings)
         assert said.code == 0, (words, said)
         return said.out
 

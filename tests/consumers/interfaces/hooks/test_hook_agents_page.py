@@ -12,7 +12,7 @@ from harness_place import Place
 
 from deedbook.consumers.interfaces.hooks.prime import agents_page
 
-README = Path(__file__).parents[4] / "consumers" / "doors" / "README.md"
+README = Path(__file__).parents[4] / "consumers" / "interfaces" / "README.md"
 SAID = {"WORK": "Move the parser to the new grammar", "TEXT": "done", "REVIEWER": "rita", "ID": "expire"}
 HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 

@@ -118,7 +118,7 @@ def test_claude_code_gets_the_variables_of_the_session(place: Place, tmp_path: P
     file.write_text("export THEIRS=1\n")
     event = place.event("claude-code", "SessionStart", source="resume")
     assert place.hook("claude-code", event, CLAUDE_ENV_FILE=str(file)) == SILENT
-    verb = f"{shlex.quote(sys.executable)} -m deedbook.consumers.interfaces.cli session finding 'by its variables'"
+    verb = f"{shlex.quote(sys.executable)} -m deedbook session finding 'by its variables'"
     done = place.run("bash", "-c", f". {shlex.quote(str(file))} && test $THEIRS = 1 && {verb}")
     assert done.code == 0, done
     assert place.data("session", "show", "claude-code-0a1b-2c3d")["counts"]["findings"] == 1

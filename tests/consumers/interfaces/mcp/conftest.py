@@ -8,8 +8,8 @@ import pytest
 
 pytest.register_assert_rewrite("mcp_clients")
 
-from building import Ledger
-from mcp_clients import HttpServer, Inspector, install_inspector
+from building import Ledger  # noqa: E402
+from mcp_clients import HttpServer, Inspector, install_inspector  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -68,13 +68,13 @@ def test_command_line_hands_on_a_brief_that_holds_and_names_the_forger(
     forgery: tuple[Path, dict[str, str]], level: str
 ) -> None:
     home, ids = forgery
-    said = inside.deedbook("--home", home, "reasoning", "brief", "audit", "--level", level)
+    said = inside.deed("--home", home, "reasoning", "brief", "audit", "--level", level)
     assert said.code == 0
     assert LIE not in said.out
     assert "CONCLUSION:" in said.out
     assert f"MADE AGAIN HERE: svc signed another in event {ids[level]}, which does not hold" in said.err
     for verb in ("brief", "explain"):
-        answer = inside.deedbook("--home", home, "--json", "reasoning", verb, "audit", "--level", level).out
+        answer = inside.deed("--home", home, "--json", "reasoning", verb, "audit", "--level", level).out
         rejected = json.loads(answer)["data"]["rejected"]
         assert (rejected["author"], rejected["event_id"]) == ("svc", ids[level])
         assert "facts.text" in {problem["field"] for problem in rejected["problems"]}

@@ -81,7 +81,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             record = RecordImported(original=original, mapped_kind=kind, mapped=data, claims=said, **claims)
             ledger.emit("bob", stream, record)
         ledger.write_keys()
-    made = inside.deedbook("--home", home, "report", "generate", "bad", "--as", "bob")
+    made = inside.deed("--home", home, "report", "generate", "bad", "--as", "bob")
     assert made.code == 0, made.err
     return home
 
@@ -177,7 +177,7 @@ def start_of_session(home: Path) -> str:
 
 def primed(home: Path, *options: str) -> str:
     """Return what `deed prime` prints."""
-    said = inside.deedbook("--home", home, "prime", *options)
+    said = inside.deed("--home", home, "prime", *options)
     assert said.code == 0, said.err
     return said.out
 
@@ -211,7 +211,7 @@ def test_notifications_hold_words_of_others_in_envelopes_alone(hostile: Path) ->
 
 
 def test_labels_of_a_drawing_cannot_be_left(hostile: Path) -> None:
-    drawn = inside.deedbook("--home", hostile, "handoff", "graph", "--format", "mermaid").out
+    drawn = inside.deed("--home", hostile, "handoff", "graph", "--format", "mermaid").out
     assert OBEY in drawn
     for line in drawn.splitlines():
         if OBEY in line:

@@ -232,7 +232,7 @@ def test_nodes_that_are_cut_off_in_namespaces_take_nothing_for_lost_and_lose_not
     if not shutil.which("ip") or subprocess.run([*apart, "ip", "link"], check=False, capture_output=True).returncode:
         test_nodes_that_are_cut_off_by_relays_take_nothing_for_lost_and_lose_nothing(tmp_path, monkeypatch)
         return
-    paths = [HERE.parents[3], HERE.parents[2], HERE, HERE.parents[3] / "consumers" / "doors" / "python"]
+    paths = [HERE.parents[3], HERE.parents[2], HERE]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     command = [*apart, sys.executable, str(HERE / "partitioned_program.py"), str(tmp_path), str(times(1, each / 2))]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -16,7 +16,6 @@ from faults import metrics, settle, times
 from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 
 from deedbook import AsyncLedger, Ledger
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.ledger import limits
 from deedbook.ledger.client.local import LocalClient
@@ -64,11 +63,7 @@ class Served:
 
     def deed(self, *words: str) -> int:
         """Call the command line as carol."""
-        app = App()
-        try:
-            return run(["--home", str(self.settings.home), "--server", self.url, "--as", CAROL, *words], app)
-        finally:
-            app.close()
+        return run(["--home", str(self.settings.home), "--server", self.url, "--as", CAROL, *words])
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 from witnessing import WitnessProcess, make
 
-from deedbook.consumers.interfaces.node.witnesses import Witnessing, configured_witnesses, witnessed_of
+from deedbook.consumers.interfaces.node.witnessed import configured_witnesses, witnessed_of
+from deedbook.consumers.interfaces.node.witnesses import Witnessing
 from deedbook.consumers.sdk.receipts import Anchors, check, take
 from deedbook.ledger import limits
 from deedbook.ledger.client.local import LocalClient

@@ -1,20 +1,17 @@
-"""The package `deed` among other people's packages and files: which Python finds, and what their checkers see."""
+"""The package `deedbook` among other people's packages and files: which Python finds, and what their checkers see."""
 
 from __future__ import annotations
 
+import ast
 import os
 import runpy
 import subprocess
 import sys
-from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import deedbook
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
@@ -30,46 +27,35 @@ def run(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("name", ["ledger", "projections", "consumers"])
-def test_somebody_elses_package_of_our_name_is_named_at_once(tmp_path: Path, name: str) -> None:
-    theirs = tmp_path / name
-    theirs.mkdir()
-    (theirs / "__init__.py").write_text("")
-    imported = run(tmp_path, "-c", "import deedbook")
-    assert imported.returncode == 1
-    line = imported.stderr.strip().rpartition("\n")[2]
-    assert line.startswith(f"ImportError: deedbook needs its own package '{name}', but Python finds {theirs}")
-    assert "rename that one" in line
-    doctor = run(tmp_path, "-m", "deed", "doctor")
-    assert doctor.returncode == 1
-    assert doctor.stderr.startswith(f"deed: deedbook needs its own package '{name}'")
-    assert "Traceback" not in doctor.stderr
-    # The installed command does not look into the present folder, so it works there.
-    assert run(tmp_path, "-P", "-m", "deedbook", "--help").returncode == 0
+def test_somebody_elses_modules_of_the_same_names_are_in_nobodys_way(tmp_path: Path) -> None:
+    for name in ("consumers.py", "ledger.py", "baton.py"):
+        (tmp_path / name).write_text("raise ImportError('theirs')\n")
+    (tmp_path / "projections").mkdir()
+    (tmp_path / "projections" / "__init__.py").write_text("raise ImportError('theirs')\n")
+    imported = run(tmp_path, "-c", "from deedbook import Ledger, Refused; print(Ledger.__module__)")
+    assert (imported.returncode, imported.stderr) == (0, "")
+    assert imported.stdout == "deedbook.consumers.interfaces.python.ledger\n"
+    assert run(tmp_path, "-m", "deedbook", "--help").returncode == 0
 
 
-def test_it_may_be_installed_right_under_the_root_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deed, "__file__", "/app/deedbook/__init__.py")
-    monkeypatch.setattr(deed, "find_spec", lambda name: ModuleSpec(name, None, origin=f"/app/{name}/__init__.py"))
-    deedbook._check_packages()
-    monkeypatch.setattr(deed, "__file__", "/opt/deedbook/__init__.py")
-    with pytest.raises(ImportError, match="/app/ledger"):
-        deedbook._check_packages()
+def test_the_front_door_offers_what_it_lists_and_opens_nothing(tmp_path: Path) -> None:
+    assert deedbook.__all__ == sorted(deedbook.__all__)
+    assert {name for name in dir(deedbook) if not name.startswith("_")} >= set(deedbook.__all__)
+    assert all(getattr(deedbook, name).__name__ == name for name in deedbook.__all__)
+    with pytest.raises(AttributeError, match="'deedbook' has no attribute 'Nothing'"):
+        _ = deedbook.Nothing
+    loaded = run(tmp_path, "-c", "import sys, deedbook; print([one for one in sys.modules if one[:9] == 'deedbook.'])")
+    assert loaded.stdout == "[]\n"
 
 
-def test_a_package_that_is_nowhere_or_elsewhere_ends_the_command_and_a_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["program.py"])
-    deedbook._check_packages()
-    monkeypatch.setattr(deed, "find_spec", lambda _: None)
-    with pytest.raises(ImportError, match="Python finds nowhere"):
-        deedbook._check_packages()
-    theirs = ModuleSpec("ledger", None, origin=str(tmp_path / "ledger" / "__init__.py"))
-    monkeypatch.setattr(deed, "find_spec", lambda _: theirs)
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/deed", "doctor"])
-    with pytest.raises(SystemExit, match=f"^deedbook: .*Python finds {tmp_path}/ledger"):
-        deedbook._check_packages()
+def test_type_checkers_and_python_are_offered_the_same_names() -> None:
+    source = ast.parse(Path(deedbook.__file__).read_text("utf-8"))
+    (block,) = (node for node in source.body if isinstance(node, ast.If))
+    offered = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert offered == {name: f"deedbook.{module}" for name, module in deedbook._MODULES.items()}
+    assert sorted(offered) == deedbook.__all__
 
 
 def test_the_module_runs_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +107,7 @@ asyncio.run(main())
     checked = run(tmp_path, "-m", "mypy", "--strict", str(program))
     notes = [line for line in checked.stdout.splitlines() if "note: Revealed" in line]
     assert checked.returncode == 0, checked.stdout
-    assert ["list[ledger.admission" in notes[0], "dict[" in notes[1]] == [True, True], checked.stdout
+    assert ["list[deedbook.ledger.admission" in notes[0], "dict[" in notes[1]] == [True, True], checked.stdout
     (tmp_path / "wrong.py").write_text("from deedbook import Ledger, Nothing\n\nLedger(1).handoff(2)\n")
     wrong = run(tmp_path, "-m", "mypy", "--strict", str(tmp_path / "wrong.py"))
     assert [code for code in ("[attr-defined]", "[arg-type]") if code in wrong.stdout] == [

@@ -13,7 +13,6 @@ from mcp import Client
 from test_web_api import path_to
 from view_ledger import ARGUMENTS
 
-from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run
 from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
@@ -192,9 +191,7 @@ def by_http(reading: Reading, query: str, arguments: dict[str, Any]) -> dict[str
 def by_command_line(reading: Reading, verb: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     import shlex
 
-    app = App()
-    with contextlib.closing(app):
-        assert run(["--home", str(reading.home), "--json", *shlex.split(verb)], app) == 0, verb
+    assert run(["--home", str(reading.home), "--json", *shlex.split(verb)]) == 0, verb
     return dict(json.loads(capsys.readouterr().out))
 
 

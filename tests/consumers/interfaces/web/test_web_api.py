@@ -11,7 +11,7 @@ import pytest
 from view_ledger import ARGUMENTS
 
 from deedbook.consumers.interfaces.web.questions import address, path_of
-from deedbook.consumers.sessions.query import parse_moment
+from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.errors import CODES
 from deedbook.projections.views.registry import QUERIES, kind_of
 

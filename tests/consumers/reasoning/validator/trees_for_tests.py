@@ -11,7 +11,7 @@ from graphs import graph
 
 from deedbook.projections.reasoning.memory import ReasoningMemory
 
-SAMPLE = Path(__file__).parents[4] / "consumers" / "doors" / "demo" / "sample_project"
+SAMPLE = Path(__file__).parents[4] / "consumers" / "interfaces" / "demo" / "sample_project"
 
 
 def write(folder: Path, files: dict[str, str | bytes]) -> Path:

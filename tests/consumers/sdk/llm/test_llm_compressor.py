@@ -9,13 +9,8 @@ import pytest
 from graphs import CHINESE, audit_graph, audit_json, graph
 from llm_stub import Reply, Vendor, never, says, says_json
 
-from deedbook.consumers.reasoning.compressor.prose import (
-    Sentence,
-    measure_prose,
-    prose_messages,
-    prose_problems,
-    write_prose,
-)
+from deedbook.consumers.reasoning.compressor.prose import Sentence, measure_prose, prose_problems
+from deedbook.consumers.reasoning.compressor.prose_writer import prose_messages, write_prose
 from deedbook.consumers.sdk.llm.model import prompt_digest
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.projections.briefs.index import index_graph

@@ -11,7 +11,7 @@ from family_servers import MODEL, FamilyServer, anthropic, failing, lm_studio, o
 from graphs import audit_graph
 from llm_stub import API_KEY, Received, Reply, never, says
 
-from deedbook.consumers.reasoning.compressor.prose import write_prose
+from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.sdk.llm.family import reason_in, reason_max_chars
 from deedbook.consumers.sdk.llm.model import LlmClient
 from deedbook.ledger.errors import Unavailable

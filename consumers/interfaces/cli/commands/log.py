@@ -1,0 +1,54 @@
+"""`deed log`: the events of the ledger, as rows or as they come."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.reading import ReadingApp, ReadingCommand
+from deedbook.consumers.sdk.kinds import check_kinds
+
+rows_max: Final = 500
+
+
+@click.command("log", cls=ReadingCommand, only_looks=True, looks_back=True)
+@click.option("--kind", help="Only this kind.")
+@click.option("--stream", help="Only this stream.")
+@click.option("--author", help="Only events of this agent.")
+@click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
+@click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
+@click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
+@click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
+@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
+def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
+    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
+    if kind:
+        check_kinds((kind,))
+    before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
+    if before is not None and not (is_newest and not is_following):
+        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
+    asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    if is_following:
+        start = 0 if after is None else after + 1
+        if is_newest and (last := app.query("catalog.find", **asked, **given)["events"]):
+            start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
+        app.follow((kind,) if kind else (), given["stream"], given["author"], start)
+        return
+    answer = app.query("catalog.find", **asked, **given)
+    rows = [
+        (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
+        for one in answer["events"]
+    ]
+    if app.as_json:
+        answer["events"] = app.described(answer["events"])
+    header = ("index", "accepted", "author", "kind", "stream", "note")
+    output.show_page(
+        app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"
+    )
+
+
+def _marks(event: dict[str, Any]) -> str:
+    skipped = f"[skipped: {event['skipped']}]" if "skipped" in event else ""
+    return " ".join(filter(None, (output.suspect_cell(event), skipped)))

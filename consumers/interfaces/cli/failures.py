@@ -1,0 +1,99 @@
+"""What is printed of a call that failed, and its exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from deedbook.consumers.sdk.text import error_document, json_text, sanitize_text
+from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
+from deedbook.ledger.home.environment import wants_traceback
+from deedbook.ledger.secrets.scanner import scan
+
+MACHINE_ERRORS: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
+argument_shown_max: Final = 80
+
+
+def print_failure(error: Exception, arguments: list[str]) -> int:
+    """Print what went wrong, in the form that was asked for, and return the exit code.
+
+    Raises the error again where DEEDBOOK_TRACEBACK asks for its traceback and nobody foresaw it.
+    """
+    as_json = "--json" in arguments
+    if isinstance(error, click.UsageError):
+        return print_usage(error, arguments, as_json=as_json)
+    if isinstance(error, DeedbookError):
+        return print_error(error, as_json=as_json)
+    if wants_traceback():
+        raise error
+    if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+        return print_error(machine_error(error), as_json=as_json)
+    message = f"{type(error).__name__}: {error} (run again with DEEDBOOK_TRACEBACK=1, and please report it)"
+    return print_error(DeedbookError("UNEXPECTED", message), as_json=as_json)
+
+
+def give_up_output(error: OSError) -> int:
+    """Return how a run ends whose reader has gone, or has a full disk; Python must not complain again at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return Exit.OK
+    try:
+        return print_error(machine_error(error), as_json=False)
+    except OSError:
+        os.dup2(nowhere, sys.stderr.fileno())
+        return Exit.UNAVAILABLE
+
+
+def machine_error(error: OSError) -> Unavailable:
+    """Return the error of a disk that is full or failing."""
+    message = f"{error}: a disk is full or failing; look what is there before you call again: it may have been done"
+    return Unavailable("STORE_UNAVAILABLE", message)
+
+
+def print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool) -> int:
+    """Print what is wrong with a call, and return the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        if not as_json and error.ctx is not None:
+            click.echo(error.ctx.get_help(), err=True)
+            return Exit.USAGE
+        error = click.UsageError("a verb is missing", error.ctx)
+    hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
+    message = without_secrets(error.format_message().rstrip("."), given)
+    is_text = any(one[:1] == "-" and (one[1:2] != "-" or " " in one) for one in given)
+    if isinstance(error, click.NoSuchOption) and is_text:
+        message += ": before a text that begins with a dash goes `--`"
+    return print_error(Refused("USAGE", message + hint), as_json=as_json)
+
+
+def without_secrets(message: str, given: Sequence[str]) -> str:
+    """Return what is said of a wrong call without the secrets among its arguments, and with long ones cut short.
+
+    A terminal, a log of a build and a transcript keep what is printed.
+    """
+    for word in sorted({part for one in given for part in (one, one.partition("=")[2]) if part}, key=len, reverse=True):
+        shown = word if len(word) <= argument_shown_max else f"{word[:argument_shown_max]}…"
+        if scan(word) is not None:
+            shown = "(not repeated: it looks like a secret)"
+        for form in {word, repr(word)[1:-1]}:
+            message = message.replace(form, shown) if shown != word else message
+    # What no argument spells as it is printed, as one that was cut at its end or stands in an error of another library.
+    return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
+
+
+def print_error(error: DeedbookError, *, as_json: bool) -> int:
+    """Print an error, and return its exit code."""
+    if as_json:
+        click.echo(json_text(error_document(error), order="deterministic"))
+        return error.exit_code
+    click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
+    click.echo(sanitize_text(error.message), err=True)  # a server, a remote of git or an id may have worded it
+    events = error.details.get("events", [])
+    for event in events if len(events) > 1 else []:  # the message is that of the first
+        click.echo(sanitize_text(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
+    return error.exit_code

@@ -1,0 +1,44 @@
+"""Printing events as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.sdk.events import Suspects, describe
+from deedbook.consumers.sdk.text import sanitize_text
+from deedbook.ledger.client.client import Ask, Client
+from deedbook.ledger.client.following import follow
+from deedbook.ledger.events.body import Event
+
+
+def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is printed
+    client: Client,
+    ask: Ask,
+    kinds: tuple[str, ...],
+    stream: str | None,
+    author: str | None,
+    start: int,
+    *,
+    line: Callable[[Any], None] | None,
+) -> None:
+    """Print events from an index on, as they come, each with the marks that views (``ask``) put on it.
+
+    ``line`` prints one as a JSON document; None: as a line of text.
+    """
+    suspects = Suspects(ask, is_filtered=bool(kinds or stream or author))
+    for item in follow(client, start, kinds=kinds, stream=stream):
+        if isinstance(item, int) or (author is not None and item.author != author):
+            continue
+        mark = suspects.mark(item)
+        if line is not None:
+            line(describe(item) | mark)
+        else:
+            print_event(item, output.suspect_cell(mark))
+
+
+def print_event(event: Event, mark: str = "") -> None:
+    """Print one event on a line, as it comes."""
+    words = (event.index, output.when(event.accepted_ms), event.author, event.kind, sanitize_text(event.stream), mark)
+    output.print_lines("  ".join(map(str, words)).rstrip())

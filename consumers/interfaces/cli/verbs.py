@@ -1,0 +1,251 @@
+"""Verbs and groups: options that stand anywhere, and verbs that are imported only when they are called."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
+
+help_width_max: Final = 150
+
+
+class Options:
+    """The options that may stand before or after any verb."""
+
+    def __init__(self) -> None:
+        self.home: Path | None = None
+        self.server: str | None = None
+        self.agent: str | None = None
+        self.spool = False
+        self.passphrase_fd: int | None = None
+        self.as_json = False
+        self.as_of: str | None = None
+        self.only_looks = False
+
+
+class ClosableOptions(Options):
+    """What a verb works with: closed at its end."""
+
+    def close(self) -> None:
+        """Close whatever was opened."""
+
+
+class Lazy(msgspec.Struct, frozen=True):
+    """A command: ``module:attribute`` under ``cli.commands``, and its one line of help."""
+
+    target: str
+    help: str
+    is_group: bool = False
+
+
+_COMMON: Final[dict[str, dict[str, Any]]] = {
+    "home": {
+        "param_decls": ["--home"],
+        "type": click.Path(path_type=Path, file_okay=False),
+        "help": "The ledger's folder itself (default: .deedbook of the nearest parent, or DEEDBOOK_HOME).",
+    },
+    "server": {
+        "param_decls": ["--server"],
+        "metavar": "URL",
+        "help": "Ask these nodes of a ledger (or DEEDBOOK_SERVER).",
+    },
+    "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent who acts (or DEEDBOOK_AGENT)."},
+    "passphrase_fd": {
+        "param_decls": ["--passphrase-fd"],
+        "type": click.IntRange(0),
+        "help": "Read the passphrase of a sealed key from this file descriptor.",
+    },
+    "spool": {"param_decls": ["--spool"], "is_flag": True, "help": "Keep reports while no server answers (exit 7)."},
+    "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
+    "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "As it was after this entry, or then."},
+}
+"""The options that stand before or after any verb, by the attribute of ``Options`` that keeps the value."""
+
+
+class _Common(click.Option):
+    """An option of every verb: one line at the end of a page stands for all of them, not five on each."""
+
+    def get_help_record(self, ctx: click.Context) -> None:
+        """Return nothing: the line below is of all."""
+
+
+_COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `deed --help`)"
+
+
+class _WithCommon(click.Command):
+    """A command or group with the common options, which ``Options`` keeps."""
+
+    looks_back = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, option in _COMMON.items():
+            self.params.append(_Common(**option, expose_value=False, callback=partial(_keep, name)))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End a page with the common options: in one line, and explained where it is the page of all."""
+        if ctx.parent is not None:
+            formatter.write_paragraph()
+            formatter.write_text(_COMMON_LINE.format(" --as-of" if self.looks_back else ""))
+            return
+        with formatter.section("Everywhere"):
+            records = (click.Option.get_help_record(one, ctx) for one in self.params if isinstance(one, _Common))
+            formatter.write_dl([record for record in records if record is not None])
+
+
+def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        setattr(context.ensure_object(Options), name, value)
+
+
+class VerbBase(_WithCommon):
+    """A verb with the common options; its function gets an app first.
+
+    A verb that ``only_looks``, as an auditor does, goes on after a warning when the history changed
+    (``ledger.trust.store``). One that ``looks_back`` shows only answers of views, so ``--as-of`` may ask for old ones.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        callback: Callable[..., Any],
+        *,
+        only_looks: bool = False,
+        looks_back: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, callback=click.pass_obj(callback), **kwargs)
+        self.only_looks, self.looks_back = only_looks, looks_back
+
+    def check_as_of(self, ctx: click.Context, options: Options) -> None:
+        """Refuse --as-of where the verb does or shows what is now. Raises Refused: ``USAGE``."""
+        if options.as_of is not None and (not self.looks_back or ctx.params.get("is_following")):
+            what = "--follow goes on" if self.looks_back else f"`{ctx.command_path}` does or shows what is now"
+            raise Refused("USAGE", f"{what}, --as-of looks back: leave one of them out")
+
+    def call(self, ctx: click.Context, app: ClosableOptions) -> Any:
+        """Call the verb's function with an app, which is closed at its end."""
+        app.only_looks, ctx.obj = self.only_looks, app
+        with contextlib.closing(app):
+            return super().invoke(ctx)
+
+
+class ListOption(click.Option):
+    """An option for names or numbers, given several times or joined by commas."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"multiple": True})
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the values, each of them checked."""
+        words = [word.strip() for one in value or () for word in str(one).split(",")]
+        return super().type_cast_value(ctx, words if value else value)
+
+
+class LazyGroup(_WithCommon, click.Group):
+    """A group of verbs that are imported when called; an unknown one names the nearest."""
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: dict[str, Lazy] | None = None,
+        sections: Mapping[str, Iterable[str]] | None = None,
+        aliases: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy or {}
+        self._sections = sections
+        self._aliases = aliases or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all verbs."""
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a verb, importing it now."""
+        name = self._aliases.get(cmd_name, cmd_name)
+        found = self._lazy.get(name)
+        if found is None:
+            return super().get_command(ctx, name)
+        module, _, attribute = found.target.partition(":")
+        command: click.Command = getattr(
+            import_module(f"deedbook.consumers.interfaces.cli.commands.{module}"), attribute
+        )
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that was called; an unknown one is refused with the nearest names."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            names = self._nested(ctx, name) or self._near(ctx, name)
+            ctx.fail(f"there is no verb {name!r}{did_you_mean([f'`{ctx.command_path} {one}`' for one in names])}")
+        return super().resolve_command(ctx, args)
+
+    def _nested(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
+        names = []
+        for group_name in (verb for verb, lazy in self._lazy.items() if lazy.is_group):
+            with contextlib.suppress(Unavailable):  # of an extra that is not installed
+                group = self.get_command(ctx, group_name)
+                if isinstance(group, LazyGroup) and group.get_command(ctx, name) is not None:
+                    names.append(f"{group_name} {group._aliases.get(name, name)}")  # noqa: SLF001 - of this very class
+        return names
+
+    def _near(self, ctx: click.Context, name: str) -> list[str]:
+        alike = near(name, [*self.list_commands(ctx), *self._aliases])
+        return list(dict.fromkeys(self._aliases.get(one, one) for one in alike))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the verbs with their help from the table, importing nothing."""
+        sections = self._sections or {"Verbs": self.list_commands(ctx)}
+        for section, names in sections.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, self._short_help(ctx, name)) for name in names])
+
+    def _short_help(self, ctx: click.Context, name: str) -> str:
+        if name in self._lazy:
+            return self._lazy[name].help
+        command = super().get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(help_width_max)
+
+
+EXTRAS: Final = {
+    "anyio": "web",
+    "graphlay": "web",
+    "jinja2": "web",
+    "mcp": "mcp",
+    "nats": "bus",
+    "prometheus_client": "web",
+    "prov": "prov",
+    "psycopg": "postgres",
+    "starlette": "web",
+    "uvicorn": "web",
+}
+"""The extra that brings each package which not every installation has."""
+
+
+def load(target: str) -> Any:
+    """Import ``module:attribute`` of this package: what only the verb that was called needs.
+
+    Raises Unavailable: ``EXTRA_MISSING`` when the verb needs a package that is not installed.
+    """
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(import_module(f"{__package__}.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
+        if name not in EXTRAS:
+            raise
+        message = f"this verb needs the package {name}: pip install 'deedbook[{EXTRAS[name]}]'"
+        raise Unavailable("EXTRA_MISSING", message, package=name, extra=EXTRAS[name]) from error

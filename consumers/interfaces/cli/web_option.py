@@ -1,0 +1,40 @@
+"""The option ``--web`` of verbs that show one thing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.dashboard.address import path_to, running
+from deedbook.ledger.errors import Refused
+
+VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
+
+
+def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
+    """Return the option ``--web``: the address of the page that shows what ``argument`` names, instead of the thing."""
+
+    def decorate(verb: VerbT) -> VerbT:
+        @functools.wraps(verb)
+        def shown(app: ReadingApp, *, web: bool, **given: Any) -> None:
+            if not web:
+                verb(app, **given)
+                return
+            if (here := running(app.settings().home)) is None:
+                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
+                raise Refused("NOT_FOUND", message)
+            if given[argument] is None:
+                raise Refused("USAGE", "--web shows one thing: name it")
+            as_of = "" if app.moment is None else f"?as_of={app.moment}"
+            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
+            app.show("page", {"url": url}, url)
+
+        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
+        decorated: VerbT = option(shown)
+        return decorated
+
+    return decorate

@@ -1,0 +1,70 @@
+"""Reacting to events: functions that ``run`` calls, each effect once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from deedbook.consumers.sdk.kinds import check_kinds
+from deedbook.consumers.sdk.ledger import Ledger, LedgerBase
+from deedbook.consumers.sdk.reactor import EffectT, Handlers, Reactor, Where
+from deedbook.consumers.sdk.subscription_store import SubscriptionStore
+from deedbook.consumers.sdk.subscriptions import open_subscriptions
+from deedbook.ledger.errors import Refused, Unavailable
+
+
+class ReactingBase(LedgerBase):
+    """What reacting ledgers share: the functions that ``on`` registers, and where positions are stored."""
+
+    _awaits: ClassVar = False
+    _handlers: Handlers | None = None
+
+    def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
+        """Register a function that ``run`` calls with each event of ``kinds`` (default: all) that ``where`` is true of.
+
+        It gets the event and the connection to the subscription's store, a SQLite file of its own or a database of
+        PostgreSQL (psycopg): what it writes there commits in one transaction with the position, so it happens once,
+        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
+        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
+        """
+        check_kinds(kinds)
+        if self._handlers is None:
+            self._handlers = Handlers(awaits=self._awaits)
+        return self._handlers.on(*kinds, where=where)
+
+    def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
+        if self._handlers is None:
+            raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
+        is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
+        if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
+            raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
+        return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
+
+
+class ReactingLedger(ReactingBase, Ledger):
+    """A ledger that also calls functions with events."""
+
+    def run(
+        self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
+    ) -> None:
+        """Call the functions of ``on`` for each event, until ``stop``; the position is kept under ``name``.
+
+        The first run of a name begins behind the index ``after`` (default: the log's end; -1 is its beginning); each
+        later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
+        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or where PostgreSQL
+        keeps it, as ``postgresql://USER@HOST/DATABASE``; then whoever runs it next goes on, on any machine.
+        An event whose function raises five times is kept as a dead letter, and the next one comes. Raises Refused:
+        ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
+        ledger cannot be read: run it again.
+        """
+        with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
+            reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
+            if after is not None:
+                reactor.start_at(after + 1)
+            try:
+                reactor.run(self._stop, until=until)
+            except (Refused, Unavailable):
+                if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
+                    raise

@@ -1,0 +1,88 @@
+"""Points in time as people write them.
+
+A point in time is ISO 8601 / RFC 3339 (without an offset UTC; a date alone means its midnight), the local midnight of
+"today", "yesterday" or "last monday", or a number of units before the caller's now ("7 days ago"). The extra ``dates``
+reads other words, in English or Chinese. A time that lies ahead is refused: it would find nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, time, timedelta
+from typing import Final
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.lifecycle.clock import clock_text
+from deedbook.projections.answers.instants import iso_time, to_ms
+
+index_max_digits: Final = 15
+since_max_chars: Final = 64
+_LANGUAGES: Final = ["en", "zh"]
+_DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_AGO: Final = re.compile(r"([0-9]{1,9}) (second|minute|hour|day|week)s? ago")
+_UNITS: Final = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minute", "hour", "day", "week")}
+
+
+def parse_since(text: str, now: datetime, field: str = "since") -> int:
+    """Return the Unix milliseconds that ``text`` stands for. Raises Refused: ``INVALID_FIELD``, named ``field``."""
+    given = converted(text, str, field).strip()
+    if 0 < len(given) <= since_max_chars:
+        moment = iso_time(given) or _day(given.lower(), now) or _ago(given.lower(), now) or _in_words(given, now)
+        if moment is not None:
+            return to_ms(moment)
+    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
+    message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
+    raise Refused("INVALID_FIELD", message, field=field)
+
+
+def parse_moment(text: str, field: str = "as_of") -> str:
+    """Return the moment that ``text`` names: an entry's index as it is, a time (as of ``parse_since``) in ISO 8601."""
+    if text.isdecimal() and len(text) <= index_max_digits:
+        return text
+    try:
+        return clock_text(parse_since(text, datetime.now(UTC), field))
+    except Refused as error:
+        raise Refused(error.code, f"{error.message}, or an entry's index (120)", field=field) from None
+
+
+def _day(given: str, now: datetime) -> datetime | None:
+    """Return the local midnight with which a day of the last week began; None for what names none."""
+    today = now.astimezone().date()
+    name = given.removeprefix("last ").strip()
+    if given in _DAYS_AGO:
+        ago = _DAYS_AGO[given]
+    elif given in {"this week", "this month"}:  # since it began, not since now
+        ago = today.weekday() if given == "this week" else today.day - 1
+    elif name in _WEEKDAYS:
+        ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
+    else:
+        return None
+    # Made local only here: between then and now the clocks may have been changed.
+    return datetime.combine(today - timedelta(days=ago), time()).astimezone()
+
+
+def _ago(given: str, now: datetime) -> datetime | None:
+    """Return the time that "7 days ago" names; None for any other form."""
+    parts = _AGO.fullmatch(given)
+    if parts is None:
+        return None
+    with suppress(OverflowError):
+        return now - int(parts[1]) * _UNITS[parts[2]]
+    return None
+
+
+def _in_words(given: str, now: datetime) -> datetime | None:
+    """Return the time that other words name, in English or Chinese; None without the extra ``dates``."""
+    try:
+        import dateparser  # noqa: PLC0415 - the extra `dates`
+    except ModuleNotFoundError:
+        return None
+    settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}
+    try:
+        moment: datetime | None = dateparser.parse(given, languages=_LANGUAGES, settings=settings)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment is not None and moment <= now else None

@@ -1,0 +1,61 @@
+"""Reading the state of the log within one short transaction: streams, agents, keys and invitations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar, cast
+
+from deedbook.ledger.errors import Corrupted
+from deedbook.ledger.lifecycle.authority import AgentRecord, InvitationRecord, KeyRecord, Term
+from deedbook.ledger.log import keys
+from deedbook.ledger.log.read import EntrySnapshot
+from deedbook.ledger.log.record_codec import decode_record
+
+R = TypeVar("R")
+
+
+class Snapshot(EntrySnapshot):
+    """The log's entries and state as one open transaction sees them."""
+
+    def is_skipped(self, index: int) -> bool:
+        """Return whether a repair found that the entry's rule refuses it."""
+        return self._get(self._tables.state, keys.skipped_key(index)) is not None
+
+    def record(self, key: keys.Key[R]) -> R | None:
+        """Return the record under a state key (see ``log.tables``), or None."""
+        data = self._get(self._tables.state, key)
+        return None if data is None else cast("R", decode_record(key, data))
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+        return self.record(keys.agent_key(name))
+
+    def agents(self) -> list[AgentRecord]:
+        """Return all agents, by name."""
+        return [decode_record(key, data) for key, data in self._records(b"a")]
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+        return self.record(keys.key_key(public_key))
+
+    def checkpoint_keys(self) -> tuple[str, ...]:
+        """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
+        record = self.record(keys.CHECKPOINT_KEYS_KEY)
+        if record is None:
+            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `deed fsck`")
+        return record.at(self.size)
+
+    def term(self) -> Term | None:
+        """Return the term that began last, or None before the first."""
+        return self.record(keys.TERM_KEY)
+
+    def invitations(self) -> list[InvitationRecord]:
+        """Return the last invitation of each name that was ever invited."""
+        return [decode_record(key, data) for key, data in self._records(b"v")]
+
+    def keys(self) -> list[tuple[str, KeyRecord]]:
+        """Return all signing keys (hex) with their records."""
+        return [(key[1:].hex(), decode_record(key, data)) for key, data in self._records(b"k")]
+
+    def _records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._tables.items(self._txn, self._tables.state, prefix)
