@@ -28,7 +28,7 @@ from deedbook.consumers.handoffs.operations import (
 )
 from deedbook.consumers.handoffs.receiver import later, missing, uncommitted
 from deedbook.consumers.interfaces.mcp import answers
-from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Said
+from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Text
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
@@ -56,7 +56,7 @@ _log_lines_max: Final = 8
 
 
 _FORMS: Final[dict[Form, Any]] = {
-    "text": Said,
+    "text": Text,
     "texts": Lines,
     "names": Lines,
     "numbers": Numbers,
@@ -71,7 +71,7 @@ _TYPES: Final[dict[str, Any]] = {
     "answers": Id,
     "proposal": Line,
     "version": Annotated[str, Field(max_length=80)],
-    "reason": Said,
+    "reason": Text,
     "criterion_numbers": Numbers,
 }
 
@@ -91,7 +91,7 @@ def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
         type_ = Literal[one.choices] if one.choices else _TYPES.get(name, _FORMS[one.form])
         field = Field(description=f"{', '.join(verb for verb, _ in uses)}: {str(one.words).rstrip('.')}")
         # The SDK parses a text that looks like JSON as JSON, unless the type is exactly a text.
-        default, type_ = ("", type_) if type_ is Said else (None, type_ | None)
+        default, type_ = ("", type_) if type_ is Text else (None, type_ | None)
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, field]))
     function.__dict__["__signature__"] = signature.replace(parameters=parameters)

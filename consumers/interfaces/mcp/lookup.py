@@ -138,7 +138,7 @@ class LookupTools(Tools):
         level: Annotated[
             Literal["minimal", "standard", "full"] | None,
             Field(
-                description="minimal: 200 tokens; standard: 700; full: the whole graph in pages. Default: lowest reliable."
+                description="minimal: 200 tokens; standard: 700; full: the graph in pages. Default: lowest reliable."
             ),
         ] = None,
         budget: Annotated[
