@@ -111,7 +111,7 @@ class Dashboard:
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
             return PlainTextResponse("open the link that `deed dashboard` prints\n", 401)
-        if self.followers.present >= self.followers.places:
+        if self.followers.present >= self.followers.limit:
             return PlainTextResponse("too many live connections: close a tab\n", 503)
         return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
 

@@ -177,7 +177,7 @@ class RecordTool(Tools):
         return [event_dict(one.kind, one.stream, one.index, one.id, one.data) for one in events]
 
     def _failed_before(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return dead ends of sessions like the one that this call starts; runs before anything is signed."""
+        """Return dead ends of sessions like the one that this call starts; before any signing."""
         first: EventData | dict[str, Any] = batch.drafts[0].data
         if not isinstance(first, SessionStarted) or not first.task.strip():
             return []

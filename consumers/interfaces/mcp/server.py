@@ -70,7 +70,7 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "resume_previous_session": ToolText(
         "Resume from earlier sessions",
-        "Read the last session's findings, failed approaches, open questions and next steps. Call it when you start.",
+        "Read the last session's findings, failed approaches, open questions and next steps. Call it first.",
     ),
     "query_handoff_reports": ToolText(
         "Find handoff reports",
