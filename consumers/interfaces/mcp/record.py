@@ -188,7 +188,7 @@ class RecordTool(Tools):
         ]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Return the result of making a POSTFLIGHT's report; a failure is only a warning, as the assessment is recorded.
+        """Return the result of making a POSTFLIGHT's report; a failure is a warning, as the assessment is recorded.
 
         The same report made again adds nothing, so a repeated call can make a report that the first call did not.
         """

@@ -78,8 +78,8 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "record_reasoning": ToolText(
         "Record work and reasoning",
-        "Record assessments, findings, unknowns, dead ends and tools of a session, and steps of a reasoning. All entries"
-        " are signed together, or none. With `task`, the call starts a session or reasoning that does not exist and"
+        "Record assessments, findings, unknowns, dead ends and tools of a session, and reasoning steps. All entries are"
+        " signed together, or none. With `task`, the call starts a session or reasoning that does not exist and"
         " returns its id. An assessment of phase POSTFLIGHT makes the session's report. With an entry of type thoughts,"
         " six agents search a hard problem while you work.",
         reads=False,
@@ -96,7 +96,7 @@ TEXTS: Final[dict[str, ToolText]] = {
     ),
     "handoff_act": ToolText(
         "Act on a handoff",
-        "Create, claim, log, block, unblock, release, complete, amend or cancel a handoff; check its tasks and criteria;"
+        "Create, claim, log, block, unblock, release, complete, amend or cancel a handoff; check tasks and criteria;"
         " show it; or ask why it is not ready. Approve, reject, waive, verify and request_changes are only for an agent"
         " that is its reviewer; people do these in a terminal.",
         reads=False,

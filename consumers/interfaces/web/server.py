@@ -63,8 +63,8 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve an application on a bound socket within the block; yields the address.
 
-    With ``has_lifespan`` the application gets lifespan events. ``scope[DROP]`` is a function that cuts the connection of
-    a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` if the server does not start.
+    With ``has_lifespan`` the application gets lifespan events. ``scope[DROP]`` is a function that cuts the connection
+    of a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` if the server does not start.
     """
     host, port = listening.getsockname()[:2]
 
@@ -151,7 +151,7 @@ class _Server(uvicorn.Server):
             self.accepts.set()
 
     async def on_tick(self, counter: int) -> bool:
-        """Cut clients that do not send a complete request in time: connections are few, and uvicorn has no such limit."""
+        """Cut clients that send no complete request in time: connections are few, and uvicorn has no such limit."""
         waiting, self._waiting, now = self._waiting, {}, time.monotonic()
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
