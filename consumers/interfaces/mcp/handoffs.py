@@ -77,19 +77,19 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the tool of all operations with every argument that any operation takes, in place of ``**given``."""
+    """Return the tool of all operations with every argument that any operation takes, in place of ``**args``."""
     takers: dict[str, list[tuple[str, Argument]]] = {}
     for verb in get_args(ToolVerb):
-        for one in ACTS[verb].arguments:
-            takers.setdefault(one.name, []).append((verb, one))
+        for argument in ACTS[verb].arguments:
+            takers.setdefault(argument.name, []).append((verb, argument))
     signature = inspect.signature(function, eval_str=True)
     *parameters, _ = signature.parameters.values()
     for name, uses in takers.items():
-        _, one = uses[0]
-        if one.is_of_terminal:
+        _, argument = uses[0]
+        if argument.is_of_terminal:
             continue
-        type_ = Literal[one.choices] if one.choices else _TYPES.get(name, _FORMS[one.form])
-        field = Field(description=f"{', '.join(verb for verb, _ in uses)}: {str(one.words).rstrip('.')}")
+        type_ = Literal[argument.choices] if argument.choices else _TYPES.get(name, _FORMS[argument.form])
+        field = Field(description=f"{', '.join(verb for verb, _ in uses)}: {str(argument.words).rstrip('.')}")
         # The SDK parses a text that looks like JSON as JSON, unless the type is exactly a text.
         default, type_ = ("", type_) if type_ is Text else (None, type_ | None)
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -173,12 +173,12 @@ class HandoffTools(Tools):
         def page(rows: int) -> dict[str, Any]:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
-        found = self._citations(next_tokens_max).waiting(page(limit))
-        people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
-        calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
-        items = [waiting_item(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
+        answer = self._citations(next_tokens_max).waiting(page(limit))
+        people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}
+        calls = [None if item["agent"] in people else call_of(item) for item in answer["items"]]
+        items = [waiting_item(item, call) for item, call in zip(with_commands(answer)["items"], calls, strict=True)]
         head = {"agent": whose, "others": self._ledger.others()}
-        return WaitingPage.model_validate(answers.paged(found | head, items, "items", page))
+        return WaitingPage.model_validate(answers.paged(answer | head, items, "items", page))
 
     def _listed(self, limit: int, cursor: str) -> WaitingPage:
         if cursor and not cursor.isdecimal():
@@ -189,12 +189,16 @@ class HandoffTools(Tools):
             )
 
         def page(rows: int) -> dict[str, Any]:
-            found = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
-            return {"total": found["total"], "next": found["next"] and str(found["next"]), "rows": found["handoffs"]}
+            answer = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
+            return {
+                "total": answer["total"],
+                "next": answer["next"] and str(answer["next"]),
+                "rows": answer["handoffs"],
+            }
 
-        found = page(limit) | {"agent": None, "others": self._ledger.others()}
-        items = [listed_item(row) for row in found.pop("rows")]
-        return WaitingPage.model_validate(answers.paged(found, items, "items", page))
+        answer = page(limit) | {"agent": None, "others": self._ledger.others()}
+        items = [listed_item(row) for row in answer.pop("rows")]
+        return WaitingPage.model_validate(answers.paged(answer, items, "items", page))
 
     @_with_arguments
     def handoff_act(
@@ -208,15 +212,15 @@ class HandoffTools(Tools):
             Label | None,
             Field(description="A text of your choice; repeating a call with the same key and content adds nothing."),
         ] = None,
-        **given: Any,
+        **args: Any,
     ) -> ActDone:
         """Do one operation on a handoff."""
-        given = {name: value for name, value in given.items() if value not in (None, "")}
+        args = {name: value for name, value in args.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
-            check_arguments(action, (), id, given)
+            check_arguments(action, (), id, args)
             return self._answer(id or "", [], with_handoff=action == "show")
-        check_arguments(action, ACTS[action].arguments, id, given)
-        return self._act(action, id, given, idempotency_key)
+        check_arguments(action, ACTS[action].arguments, id, args)
+        return self._act(action, id, args, idempotency_key)
 
     def _act(self, action: ToolVerb, id_: str | None, args: dict[str, Any], key: str | None) -> ActDone:
         ledger = self._ledger
@@ -255,7 +259,7 @@ class HandoffTools(Tools):
         row = as_citations(self._citations(tokens).shown(row))
         answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "is_ready")}
         answer |= {name: row[name] for name in ("suspect",) if name in row}
-        answer |= {of: found for of in _CITATIONS if (found := row.pop(of, None))}
+        answer |= {name: cited for name in _CITATIONS if (cited := row.pop(name, None))}
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
         text: dict[str, Any] = {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
         parties = dict.fromkeys(filter(None, (row["importer"] or row["from"], row["to"], row["reviewer"])))
@@ -276,9 +280,13 @@ class HandoffTools(Tools):
 
 def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | None, args: dict[str, Any]) -> None:
     """Refuse a call that lacks a needed argument, or has one that its operation does not take."""
-    takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
-    needed = [one for one in arguments if one.is_needed or (action in OF_WHAT_WAS_READ and one.name == "version")]
-    missing = [one.name for one in needed if one.name not in args]
+    takes = [argument.name for argument in sorted(arguments, key=lambda argument: not argument.is_needed)]
+    needed = [
+        argument
+        for argument in arguments
+        if argument.is_needed or (action in OF_WHAT_WAS_READ and argument.name == "version")
+    ]
+    missing = [argument.name for argument in needed if argument.name not in args]
     if id_ is None and action != "create":
         missing.insert(0, "id")
     if missing:
@@ -317,9 +325,13 @@ def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer whose cited reasonings have our line on each, and the brief as the author's ``words``."""
     for of in [name for name in _CITATIONS if answer.get(name)]:
         answer[of] = [
-            {name: one[name] for name in ("reasoning_ref", "said", "action")}
-            | ({"words": untrusted_text(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
-            for one in answer[of]
+            {name: citation[name] for name in ("reasoning_ref", "said", "action")}
+            | (
+                {"words": untrusted_text(citation["author"], citation["at_ms"], citation["prompt"])}
+                if citation["prompt"]
+                else {}
+            )
+            for citation in answer[of]
         ]
     return {name: value for name, value in answer.items() if name not in _REFS and (value or name not in _CITATIONS)}
 
@@ -333,30 +345,33 @@ def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
     return {"tool": "handoff_act", "arguments": {"action": action, "id": item["id"], **item["arguments"]}}
 
 
-def handoff_in_tokens(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """Return a handoff within the token limit: texts cut between words, the newest log lines, and ``left_out``."""
-    notes = shown["notes"] | {"later": later(shown)}
-    shown = shown | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
+    notes = handoff["notes"] | {"later": later(handoff)}
+    handoff = handoff | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
     separate = {"why", "log", "template", "tasks", "criteria", "notes"}
-    whole = {name: value for name, value in shown.items() if name not in separate and value is not None}
+    whole = {name: value for name, value in handoff.items() if name not in separate and value is not None}
     fields = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
     left_out = [f"the rest of {name}" for name in fields.pop("shortened", [])]
     fields |= {"notes": [], "tasks": [], "criteria": [], "log": []}
     for name, rows in (
-        ("notes", shown["notes"]),  # first, because the receiver cannot find these out alone
-        ("criteria", shown["criteria"]),
-        ("tasks", shown["tasks"]),
-        ("log", [line["line"] for line in reversed(shown["log"])][:_log_lines_max]),
+        ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
+        ("criteria", handoff["criteria"]),
+        ("tasks", handoff["tasks"]),
+        ("log", [line["line"] for line in reversed(handoff["log"])][:_log_lines_max]),
     ):
-        kept: list[Any] = []
+        fitting_rows: list[Any] = []
         for row in rows[:_rows_max]:
             small = row if isinstance(row, str) else answers.shorten(row, ("text",), _why_tokens)
-            if answers.tokens_of(answer | {"handoff": fields | {name: [*kept, small]}}) > answers.filled_tokens_max:
+            if (
+                answers.tokens_of(answer | {"handoff": fields | {name: [*fitting_rows, small]}})
+                > answers.filled_tokens_max
+            ):
                 break
-            kept.append(small)
-        fields[name] = kept[::-1] if name == "log" else kept
-        if len(kept) < len(shown[name]):
-            left_out.append(f"{len(shown[name]) - len(kept)} of {len(shown[name])} {name}")
+            fitting_rows.append(small)
+        fields[name] = fitting_rows[::-1] if name == "log" else fitting_rows
+        if len(fitting_rows) < len(handoff[name]):
+            left_out.append(f"{len(handoff[name]) - len(fitting_rows)} of {len(handoff[name])} {name}")
     for name in ("dependents", "answered_by", "depends_on", "artifacts"):
         if answers.tokens_of(answer | {"handoff": fields}) > answers.filled_tokens_max and fields.get(name):
             left_out.append(name)

@@ -52,6 +52,6 @@ def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
     answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
     # The messages quote the reasoning.
     problems = untrusted_text(
-        author.name, time.time_ns() // 10**6, [one.message for one in report.issues[:problems_max]]
+        author.name, time.time_ns() // 10**6, [issue.message for issue in report.issues[:problems_max]]
     )
     return {**answer, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

@@ -112,17 +112,17 @@ class RecordTool(Tools):
         """Record assessments, findings, failed approaches and reasoning steps."""
         author = self._ledger.author()
         work_entries = [entry for entry in entries if not isinstance(entry, Alone | Thoughts)]
-        for one in entries:
-            if isinstance(one, Alone | Thoughts):
+        for entry in entries:
+            if isinstance(entry, Alone | Thoughts):
                 if len(entries) > 1 or idempotency_key is not None:
                     raise Refused(
                         "USAGE",
-                        f"a {one.type} must be the only entry of its call, and takes no idempotency_key",
+                        f"a {entry.type} must be the only entry of its call, and takes no idempotency_key",
                         field="entries",
                     )
-                if isinstance(one, Thoughts):
-                    return self._answer([], None, is_repeat=False, judgement=search_thoughts(self._ledger, one))
-                judgement = judged(author, self._ledger, one, session_id, task)
+                if isinstance(entry, Thoughts):
+                    return self._answer([], None, is_repeat=False, judgement=search_thoughts(self._ledger, entry))
+                judgement = judged(author, self._ledger, entry, session_id, task)
                 return self._answer([], None, is_repeat=False, judgement=judgement)
         content = {
             "entries": [entry.model_dump(mode="json") for entry in entries],
@@ -139,12 +139,14 @@ class RecordTool(Tools):
         warnings: list[str] = []
 
         def planned() -> Batch:
-            is_left_out = session_id is None and not task and not all(isinstance(one, Step) for one in work_entries)
+            is_left_out = session_id is None and not task and not all(isinstance(entry, Step) for entry in work_entries)
             session = present_session() or self._still_open() if is_left_out else session_id
             target = target_of(self._ledger, author.name, work_entries, session, reasoning_id, task, seed=seed)
             batch = plan(work_entries, target, corr=corr, key=idempotency_key)
             cited, warnings[:] = cite([draft.data for draft in batch.drafts], partial(ask, self._ledger.client))
-            drafts = [msgspec.structs.replace(one, data=data) for one, data in zip(batch.drafts, cited, strict=True)]
+            drafts = [
+                msgspec.structs.replace(draft, data=data) for draft, data in zip(batch.drafts, cited, strict=True)
+            ]
             return batch._replace(drafts=drafts)
 
         batch = planned()
@@ -158,11 +160,11 @@ class RecordTool(Tools):
             raise
         # Build the answer from the drafts: after the submission nothing may fail.
         events = [
-            event_dict(kind_of(draft), draft.stream, one.index, one.id, draft.data)
-            for draft, one in zip(batch.drafts, accepted, strict=True)
+            event_dict(kind_of(draft), draft.stream, event.index, event.id, draft.data)
+            for draft, event in zip(batch.drafts, accepted, strict=True)
         ]
         report = self._report(author, entries, events)
-        is_repeat = any(one.is_repeat for one in accepted)
+        is_repeat = any(event.is_repeat for event in accepted)
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
 
     def _still_open(self) -> str | None:
@@ -174,7 +176,7 @@ class RecordTool(Tools):
         rows = self._ledger.ask("catalog.find", corr=corr, author=author.name, limit=500)["events"]
         client = self._ledger.client
         events = [read_event(row["event_index"], client.entry(row["event_index"])) for row in rows]
-        return [event_dict(one.kind, one.stream, one.index, one.id, one.data) for one in events]
+        return [event_dict(event.kind, event.stream, event.index, event.id, event.data) for event in events]
 
     def _failed_before(self, batch: Batch) -> list[dict[str, Any]]:
         """Return dead ends of sessions like the one that this call starts; before any signing."""
@@ -184,7 +186,7 @@ class RecordTool(Tools):
         dead_ends = self._ledger.ask("search.related", task=first.task, limit=_dead_ends_max)["dead_ends"]
         names = ("approach", "why_failed", "session_id")
         return [
-            untrusted_text(one["author"], one["happened_ms"], {name: one[name] for name in names}) for one in dead_ends
+            untrusted_text(row["author"], row["happened_ms"], {name: row[name] for name in names}) for row in dead_ends
         ]
 
     def _report(self, author: Author, entries: list[AnyEntry], events: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -195,7 +197,7 @@ class RecordTool(Tools):
         if not any(isinstance(entry, Assessment) and entry.phase == "POSTFLIGHT" for entry in entries):
             return None
         ledger = self._ledger
-        name = next(one["stream"] for one in events if one["kind"] == "assessment.recorded").removeprefix("session/")
+        name = next(row["stream"] for row in events if row["kind"] == "assessment.recorded").removeprefix("session/")
         done: dict[str, Any] = {"session_id": name, "warnings": []}
         try:
             return with_report(author, ledger.client.view, ledger.settings, done, ReportInputs())
@@ -288,7 +290,7 @@ class Batch(NamedTuple):
 
     def located(self, refusal: Refused) -> Refused:
         """Return the refusal with the numbers (from 1) of the entries that caused it."""
-        about = [self.entries[one["position"]] for one in refusal.details.get("events", [])]
+        about = [self.entries[event["position"]] for event in refusal.details.get("events", [])]
         if len(self.drafts) == 1:
             about = self.entries[:1]
         numbers = sorted({number for number in about if number is not None})

@@ -186,9 +186,9 @@ class ReportTools(Tools):
         answer = resume(client.view, client.get_blob, *args, agent=agent, less=less)
         by = whose(client.view, answer)
         answer["sessions"] = [
-            labelled(one, by[one["session_id"]][0], *(one.keys() - _OURS)) for one in answer["sessions"]
+            labelled(row, by[row["session_id"]][0], *(row.keys() - _OURS)) for row in answer["sessions"]
         ]
-        answer["dead_ends"] = [untrusted_text(*by[one.get("session", "")], one) for one in answer["dead_ends"]]
+        answer["dead_ends"] = [untrusted_text(*by[row.get("session", "")], row) for row in answer["dead_ends"]]
         answer["others"] = self._ledger.others()
         return answer
 
@@ -211,7 +211,7 @@ class ReportTools(Tools):
         answer = page(limit)
         answer["others"] = self._ledger.others()
         share = answers.filled_tokens_max // max(1, len(answer["reports"])) - _head_tokens
-        reports = [fit_found(one, max(share, _least_tokens)) for one in answer["reports"]]
+        reports = [fit_found(row, max(share, _least_tokens)) for row in answer["reports"]]
         return ReportsFound.model_validate(answers.paged(answer, reports, "reports", page))
 
 
@@ -225,7 +225,7 @@ def fit_report(report: dict[str, Any]) -> ReportMade:
     left_out: list[str] = []
     answer["markdown"] = ""
     budget = Budget(answers.filled_tokens_max - answers.tokens_of(answer) - 4 * len(sections))
-    for text in (head, *(f"\n## {one}" for one in sections)):
+    for text in (head, *(f"\n## {section}" for section in sections)):
         if budget.take(count_tokens(text) + text.count("\n")):  # a line break costs more in JSON
             answer["markdown"] += text
         else:
@@ -235,10 +235,10 @@ def fit_report(report: dict[str, Any]) -> ReportMade:
 
 def fit_found(report: dict[str, Any], tokens: int) -> dict[str, Any]:
     """Return a found report with task and findings cut to their share of the answer."""
-    found = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
-    findings, left_out = answers.shorten_list(found["key_findings"], min(_findings_tokens, tokens // 2))
-    found |= {"key_findings": findings} | ({"findings_left_out": left_out} if left_out else {})
-    return labelled(found, found.pop("author"), "task", "outcome", "key_findings", "imported")
+    row = answers.shorten(report, ("task", "outcome"), min(_task_tokens, tokens // 4))
+    findings, left_out = answers.shorten_list(row["key_findings"], min(_findings_tokens, tokens // 2))
+    row |= {"key_findings": findings} | ({"findings_left_out": left_out} if left_out else {})
+    return labelled(row, row.pop("author"), "task", "outcome", "key_findings", "imported")
 
 
 def labelled(item: dict[str, Any], author: str, *names: str) -> dict[str, Any]:

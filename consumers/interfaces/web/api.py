@@ -189,8 +189,8 @@ class Api:
         if media == NDJSON:
             return Stream(self._lines(question, answer, request.size), NDJSON, self._followers)
         if cursor is not None and (sealed := question.sealed(answer.get("next"))) is not None:
-            moment = {} if question.as_of is None else {"as_of": question.as_of}
-            answer["next"], following = sealed, address(path_of(name), {**question.arguments, **moment, cursor: sealed})
+            time = {} if question.as_of is None else {"as_of": question.as_of}
+            answer["next"], following = sealed, address(path_of(name), {**question.arguments, **time, cursor: sealed})
         # An answer as of a log index never changes; a time may be in the future.
         at = question.as_of or ""
         is_past = at.isascii() and at.isdecimal() and int(at) < request.size
@@ -221,8 +221,8 @@ class Api:
             if answer.get("next") is None:
                 return
             arguments = question.arguments | {str(question.form.cursor): answer["next"], "limit": rows_streamed}
-            moment = question.as_of or (None if self.size == size else str(size - 1))
-            question = Question(question.query, arguments, moment)
+            as_of = question.as_of or (None if self.size == size else str(size - 1))
+            question = Question(question.query, arguments, as_of)
             try:
                 answer = await to_thread.run_sync(self._answer, question, size, limiter=self._followers.threads)
             except DeedbookError as error:  # too late for an HTTP status
@@ -312,9 +312,8 @@ class Api:
         if match := _TILE.fullmatch(request.ref[:path_max]):
             level, number = match[1], int(match[2].replace("x", "").replace("/", ""))
             width = int(match[3] or TILE_WIDTH)
-            if (
-                tile_name(level, number, width) == f"tile/{request.ref}"
-            ):  # each tile has one path: no superfluous x000, no .p/256
+            # Each tile has only one path: no superfluous x000, no .p/256.
+            if tile_name(level, number, width) == f"tile/{request.ref}":
                 with self._node.log.snapshot() as snapshot:
                     is_leaf = level == "entries"
                     tile = snapshot.entry_bundle(number, width) if is_leaf else snapshot.tile(int(level), number, width)

@@ -54,7 +54,7 @@ class Question(NamedTuple):
         if value is None:
             return None
         payload = msgspec.json.encode(value)
-        filters = {name: one for name, one in self.arguments.items() if name not in (self.form.cursor, "limit")}
+        filters = {name: item for name, item in self.arguments.items() if name not in (self.form.cursor, "limit")}
         bound = msgspec.json.encode([self.query, filters, self.as_of], order="deterministic")
         digest = sha256(bound + b"\0" + payload).hexdigest()[:_seal_digits]
         return f"{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{digest}"
@@ -110,9 +110,9 @@ def read(path: str, params: Sequence[tuple[str, str]]) -> Question:
     query = path.removeprefix(f"{ROOT}/").replace("/", ".")
     form = form_of(query)
     values = values_of(form, params, query)
-    moment, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
-    moment = None if moment is None else parse_moment(moment)
-    question = Question(query, converted(form, values, query), moment)
+    as_of, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
+    as_of = None if as_of is None else parse_moment(as_of)
+    question = Question(query, converted(form, values, query), as_of)
     cursor = {} if sealed is None else {str(form.cursor): question.opened(sealed)}
     return question._replace(arguments=question.arguments | cursor)
 

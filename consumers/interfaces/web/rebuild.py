@@ -38,7 +38,9 @@ class Rebuild:
     def position(self, *, searches: bool = False) -> int:
         """Return the position of the view that is furthest behind; ``searches`` includes the full-text views."""
         with self.reader.store.reading() as reading:
-            ends = {one.view: one.position for one in reading.slots() if VIEW_VERSIONS.get(one.view) == one.version}
+            ends = {
+                slot.view: slot.position for slot in reading.slots() if VIEW_VERSIONS.get(slot.view) == slot.version
+            }
         return min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND)
 
     def demand(self, size: int, *, searches: bool) -> None:
