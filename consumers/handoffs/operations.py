@@ -223,7 +223,7 @@ ACTS: Final[dict[Verb, Act]] = {
     "approve": Act(
         (kinds.HandoffApproved,),
         ("reviewer",),
-        "Let exactly this version be worked on. Signed with the reviewer's identity key.",
+        "Approve exactly this version. The reviewer's identity key signs.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
         leads="approved",

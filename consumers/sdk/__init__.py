@@ -1,1 +1,1 @@
-"""What every program that meets a ledger is built on: subscriptions, files, language models, thinking blocks."""
+"""Building blocks of programs that use a ledger: subscriptions, files, language models, thinking blocks."""

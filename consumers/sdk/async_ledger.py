@@ -74,7 +74,7 @@ class AsyncLedger(ReactingBase):
             raise Refused("USAGE", "this ledger is open already")
         settings = asking(self.settings)
         if settings.server is not None and settings.agent is None:
-            raise Refused("USAGE", "a server is asked as somebody: give agent=NAME, or set DEEDBOOK_AGENT")
+            raise Refused("USAGE", "a server needs to know the agent: pass agent=NAME, or set DEEDBOOK_AGENT")
         self._process = os.getpid()
         self._stop = threading.Event()  # a new one: the ledger may have been closed before
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="deedbook")

@@ -1,4 +1,4 @@
-"""What is published together: the drafts of one call, and the batches that collect those of several."""
+"""Drafts that are published together: those of one call, and batches that collect several calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """What is published inside ``batch()``; ``accepted`` says where it stands in the log, once the batch is over."""
+    """The events published inside ``batch()``. After the block, ``accepted`` holds their positions in the log."""
 
     def __init__(self, ledger: object, outer: Batch | None) -> None:
         self.accepted: list[Accepted] = []
@@ -28,7 +28,7 @@ class Batch:
     def add(self, drafts: Sequence[Draft]) -> None:
         """Add events. Raises Refused: ``USAGE`` when the batch is over, as for a task that outlives it."""
         if self._drafts is None:
-            raise Refused("USAGE", "the batch that this was published in is over: publish it outside")
+            raise Refused("USAGE", "this batch is closed: publish outside of it")
         self._drafts.extend(drafts)
 
     def pending(self, stream: str) -> list[EventData | dict[str, Any]]:
@@ -83,9 +83,9 @@ def drafts_of(
 ) -> list[Draft]:
     """Return the drafts of one call of ``publish``. Raises Refused: ``USAGE``; ``UNKNOWN_KIND``."""
     if not data:
-        raise Refused("USAGE", "nothing to publish: give the data of at least one event")
+        raise Refused("USAGE", "there is nothing to publish: pass at least one event")
     if not kind and any(isinstance(item, dict) for item in data):
-        raise Refused("USAGE", 'data that is a dict needs its kind: publish(stream, {…}, kind="handoff.logged")')
+        raise Refused("USAGE", 'data in a dict needs a kind: publish(stream, {…}, kind="handoff.logged")')
     if kind:
         check_kinds((kind,))
     # The events of one call are committed together: the first one's version and key are that of all.

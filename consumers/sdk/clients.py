@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """Who has which folder open: LMDB's locks belong to a process, so all ledgers in one share a folder's client."""
+    """The open clients of this process. LMDB's locks belong to a process, so its ledgers share a folder's client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.lifecycle.clock import clock_text
 
 _OUTSIDE_BODY: Final = frozenset({"index", "id", "accepted_ms", "key"})
-# What a header's value may hold unescaped (HTTP binding 3.1.3.2): printable ASCII but space, quote and percent.
+# Characters that a header's value may hold unescaped (HTTP binding 3.1.3.2): printable ASCII but space, quote, percent.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 

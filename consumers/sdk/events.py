@@ -29,7 +29,7 @@ def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
 
 
 class Suspects:
-    """Which keys are compromised since when, for whoever reads entries as they come."""
+    """The compromised keys and since when, for readers of live entries."""
 
     def __init__(self, ask: Ask, *, is_filtered: bool = False) -> None:
         """Read them now, and again when one is declared; where that may not be seen, with each event."""

@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.system.files import open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
-# What is wrong with one file or its name, and not with the folder: waiting does not help.
+# Errors of one file or its name, not of the folder: waiting does not help.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
 

@@ -108,7 +108,7 @@ _SECRET: Final = re.compile(r"(?i)((?:token|password|passwd|secret|access_key)=)
 
 
 class Answer(NamedTuple):
-    """What git answered: its exit code, its output, and its complaint without credentials, shortened."""
+    """Git's answer: exit code, output, and its shortened error text without credentials."""
 
     code: int
     out: bytes
@@ -267,7 +267,7 @@ class Objects(Resource):
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         descriptor = process.stdout.fileno()
         if not select.select([descriptor], [], [], object_silence_max_s)[0]:
-            raise Unavailable("STORE_UNAVAILABLE", f"git cat-file said nothing for {object_silence_max_s:g} s")
+            raise Unavailable("STORE_UNAVAILABLE", f"git cat-file did not answer for {object_silence_max_s:g} s")
         chunk = os.read(descriptor, chunk_max_bytes)
         if not chunk:
             raise EOFError
@@ -280,7 +280,7 @@ class Objects(Resource):
                 raise Unavailable("STORE_UNAVAILABLE", text)
             self._starts += 1
             self._buffer = b""
-            # What a partial clone lacks is missing, and not fetched over the network one by one.
+            # Objects that a partial clone lacks count as missing; they are not fetched one by one over the network.
             self._process = self._git.start("cat-file", "--batch", variables={"GIT_NO_LAZY_FETCH": "1"})
         return self._process
 
@@ -336,7 +336,7 @@ def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size
     if len(out) > size_max:
         raise Refused("TOO_LARGE", f"{what} answered with more than {size_max} bytes")
     text = masked(complaint.decode("utf-8", "replace"))
-    # Of a long complaint the end is kept: git's reason stands there, after what a remote sent and progress.
+    # Keep the end of a long error text: git's reason comes after the remote's lines and progress.
     return Answer(code, out, text if len(text) <= error_shown_max_chars else "… " + text[-error_shown_max_chars:])
 
 

@@ -39,7 +39,7 @@ Reason = Literal["unsent", "late", "large"]
 
 
 class Answer(NamedTuple):
-    """What a server answered; ``body`` is empty unless it was to be read, ``wait_s`` how long it asks to wait.
+    """A server's answer. ``body`` is empty unless it was read; ``wait_s`` is how long the server asks to wait.
 
     ``requests`` counts what was sent for it, with all that was tried before.
     """

@@ -46,7 +46,7 @@ _let_in_poll_s: Final = 0.1
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """Who joined: its membership, the public identity key (hex), and where it was registered."""
+    """The result of joining: membership, public identity key (hex), and index of the registration."""
 
     membership: Membership
     key: str
@@ -152,7 +152,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
         if time.monotonic() > deadline:
             if cut is not None:
                 raise _not_let_in(invitation, cut) if isinstance(cut, Refused) else cut
-            message = f"{name} is registered, and the server does not let it in yet: run the same command again"
+            message = f"{name} is registered, but the server does not admit it yet: run the same command again"
             raise Unavailable("BUS_UNAVAILABLE", message, server=server)
         time.sleep(_let_in_poll_s)
 

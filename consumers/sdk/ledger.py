@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Passphrase = str | Callable[[str], str | None] | None
-"""What opens a sealed key: the passphrase, or a function that returns it for an agent's name."""
+"""The passphrase of a sealed key, or a function that returns it for an agent's name."""
 
 _index_digits_max: Final = 12
 
 
 class LedgerBase:
-    """What both ledgers share: settings, keys, drafts, and the functions that react."""
+    """The base of both ledgers: settings, keys and drafts."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class LedgerBase:
     def _check_process(self) -> None:
         """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
         if self._process != os.getpid():
-            message = "this ledger was opened before this process was forked: open one in the process that uses it"
+            message = "this ledger was opened before the process was forked: open it in the process that uses it"
             raise Refused("USAGE", message)
 
     def _acting(self) -> str:
         if self.agent is None:
-            raise Refused("USAGE", "somebody must sign this: give agent=NAME, or set DEEDBOOK_AGENT")
+            raise Refused("USAGE", "no agent is named to sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
         return self.agent
 
     def _author(self, client: Client, name: str | None) -> Author:
@@ -283,7 +283,7 @@ def asking(settings: Settings) -> Settings:
     if settings.server is None or settings.agent is not None:
         return settings
 
-    # What is signed still needs a name.
+    # Signing still needs a named agent.
     is_here = Home(settings.home).nkey_file("root").exists()
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
 

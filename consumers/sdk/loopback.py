@@ -1,4 +1,4 @@
-"""Which addresses are of this machine."""
+"""Recognizing addresses of this machine."""
 
 from __future__ import annotations
 

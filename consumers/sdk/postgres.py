@@ -1,4 +1,4 @@
-"""What subscribers remember, in PostgreSQL: beside the tables that their functions write to, and in one transaction.
+"""Positions of subscribers in PostgreSQL, in one transaction with the tables that their functions write.
 
 Whoever runs a subscription holds an advisory lock of its session, the one that the effects are written through: when
 the session ends, however it does, the lock is free and nothing more can be committed by it. So the URI must lead to the
@@ -26,7 +26,7 @@ except ImportError as error:
 
 _KEY: Final = "SELECT pg_{}(hashtextextended('deedbook subscription ' || ?, 0))"
 _CONNECTION: Final[dict[str, Any]] = {"connect_timeout": 10, "keepalives_idle": 30, "application_name": "deedbook"}
-"""What the URI may say otherwise; a peer that is gone is noticed in minutes, not in hours."""
+"""Defaults that the URI may override. A lost peer is noticed within minutes, not hours."""
 
 retry_wait_s: Final = 0.2
 
@@ -42,7 +42,7 @@ class PostgresSubscriptions(SubscriptionStore):
         try:
             self._given = {**_CONNECTION, **conninfo_to_dict(uri)}
         except psycopg.ProgrammingError:  # it would repeat the URI, which may hold a password
-            message = "the store is no URI of PostgreSQL: it looks like postgresql://USER@HOST:PORT/DATABASE"
+            message = "the store is not a PostgreSQL URI: write postgresql://USER@HOST:PORT/DATABASE"
             raise Refused("USAGE", message) from None
         self.place = f"the database {self._given.get('dbname', '')} of PostgreSQL"
         self._turn = threading.RLock()
@@ -83,10 +83,10 @@ class PostgresSubscriptions(SubscriptionStore):
         status = self.db.info.transaction_status
         if status == psycopg.pq.TransactionStatus.INERROR:
             # COMMIT would be answered with ROLLBACK, and no error: neither effect nor position would be there.
-            message = "a statement failed and the function went on: put `with db.transaction():` around what may fail"
+            message = "a statement failed and the function continued: put `with db.transaction():` around what may fail"
             raise Refused("USAGE", message)
         if status != psycopg.pq.TransactionStatus.INTRANS:
-            message = "the function ended its transaction: leave out COMMIT and ROLLBACK"
+            message = "the function ended its transaction: remove COMMIT and ROLLBACK"
             raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
 
     def run(self, sql: str, *values: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 
 
 class ReactingBase(LedgerBase):
-    """What reacting ledgers share: the functions that ``on`` registers, and where positions are stored."""
+    """The base of reacting ledgers: functions that ``on`` registers, and the store of positions."""
 
     _awaits: ClassVar = False
     _handlers: Handlers | None = None
@@ -36,10 +36,10 @@ class ReactingBase(LedgerBase):
 
     def _subscriptions(self, name: str, store: Path | str | None) -> SubscriptionStore:
         if self._handlers is None:
-            raise Refused("USAGE", 'nothing reacts: register a function with @ledger.on("handoff.completed") first')
+            raise Refused("USAGE", 'no function is registered: add one with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
         if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
-            raise Refused("USAGE", f"{name!r} cannot name a subscription: its file bears the name")
+            raise Refused("USAGE", f"{name!r} cannot name a subscription, because its file has the same name")
         return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
 
 

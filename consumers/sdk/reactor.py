@@ -39,7 +39,7 @@ retry_wait_max_s: Final = 30.0
 
 
 class Handlers:
-    """Which functions are called for which events; ``awaits``: they may be coroutine functions."""
+    """The functions to call for events. With ``awaits`` they may be coroutine functions."""
 
     def __init__(self, *, awaits: bool = False) -> None:
         self._awaits = awaits
@@ -78,11 +78,11 @@ class Handlers:
         """Refuse what could never be called as it should be, before events are passed over because of it."""
         name = getattr(effect, "__name__", repr(effect))
         if not self._awaits and inspect.iscoroutinefunction(effect):
-            raise Refused("USAGE", f"{name} is a coroutine function, and nothing here awaits it: take AsyncLedger")
+            raise Refused("USAGE", f"{name} is a coroutine function, and this ledger awaits none: use AsyncLedger")
         try:
             inspect.signature(effect).bind(None, None)
         except TypeError as error:
-            message = f"{name} is called with the event and the subscription's database: def {name}(event, db)"
+            message = f"{name} must take the event and the subscription's database: def {name}(event, db)"
             raise Refused("USAGE", message) from error
         except ValueError:  # a builtin that does not say what it takes
             return

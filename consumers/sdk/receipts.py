@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Anchors(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever checks a receipt knows of its own: a vkey, root, a policy, the event it is to be of.
+    """The knowledge of whoever checks a receipt: a vkey, a root key, a policy, the expected event.
 
     ``root`` are the first digits of its fingerprint or key, ``event`` an entry or a DSSE JSON envelope.
     """
@@ -67,7 +67,7 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a receipt proves; ``trust`` says whose word for the log's key was taken, ``witnessed`` what a policy found.
+    """The result of checking a receipt. ``trust`` says where the log's key comes from, ``witnessed`` the policy's result.
 
     ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
     """
@@ -126,7 +126,7 @@ def check(
     event, entry = read_event(receipt.index, data), decode_entry(data)
     is_checkable = entry.batch_size == 1 or batch is not None
     if is_checkable and not is_signed(entry, split_hashes(batch or b"")):
-        raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry does not fit it")
+        raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry is invalid")
     verifiers, ledger, by = _verifiers(receipt, evidence, anchors, known or {})
     if ledger and event.ledger != ledger:
         raise Corrupted("VERIFICATION_FAILED", f"the entry is of the ledger {event.ledger}, not of {ledger}")
@@ -189,7 +189,7 @@ def _verifiers(
     if anchors.policy is not None and anchors.policy.logs:
         return [anchors.policy.verify_log(receipt.checkpoint_text)], ledger, "policy"
     if chained is None:
-        raise Refused("USAGE", "nothing says whose log this is: give --vkey, or a --policy that names the log")
+        raise Refused("USAGE", "the log is not known: give --vkey, or a --policy that names the log")
     return chained[0], ledger, "self-asserted" if anchors.root is None else "root"
 
 
@@ -198,7 +198,7 @@ def _chained(evidence: Evidence, known: Mapping[str, bool]) -> tuple[list[Checkp
     chain = _Held(dict(evidence.chain))
     created = read_event(0, chain.entry(0)).data
     if not isinstance(created, LedgerCreated):
-        raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry is not that of a ledger")
+        raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry does not create a ledger")
     root = bytes.fromhex(created.root)
     ledger = ledger_id(root)
     return signing(Chain(chain, ledger).checkpoint_keys(known)), ledger, created.root, fingerprint(root)

@@ -104,7 +104,7 @@ def settle(client: Client, home: Home, name: str) -> None:
 
 
 def _take_over(home: Home, name: str) -> None:
-    # What the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
+    # Keys that the old key delegated ended with it. The identity key comes last: as long as its new file is there, somebody
     # will come here again.
     home.session_file(name).unlink(missing_ok=True)
     for path in (home.nkey_file(name), home.key_file(name)):
@@ -149,6 +149,6 @@ def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
 def _alone(home: Home) -> contextlib.AbstractContextManager[None]:
     """One rotation at a time in a folder: two would each overwrite the key that the other is about to register."""
     if not home.keys.is_dir():
-        message = f"there are no keys in {home.path}: rotate where they lie"
+        message = f"there are no keys in {home.path}: rotate where the keys are"
         raise Refused("KEY_FILE_MISSING", message, path=str(home.keys))
     return locked(home.keys)

@@ -1,4 +1,4 @@
-"""What a store of subscriptions does, whichever database it is."""
+"""The store of subscriptions: operations that SQLite and PostgreSQL share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SubscriptionStore(ABC):
             raise self._running_already(name)
 
     def _running_already(self, name: str) -> Unavailable:
-        message = f"the subscription {name} is running already: end that one, or take another name"
+        message = f"the subscription {name} is already running: stop it, or use another name"
         return Unavailable("STORE_IN_USE", message, path=self.place)
 
     def position(self, name: str) -> int | None:
@@ -148,4 +148,4 @@ class SubscriptionStore(ABC):
         """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
         sql = "DELETE FROM deedbook_dead_letters WHERE name = ? AND event_index = ? RETURNING name"
         if not self.run(sql, name, index):
-            raise Refused("NOT_FOUND", f"entry {index} is no dead letter of {name}", index=index)
+            raise Refused("NOT_FOUND", f"entry {index} is not a dead letter of {name}", index=index)

@@ -1,4 +1,4 @@
-"""Where subscribers remember what they have done: any number of named subscriptions in one SQLite file or PostgreSQL.
+"""Positions of named subscriptions, any number in one SQLite file or PostgreSQL database.
 
 What is remembered is written once, for both; a store says how it connects, begins, commits and keeps a second run out.
 Attempts are counted and committed before the effect is tried, so an event that kills its subscriber is counted too
@@ -77,7 +77,7 @@ class Subscriptions(SubscriptionStore):
 
     def check_open(self) -> None:
         if not self.db.in_transaction:
-            message = "the function ended its transaction: leave out commit(), rollback(), executescript(), `with db:`"
+            message = "the function ended its transaction: remove commit(), rollback(), executescript() and `with db:`"
             raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
 
     @contextlib.contextmanager

@@ -34,7 +34,7 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
         if moment is not None:
             return to_ms(moment)
     advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday" or "7 days ago"'
-    message = f"{field} is no date and no time ago: {text[:since_max_chars]!r}; {advice}"
+    message = f"{field} is not a time: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)
 
 

@@ -17,7 +17,7 @@ _chars_a_token_max: Final = 8
 
 
 class Budget:
-    """What is left to be spent; an offer is taken only where it can be paid."""
+    """The rest of a budget. An offer is taken only if the rest can pay for it."""
 
     def __init__(self, left: int) -> None:
         self.left = left

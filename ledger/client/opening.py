@@ -18,7 +18,7 @@ def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     if settings.server is None:
         return LocalClient(settings, views=views)
     if settings.agent is None:
-        raise Refused("USAGE", "a server is asked as somebody: add --as NAME or set DEEDBOOK_AGENT")
+        raise Refused("USAGE", "a server needs to know the agent: add --as NAME, or set DEEDBOOK_AGENT")
     try:
         from deedbook.ledger.client.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
     except ModuleNotFoundError as error:

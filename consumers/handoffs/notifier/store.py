@@ -105,7 +105,7 @@ class NotifierStore(Subscriptions):
         sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts
         count = len(self.run(sql, now_ms, *values))
         if episode_id is not None and not count:
-            raise Refused("NOT_FOUND", f"{episode_id} is no dead letter", id=episode_id)
+            raise Refused("NOT_FOUND", f"{episode_id} is not a dead letter", id=episode_id)
         return count
 
     def listed_episodes(self) -> tuple[list[dict[str, Any]], int]:

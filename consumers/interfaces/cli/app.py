@@ -1,4 +1,4 @@
-"""What a command works with: settings, a client, the acting agent's key, views, and one way to print."""
+"""The app that verbs work with: settings, a client, the acting agent's key, views, and printing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class App(ReadingApp):
     def local_client(self) -> Any:
         """Return the local client; refused where a server was named."""
         if self.settings().server is not None:
-            raise Refused("USAGE", "this verb works on the ledger's own folder: call it there, without --server")
+            raise Refused("USAGE", "this verb needs the ledger's own folder: run it there, without --server")
         return self.client()
 
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class App(ReadingApp):
         """Return the name of the agent who acts; refused where none was named."""
         agent = self.settings().agent
         if agent is None:
-            raise Refused("USAGE", "somebody must sign this: add --as NAME, or set DEEDBOOK_AGENT")
+            raise Refused("USAGE", "no agent is named to sign this: add --as NAME, or set DEEDBOOK_AGENT")
         return agent
 
     def act_as(self, name: str) -> None:

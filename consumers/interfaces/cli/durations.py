@@ -19,5 +19,5 @@ def parse_ttl(text: str) -> timedelta:
     parts = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     ttl = timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else timedelta()
     if not timedelta() < ttl <= ttl_max:
-        raise Refused("USAGE", f"{text!r} is no time up to {ttl_max.days} days: write 30m, 12h or 7d")
+        raise Refused("USAGE", f"{text!r} is not a duration up to {ttl_max.days} days: write 30m, 12h or 7d")
     return ttl

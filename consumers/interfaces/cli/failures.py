@@ -1,4 +1,4 @@
-"""What is printed of a call that failed, and its exit code."""
+"""Printing the error of a call that failed, and its exit code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def give_up_output(error: OSError) -> int:
 
 def machine_error(error: OSError) -> Unavailable:
     """Return the error of a disk that is full or failing."""
-    message = f"{error}: a disk is full or failing; look what is there before you call again: it may have been done"
+    message = f"{error}: a disk is full or failing. Check what was done before you try again"
     return Unavailable("STORE_UNAVAILABLE", message)
 
 
@@ -82,7 +82,7 @@ def without_secrets(message: str, given: Sequence[str]) -> str:
             shown = "(not repeated: it looks like a secret)"
         for form in {word, repr(word)[1:-1]}:
             message = message.replace(form, shown) if shown != word else message
-    # What no argument spells as it is printed, as one that was cut at its end or stands in an error of another library.
+    # The message may quote an argument in another spelling: cut short, or inside another library's error.
     return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
 
 

@@ -1,4 +1,4 @@
-"""What verbs print for people: tables, lists of fields and pages that stay readable when piped, and a progress bar.
+"""Printing for people: tables, lists of fields and pages, on terminals and in pipes.
 
 On a terminal no line of a list is longer than the terminal is wide, what is cut ends in an ellipsis, and states have a
 colour; off it columns are the same each time and hold all of their text. A command to be pasted is never cut: it goes
@@ -36,7 +36,7 @@ VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 key_digits_shown: Final = 16
 cut_cells_min: Final = 15
-"""What a column keeps of its text, with the gap behind it, before another is left out instead."""
+"""The narrowest width of a cut column, with its gap; a narrower one is left out."""
 gap: Final = "  "
 depth_drawn_max: Final = 16
 screen_cells_default: Final = 80
@@ -334,7 +334,7 @@ def _since_ms(_context: click.Context, _option: click.Parameter, text: str | Non
 def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], VerbT]:
     """Return what adds ``--limit`` and ``--cursor`` to a verb that lists."""
     limit = click.option("--limit", type=click.IntRange(1, rows_max), default=default, show_default=True, help="Rows.")
-    cursor = click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+    cursor = click.option("--cursor", type=int, help="Continue after an earlier page.")
     return lambda verb: limit(cursor(verb))
 
 

@@ -18,18 +18,20 @@ from deedbook.ledger.home.environment import wants_colour
 
 SECTIONS: Final = {
     "Every day": {
-        "next": Lazy("handoff_show:next_", "Show what waits for you, and the command with which it goes on."),
+        "next": Lazy("handoff_show:next_", "Show what waits for you, each with the next command."),
         "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete.", is_group=True),
-        "session": Lazy("sessions:session", "Keep what you do and learn, from start to end.", is_group=True),
-        "report": Lazy("reports:report", "Make, find and resume from reports of what sessions learned.", is_group=True),
+        "session": Lazy("sessions:session", "Record a session: what you do, find and learn.", is_group=True),
+        "report": Lazy(
+            "reports:report", "Make, find and compare reports of sessions; resume from them.", is_group=True
+        ),
         "reasoning": Lazy("reasoning:reasoning", "Record reasoning, brief it, fetch it.", is_group=True),
-        "search": Lazy("search:search", "Find text in all that was written."),
+        "search": Lazy("search:search", "Search the text of handoffs, reasoning, sessions and reports."),
         "log": Lazy("log:log_", "List events, or follow them as they come."),
         "show": Lazy("events:show", "Show one event, by index or reference."),
-        "why": Lazy("events:why", "Walk from an event to what it follows from."),
-        "dashboard": Lazy("dashboard:dashboard", "Supervise the agents from a page in the browser; decide there."),
-        "watch": Lazy("watch:watch", "Run a command for every event of a kind."),
-        "prime": Lazy("harness:prime", "Print what an agent should know before it starts."),
+        "why": Lazy("events:why", "Show what an event rests on, and what rests on it."),
+        "dashboard": Lazy("dashboard:dashboard", "Supervise agents and decide on a page in the browser."),
+        "watch": Lazy("watch:watch", "Run a command for each new event of a kind."),
+        "prime": Lazy("harness:prime", "Print what an agent should know before it starts work."),
     },
     "Check and prove": {
         "verify": Lazy("audit:verify", "Verify the ledger, or an exported bundle."),
@@ -37,48 +39,50 @@ SECTIONS: Final = {
         "fsck": Lazy("audit:fsck", "Check every stored byte of the ledger in this folder."),
         "checkpoint": Lazy("audit:checkpoint", "Print a signed checkpoint."),
         "export": Lazy("audit:export", "Export the log to a bundle that anyone can verify."),
-        "receipt": Lazy("receipts:receipt_", "Prove that an event is in the log; check such a proof.", is_group=True),
-        "snapshot": Lazy("snapshots:snapshot", "Take what you know along; receive it with a decision.", is_group=True),
-        "review": Lazy("snapshots:review", "See what waits for a human, and answer it.", is_group=True),
-        "notes": Lazy("notes:notes", "Keep reports as git notes and files; push, fetch.", is_group=True),
+        "receipt": Lazy("receipts:receipt_", "Print or check the proof that an event is in the log.", is_group=True),
+        "snapshot": Lazy("snapshots:snapshot", "Take and receive snapshots of what an agent knows.", is_group=True),
+        "review": Lazy("snapshots:review", "List requests that need a human, and answer them.", is_group=True),
+        "notes": Lazy("notes:notes", "Copy reports to git notes and files; push and fetch them.", is_group=True),
         "backup": Lazy("backup:backup", "Write the ledger to one file, while it is in use."),
-        "restore": Lazy("backup:restore", "Make the ledger of a backup, after all of it was verified."),
-        "recover": Lazy("backup:recover", "Bring lost entries back from the stream, or go on without them."),
+        "restore": Lazy("backup:restore", "Verify a backup and restore the ledger from it."),
+        "recover": Lazy("backup:recover", "Recover lost entries from the stream, or continue without them."),
     },
     "Set up": {
         "init": Lazy("ledger:init", "Make a new ledger in this folder."),
         "agent": Lazy("agents:agent", "Register, invite, list and remove agents.", is_group=True),
-        "join": Lazy("join:join", "Join a ledger that is elsewhere, by an invitation."),
-        "key": Lazy("keys:key", "Delegate, replace, revoke and list signing keys.", is_group=True),
-        "trust": Lazy("trust:trust", "Let this ledger's folder run, send and sign what it says."),
-        "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's; set it, as root.", is_group=True),
-        "setup": Lazy("harness:setup", "Put Deedbook into Claude Code, Codex or Gemini, or remove it."),
+        "join": Lazy("join:join", "Join a ledger on another machine with an invitation code."),
+        "key": Lazy("keys:key", "List signing keys; delegate, rotate and revoke them.", is_group=True),
+        "trust": Lazy("trust:trust", "Trust a ledger's folder: its settings, chains and keys."),
+        "clock": Lazy("clock:clock", "Compare the ledger's clock with this machine's, or set it.", is_group=True),
+        "setup": Lazy("harness:setup", "Set up Claude Code, Codex or Gemini, or undo that."),
         "mcp": Lazy("mcp:mcp", "Serve eight tools to agents over MCP, on stdio or HTTP."),
         "serve": Lazy("serve:serve", "Serve the ledger to agents over NATS."),
-        "node": Lazy("nodes:node", "See the nodes of this ledger; let another one lead.", is_group=True),
-        "token": Lazy("tokens:token", "Let programs read the ledger over HTTP, for as long as you say.", is_group=True),
-        "notify": Lazy("notify:notify", "Tell agents and people once that something waits for them.", is_group=True),
-        "router": Lazy("router:router", "Hand work on by declared chains; tell what became ready.", is_group=True),
-        "import": Lazy("imports:import_", "Import the history of other tools; it grants nothing.", is_group=True),
-        "deploy": Lazy("deploy:deploy", "Write the configuration of nats-servers beside the node.", is_group=True),
-        "completion": Lazy("harness:completion", "Print what makes a shell complete verbs and options."),
-        "demo": Lazy("demo:demo", "Tell the whole story with real processes, in under a minute."),
+        "node": Lazy("nodes:node", "List the nodes of this ledger, or move leadership.", is_group=True),
+        "token": Lazy("tokens:token", "Create, list and revoke tokens for reading over HTTP.", is_group=True),
+        "notify": Lazy("notify:notify", "Notify agents and people once when something waits for them.", is_group=True),
+        "router": Lazy("router:router", "Create follow-up handoffs by rules, and announce ready ones.", is_group=True),
+        "import": Lazy("imports:import_", "Import records of other tools. They grant no rights.", is_group=True),
+        "deploy": Lazy(
+            "deploy:deploy", "Write configuration files for nats-servers that run beside a node.", is_group=True
+        ),
+        "completion": Lazy("harness:completion", "Print the script that completes verbs and options in a shell."),
+        "demo": Lazy("demo:demo", "Play a handoff from start to audit with real processes, in a minute."),
     },
     "Under the hood": {
-        "spool": Lazy("spool:spool", "What waits here because no server answered: list, send, drop.", is_group=True),
+        "spool": Lazy("spool:spool", "List, send or drop reports that wait for a server.", is_group=True),
         "emit": Lazy("emission:emit", "Sign and append one event."),
         "submit": Lazy("emission:submit", "Append events that were signed elsewhere."),
-        "blob": Lazy("blobs:blob", "Keep what is too large for an event: put, get, list, stat.", is_group=True),
-        "project": Lazy("views:project", "Bring the views up to date, or rebuild them."),
-        "hook": Lazy("harness:hook", "Answer what a harness calls at an event of its session."),
-        "tot": Lazy("tot:tot", "Let six agents search a tree of thoughts; show and prove it.", is_group=True),
+        "blob": Lazy("blobs:blob", "Store large content outside events: put, get, list, stat.", is_group=True),
+        "project": Lazy("views:project", "Update the views from the log, or rebuild them."),
+        "hook": Lazy("harness:hook", "Answer a harness (Claude Code, Codex, Gemini) at a session event."),
+        "tot": Lazy("tot:tot", "Search a tree of thoughts with six agents; show and prove it.", is_group=True),
     },
 }
 """The verbs by what they are for, in the order in which help shows them."""
 
 VERBS: Final = {name: verb for section in SECTIONS.values() for name, verb in section.items()}
 
-# What a shell reports of a command that SIGINT ended.
+# The exit code that shells report for a command that SIGINT ended.
 stopped_by_user: Final = 130
 
 ALIASES: Final = {

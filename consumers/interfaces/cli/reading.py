@@ -1,7 +1,7 @@
-"""What a verb works with that only reads lists of this folder's views: settings, a reader of the log, and printing.
+"""The app of verbs that only list rows of this folder's views: settings, a reader of the log, and printing.
 
-Such a verb starts in half the time of others, because it loads no keys, rules, folds or types of events. Whatever a
-``ReadingApp`` cannot do raises ``NeedsApp``, before anything is printed, and the verb runs again with an ``App``.
+These verbs start in half the time of others, because they load no keys, rules, folds or event types. If one needs
+more, ``ReadingApp`` raises ``NeedsApp`` before anything is printed, and the verb runs again with an ``App``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which session a verb is about, and how its events are appended so that a refusal says what to do.
+"""Choosing the session of a verb, and appending its events so that a refusal says what to do.
 
 The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A
 verb that writes names the stream and asks no view first, because a view costs more than the append; only when the gate

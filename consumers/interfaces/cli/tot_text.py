@@ -189,7 +189,7 @@ def follow_task(app: App, task_id: str, drawn: Draw) -> None:
         return "\n".join(drawn(app.query("tot.tree", id=task_id)))
 
     if not app.as_json and sys.stdout.isatty():
-        # What is taller than the terminal is cut while it grows, and stands whole when it ends.
+        # A tree taller than the terminal is cut while it grows, and printed whole at the end.
         with Live(console=Console(), auto_refresh=False) as live:
             for events in _new_events(app, task_id):
                 last = ([last] + [line for event in events for line in lines.of(event)])[-1]

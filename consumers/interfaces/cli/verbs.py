@@ -32,7 +32,7 @@ class Options:
 
 
 class ClosableOptions(Options):
-    """What a verb works with: closed at its end."""
+    """Options with resources that are closed when the verb ends."""
 
     def close(self) -> None:
         """Close whatever was opened."""
@@ -129,7 +129,7 @@ class VerbBase(_WithCommon):
         """Refuse --as-of where the verb does or shows what is now. Raises Refused: ``USAGE``."""
         if options.as_of is not None and (not self.looks_back or ctx.params.get("is_following")):
             what = "--follow goes on" if self.looks_back else f"`{ctx.command_path}` does or shows what is now"
-            raise Refused("USAGE", f"{what}, --as-of looks back: leave one of them out")
+            raise Refused("USAGE", f"{what}, and --as-of looks back: omit one of them")
 
     def call(self, ctx: click.Context, app: ClosableOptions) -> Any:
         """Call the verb's function with an app, which is closed at its end."""

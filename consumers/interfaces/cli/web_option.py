@@ -25,15 +25,17 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
                 verb(app, **given)
                 return
             if (here := running(app.settings().home)) is None:
-                message = f"no dashboard runs on this ledger: `{app.here('deed dashboard')}` starts one"
+                message = f"no dashboard of this ledger is running: start one with `{app.here('deed dashboard')}`"
                 raise Refused("NOT_FOUND", message)
             if given[argument] is None:
-                raise Refused("USAGE", "--web shows one thing: name it")
+                raise Refused("USAGE", "--web needs an ID")
             as_of = "" if app.moment is None else f"?as_of={app.moment}"
             url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
             app.show("page", {"url": url}, url)
 
-        option: Any = click.option("--web", is_flag=True, help="Print the address of its page instead.")
+        option: Any = click.option(
+            "--web", is_flag=True, help="Print the address of its page in the dashboard instead."
+        )
         decorated: VerbT = option(shown)
         return decorated
 

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class _Nouns(Generic[R, A, V]):
-    """What both ledgers have beside their own: with an ``AsyncLedger`` what is returned is awaited."""
+    """Methods of both ledgers by subject. With an ``AsyncLedger`` the results are awaited."""
 
     def handoff(self, id: str) -> Handoff[R, A]:  # noqa: A002 - the word that all use
         """Return a handoff by its id, whether it is there or about to be created."""
@@ -59,7 +59,10 @@ class _Nouns(Generic[R, A, V]):
 
         def audit(client: Client) -> AuditReport:
             if views and ledger.settings.server is not None:
-                raise Refused("USAGE", "views are compared in the ledger's own folder: open it there, without a server")
+                raise Refused(
+                    "USAGE",
+                    "views can be compared only in the ledger's own folder: open the ledger there, without a server",
+                )
             settings = ledger.settings if views else None
             kept = client.trust_store.audit_file if resume else None
             return verify_log(

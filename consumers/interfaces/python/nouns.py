@@ -1,4 +1,4 @@
-"""What a program says to a ledger by name: ``ledger.handoff("id").claim()``.
+"""Handoffs, reasoning and sessions as objects: ``ledger.handoff("id").claim()``.
 
 Each noun is one stream; its verbs are those of the command line, and sign one event each, or several at once. They are
 written once for both ledgers: ``R`` is what publishing returns and ``A`` what asking returns, and with an
@@ -36,7 +36,7 @@ R_co = TypeVar("R_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
 
 
-# What holds several texts; a single text is a sequence of texts, too: of its letters.
+# Arguments that are lists of texts. A single text would pass as a sequence of its letters.
 _lists = (
     "tasks",
     "criteria",
@@ -60,7 +60,7 @@ def _check_lists(given: Mapping[str, Any]) -> None:
 
 
 class _Publisher(Protocol[R_co, A_co]):
-    """What a noun needs of a ledger."""
+    """The part of a ledger that these objects use."""
 
     def publish(self, stream: str, *data: EventData) -> R_co: ...
 
@@ -226,7 +226,7 @@ class Handoff(_Noun[R, A]):
     def _act(self, verb: Verb, **given: Any) -> R:
         """Publish what an act signs of the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
-            message = f"{verb} reads handoff {self.id}, which this batch changes: publish it after the batch"
+            message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
             raise Refused("USAGE", message)
 
         def make(author: Author) -> list[EventData]:
@@ -315,7 +315,7 @@ class Reasoning(_Noun[R, A]):
 
 
 class Session(_Noun[R, A]):
-    """What an agent does and learns, from its start to its end."""
+    """A session: what an agent does and learns, from its start to its end."""
 
     _family = "session"
 
@@ -383,7 +383,7 @@ class Session(_Noun[R, A]):
         def make(author: Author) -> list[EventData]:
             stream, data = correction(partial(ask, author.client), str(ref), words, is_resolved=is_resolved)
             if stream != self.stream:
-                raise Refused("USAGE", f"{ref} stands on {stream}, not on {self.stream}: name that session")
+                raise Refused("USAGE", f"{ref} is an event of {stream}, not of {self.stream}: use that session")
             return [data]
 
         return self._ledger.publish_from(self.stream, make)

@@ -123,7 +123,8 @@ def act_on(
     ``fidelity`` is that of what he was sent, where it is not what the snapshot has for the level.
     ``author`` signs the request for a human, if it comes to that; by the name of the ``asker`` alone an earlier request
     and its answer are found, and nothing is signed. ``clock_ms`` says whether a validation is too old. Raises Refused:
-    ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph, a brief or an answer is not what it claims to be.
+    ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted: ``VERIFICATION_FAILED`` when a graph,
+    a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject
     ref = snapshot.reasoning_ref

@@ -111,7 +111,7 @@ class _Reply(msgspec.Struct):
 
 
 class Completion(NamedTuple):
-    """What a model wrote, or the ``fault`` for which that cannot be read, and what it cost."""
+    """A model's text, or the ``fault`` why it cannot be read, and its cost."""
 
     text: str
     fault: Refused | None

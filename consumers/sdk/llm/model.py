@@ -87,7 +87,7 @@ def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) 
         raise _wrong_url("it must be http(s)://HOST[:PORT][/PATH]; a key belongs in a file or variable")
     host = parts["host"].strip("[]").lower()
     if settings.api_key_file is not None and settings.api_key_variable is not None:
-        raise Refused("INVALID_FIELD", "name one of api_key_file and api_key_variable, not both", path="$.api_key_file")
+        raise Refused("INVALID_FIELD", "set api_key_file or api_key_variable, not both", path="$.api_key_file")
     has_key = settings.api_key_file is not None or settings.api_key_variable is not None
     if has_key and not parts["tls"] and not is_loopback(host):
         raise _wrong_url("an API key is sent over https only, or to this machine")

@@ -57,7 +57,7 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
         else:
             values += [] if fitted in values else [fitted]
     if len(values) > 1:
-        raise Refused("INVALID_FORMAT", "it holds two objects of the form that was asked for: write one")
+        raise Refused("INVALID_FORMAT", "it holds two objects: write one")
     if not values:
         raise faults[max(faults)] if faults else Refused("INVALID_FORMAT", "it holds no JSON object")
     return values[0]
@@ -75,7 +75,7 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
             if not is_mended:
                 text, is_mended = text[:start] + _LAST_COMMA.sub(r"\1", text[start:]), True
                 continue
-            # What was read of it is not looked at again: an object in one that is cut off is not the answer.
+            # Do not search the part that was read: an object inside a truncated one is not the answer.
             position, length = max(start + 1, error.pos), error.pos - start
             yield length, Refused("INVALID_FORMAT", f"it is not JSON at character {length} of its object: {error.msg}")
             continue

@@ -1,4 +1,4 @@
-"""What an operator says of a model's endpoint, and what is sent to it."""
+"""An operator's settings of a model's endpoint, and the messages sent to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an operator says of an endpoint, as in the table ``[llm]`` of ``config.toml``.
+    """Settings of an endpoint, as in the table ``[llm]`` of ``config.toml``.
 
     ``base_url`` is what stands before ``/chat/completions`` or ``/messages`` (default: the vendor's own, by
     ``family``). ``timeout_s`` bounds a whole call, in which a busy server is tried ``attempts_max`` times; ``attempts``

@@ -123,7 +123,7 @@ conclusion_max_chars: Final = 1_000
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Where a text stands: the number of its source, and the characters from ``start`` to before ``end``."""
+    """The span of a text: the number of its source, and characters ``start`` up to but not including ``end``."""
 
     source: int
     start: int
@@ -206,7 +206,7 @@ def _steps(texts: dict[int, str], ways: Links) -> tuple[list[ReasoningStep], dic
     for number, text in texts.items():
         is_stated, type_ = stated_step_type(text) is not None, classify_step_type(text)
         if not is_stated and type_ in ("observation", "inference"):
-            # What rests on earlier steps was not seen, and what stands first follows from none.
+            # No link to earlier steps was found, or this is the first step.
             type_ = "inference" if number in ways or (type_ == "inference" and number > 1) else "observation"
         reasoning_type = infer_reasoning_type(text) if type_ in INFERRING else ""
         steps.append(ReasoningStep(step_number=number, type=type_, content=text, reasoning_type=reasoning_type))

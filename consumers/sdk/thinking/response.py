@@ -1,4 +1,4 @@
-"""What a model's response holds of thinking and answer, whatever vendor's form it has.
+"""Reading thinking and answer from a model's response, in the formats of several vendors.
 
 Forms that are recognised, by their shape and not by their vendor's name:
 
@@ -234,7 +234,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a reader of the graph should know of the response: what could not be read, or was read by a guess."""
+    """Notes for readers of the graph: parts of the response that could not be read, or were guessed."""
 
     kind: NoteKind
     path: str

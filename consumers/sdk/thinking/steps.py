@@ -1,4 +1,4 @@
-"""Where the steps of a piece of thinking begin and end, and what kind of step each is, in English and Chinese.
+"""Splitting thinking into steps, and telling the type of each, in English and Chinese.
 
 A step is never rewritten, so splitting is only choosing spans. Between them stand white space and list marks, and
 nothing else: what is left out of every step can be told from the source.

@@ -50,12 +50,16 @@ def agent() -> None:
     type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]),
 )
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
-@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="Store the key without a passphrase. Any process of this user can then sign with it.",
+)
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
-    The key of a human is sealed with a passphrase: asked on a terminal, or read from --passphrase-fd, and so is any
-    key made with --passphrase-fd. When the signing key is sealed too, its passphrase is the next line there.
+    A human's key is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd. With
+    --passphrase-fd any key is sealed. When the signing key is sealed too, its passphrase is the next line.
     """
     check_name(name)
     roles = roles or ("agent",)
@@ -75,17 +79,19 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 @click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
 @click.option("--expires", metavar="TIME", default="24h", show_default=True, help="After how long: 30m, 12h, 7d.")
 @click.option(
-    "--address", metavar="URL[,URL]", help="Where the server is reached from there (default: where it is here)."
+    "--address",
+    metavar="URL[,URL]",
+    help="The server's address as the invited machine reaches it (default: its address here).",
 )
-@click.option("--revoke", is_flag=True, help="Take back the open invitation of NAME instead.")
-@click.option("--reason", default="no reason given", help="Why it is taken back.")
+@click.option("--revoke", is_flag=True, help="Revoke the open invitation of NAME instead.")
+@click.option("--reason", default="no reason given", help="Why you revoke it.")
 def invite(
     app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
 ) -> None:
-    """Let somebody elsewhere join as NAME, once: print the code to send, which `deed join` takes there.
+    """Print a code with which somebody joins as NAME from another machine, once, by `deed join`.
 
-    The code is a secret until it is used; nothing of it but two public keys is in the ledger. No private key travels.
-    Signed by root, or by the admin who is named with --as or DEEDBOOK_AGENT; a node is invited by root alone.
+    The code is a secret until it is used. The ledger holds two public keys of it, and no private key travels.
+    Root signs, or the admin that --as or DEEDBOOK_AGENT names. Only root can invite a node.
     """
     check_name(name)
     author = admin_author(app)
@@ -127,9 +133,9 @@ def invite(
 
 
 @agent.command("list", looks_back=True)
-@click.option("--all", "is_all", is_flag=True, help="Services and those that were removed as well.")
+@click.option("--all", "is_all", is_flag=True, help="Include services and removed agents.")
 def list_(app: App, *, is_all: bool) -> None:
-    """List the registered agents; programs that only serve the others are left out."""
+    """List the registered agents, without services."""
     answer = app.query("agents.list", all=is_all)
     every: list[dict[str, Any]] = answer["agents"]
     agents = [one for one in every if is_all or not {*one["roles"]} <= {"service"}]
@@ -160,9 +166,9 @@ def list_(app: App, *, is_all: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def remove(app: App, name: str, reason: str) -> None:
-    """Remove an agent: its keys sign nothing any more, it leaves the bus and all lists. Signed by root or an admin.
+    """Remove an agent: its keys end, and it leaves the bus and all lists. Root or an admin signs.
 
-    What it did stays, and nobody is ever given its name again.
+    Its events stay, and its name is never given again.
     """
     check_name(name)
     author = admin_author(app)
@@ -192,7 +198,7 @@ def admin_author(app: App) -> Author:
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger says whether this is one
         remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
-        message = f"only an admin registers and removes agents, and {name} is none: {remedy}"
+        message = f"only an admin registers and removes agents, and {name} is not an admin: {remedy}"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
     return app.author(name)
 
@@ -244,5 +250,5 @@ def new_passphrase(app: App, name: str, roles: Collection[str], *, unprotected: 
     passphrase = app.read_passphrase(f"New passphrase for {name}: ", confirm=True)
     if not passphrase:
         where = "at the prompt" if sys.stdin.isatty() else "with --passphrase-fd"
-        raise Refused("USAGE", f"the key of a human is sealed: give a passphrase {where}, or say --unprotected")
+        raise Refused("USAGE", f"a human's key needs a passphrase: give one {where}, or add --unprotected")
     return passphrase

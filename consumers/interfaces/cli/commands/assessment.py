@@ -30,33 +30,33 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, metavar="[ID] PHASE")
-@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
 @click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
-@click.option("--reasoning", metavar="TEXT|@FILE", help="Why you see it so.")
+@click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")
 @click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
-@click.option("--overall-confidence", type=float, help="Your own figure in place of the mean of the vectors.")
+@click.option("--overall-confidence", type=float, help="Your own value instead of the mean of the vectors.")
 @click.option("--task-summary", metavar="TEXT|@FILE", help="With POSTFLIGHT: what was done (default: the task).")
-@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: what the report names as found out.")
-@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: what the report names as still open.")
+@click.option("--finding", "findings", multiple=True, help="With POSTFLIGHT: a finding of the report.")
+@click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: an open question of the report.")
 @click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
-@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report now.")
+@click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report.")
 def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
-    """Record how well you know, can and are sure, at one phase of the work.
+    """Assess your knowledge, ability and uncertainty at one phase of the work.
 
     PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
     do, context, clarity, coherence, signal, density, state, change, completion, impact, uncertainty. Assess those that
-    you can; one that is left out counts as not assessed, never as 0.
+    you can. A missing vector counts as not assessed, never as 0.
 
-    After POSTFLIGHT the report is made; what is not given is taken from the session. If it cannot be made, the
-    assessment stands, and `deed session sweep` makes it again.
+    After POSTFLIGHT the report is made from the options and the session's records. If that fails, the assessment
+    stays, and `deed session sweep` tries again.
     """
     name, word = session_and(app, words, "PHASE")
     phases: tuple[Phase, ...] = get_args(Phase)
     phase = next((phase for phase in phases if phase == word.upper()), None)
     if phase is None:
-        raise Refused("USAGE", f"{word!r} is no phase: {', '.join(phases)}")
+        raise Refused("USAGE", f"{word!r} is not a phase: {', '.join(phases)}")
     vectors = read_vectors(parse_vectors(more["given"], more["document"]))
     check_given(phase, vectors, reasoning, more)
     data = AssessmentRecorded(
@@ -84,12 +84,12 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
     if overall is not None and not 0 <= overall <= 1:
         raise Refused("INVALID_FIELD", "--overall-confidence is not between 0 and 1", field="overall_confidence")
     if vectors == Vectors() and overall is None and not reasoning:
-        raise Refused("USAGE", "nothing is assessed: give --vector NAME=VALUE or --vectors JSON")
+        raise Refused("USAGE", "there are no vectors: give --vector NAME=VALUE or --vectors JSON")
     if phase != "POSTFLIGHT":
         for option in REPORT_OPTIONS:
             if more[option]:
                 name = option.removesuffix("s").replace("_", "-")
-                raise Refused("USAGE", f"--{name} goes with POSTFLIGHT: {phase} makes no report")
+                raise Refused("USAGE", f"--{name} needs POSTFLIGHT; {phase} makes no report")
 
 
 def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:

@@ -34,8 +34,8 @@ problems_shown_max = 20
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
 @click.option("--root", help="The root key's fingerprint (of a server: the pinned one); without it, 'self-asserted'.")
-@click.option("--resume", is_flag=True, help="Verify what is new since the last --resume; hash the rest again.")
-@click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing from it.")
+@click.option("--resume", is_flag=True, help="Verify what is new since the last --resume, and hash the rest.")
+@click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 @click.option(
     "--policy",
@@ -43,7 +43,7 @@ problems_shown_max = 20
     type=click.Path(path_type=Path, dir_okay=False),
     help="The logs and witnesses that count (C2SP tlog-policy).",
 )
-@click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
+@click.option("--fail-open", is_flag=True, help="Pass with a warning if the policy's quorum is missing.")
 def verify(
     app: App,
     /,
@@ -58,22 +58,22 @@ def verify(
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
-    The verdict is VALID, PARTIAL (what a bundle of one stream lacks is named), SUSPECT_KEY (right, and signed with a
-    key that was called compromised since) or INVALID.
+    The verdict is VALID, PARTIAL (a bundle of one stream lacks what is named), SUSPECT_KEY (valid, but a key that
+    signed was reported stolen since) or INVALID.
 
-    --root tells whose ledger it is; alone it cannot tell two histories apart which that root key signed. A checkpoint
-    can: --checkpoint FILE holds the ledger against one that you kept, or got from somebody else, and --policy FILE
-    against the last one that the policy's witnesses cosigned.
+    --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
+    FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that
+    the policy's witnesses cosigned.
 
-    --resume keeps what it finds right in your state folder (40 to 90 bytes an event), also when it is interrupted. The
-    next --resume hashes those entries again: if they give the same tree, they are what was verified.
+    --resume stores what it verified in your state folder (40 to 90 bytes an event), also when it is interrupted. The
+    next --resume only hashes those entries again: the same tree means the same entries.
     """
     if bundle is not None and views:
-        raise Refused("USAGE", "a bundle holds no views: leave out --views, or verify the ledger itself")
+        raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")
     if bundle is not None and resume:
-        raise Refused("USAGE", "--resume goes on with the audit of a ledger: a bundle is always verified whole")
+        raise Refused("USAGE", "--resume needs a ledger; a bundle is always verified whole")
     if partial and bundle is None:
-        raise Refused("USAGE", "--partial goes with --bundle: a ledger is always verified whole")
+        raise Refused("USAGE", "--partial needs --bundle; a ledger is always verified whole")
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
@@ -98,7 +98,7 @@ def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open
     """Return the last checkpoint that was witnessed, and what a policy says of it; None when no policy is asked."""
     if policy_file is None:
         if fail_open:
-            raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+            raise Refused("USAGE", "--fail-open needs --policy")
         return None
 
     policy = read_policy(policy_file)
@@ -113,16 +113,16 @@ def _judge(app: App, bundle: Path | None, policy_file: Path | None, *, fail_open
 
 
 @click.command(cls=Command, only_looks=True)
-@click.option("--repair", "must_repair", is_flag=True, help="Put what was derived from the entries right from them.")
+@click.option("--repair", "must_repair", is_flag=True, help="Rebuild derived records from the entries.")
 def fsck(app: App, *, must_repair: bool) -> None:
     """Check every stored byte of the ledger in this folder: entries, tree, look-up tables, state and blobs.
 
-    With --repair, the records of streams, agents, keys and ids are written anew from the entries, which never change.
-    A running `deed serve` would go on with what it knows: then repairing is refused.
+    With --repair the records of streams, agents, keys and ids are rebuilt from the entries, which never change.
+    Stop `deed serve` first: it would continue with the old records.
     """
     settings = app.settings()
     if settings.server is not None:
-        raise Refused("USAGE", "fsck reads the ledger's own folder: call it there, without --server")
+        raise Refused("USAGE", "fsck reads the ledger's own folder: run it there, without --server")
     if must_repair:
         _repair(app, settings)
         return
@@ -153,8 +153,8 @@ def checkpoint(app: App) -> None:
 def export(app: App, file: str, stream: str | None) -> None:
     """Write the log to FILE (tar): checkpoint, keys, tiles, entries, and a verify.py that needs no Deedbook.
 
-    With a slash at its end, or when it is an empty folder, it becomes a folder that any web server can publish: the
-    log as C2SP tlog-tiles.
+    If FILE ends in a slash or is an empty folder, a folder of C2SP tlog-tiles is written, which any web server can
+    publish.
     """
     with progress("exporting", shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()

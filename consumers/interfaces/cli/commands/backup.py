@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("target", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@click.option("--keys", "with_keys", is_flag=True, help="Also the keys, sealed with a passphrase for this backup.")
+@click.option("--keys", "with_keys", is_flag=True, help="Include the keys, sealed with a passphrase of this backup.")
 def backup(app: App, target: Path, *, with_keys: bool) -> None:
     """Write log, blobs and settings to FILE, or to a new file in the folder DIR, while the ledger is in use.
 
-    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` makes the ledger of it again.
+    The file is a bundle: `deed verify --bundle FILE` checks it, `deed restore FILE` restores the ledger from it.
     """
     client = app.local_client()
 
@@ -49,7 +49,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
         passphrase = app.read_passphrase("New passphrase of the backup: ", confirm=True)
         if not passphrase:
             names = ", ".join(path.name for path in key_files(home) if not _is_sealed(path))
-            message = f"{names} would lie open in the backup: give a passphrase for it with --passphrase-fd N"
+            message = f"{names} would be unprotected in the backup: give a passphrase with --passphrase-fd N"
             raise Refused("KEY_LOCKED", message)
     path = target
     if target.is_dir():
@@ -83,17 +83,17 @@ def _is_sealed(path: Path) -> bool:
 
 @click.command(cls=Command)
 @click.argument("source", metavar="FILE|DIR", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Put it in the place of a log of the same ledger, which is kept aside.")
+@click.option("--replace", is_flag=True, help="Replace a log of the same ledger. The old log is kept beside it.")
 @click.option("--root", help="The root key's fingerprint: refuse the backup of another ledger.")
 def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
     """Restore the ledger of a backup (the newest in a folder), or of any export of a whole log.
 
     It is made in .deedbook, or in --home DIR.
 
-    Everything is verified and replayed before anything is put in place. Settings and keys that are there stay.
+    Everything is verified and replayed first. Existing settings and keys stay.
     """
     if app.server is not None:
-        raise Refused("USAGE", "restore makes a ledger in a folder of this machine: call it without --server")
+        raise Refused("USAGE", "restore writes to a folder of this machine: run it without --server")
 
     home = Home(app.home or new_home(present_folder()))
     path = newest_backup(source) if source.is_dir() else source
@@ -162,29 +162,29 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
 
 @click.command(cls=Command)
-@click.option("--from-stream", is_flag=True, help="Bring the entries back that the log stream holds and the log lacks.")
+@click.option("--from-stream", is_flag=True, help="Append the entries that the stream has and the log lacks.")
 @click.option(
-    "--accept-loss", is_flag=True, help="Go on without them: root signs a history reset that names what is given up."
+    "--accept-loss", is_flag=True, help="Continue without them. Root signs a history reset that names what is lost."
 )
-@click.option("--check", "is_dry", is_flag=True, help="Only say what would be done.")
+@click.option("--check", "is_dry", is_flag=True, help="Only print what would be done.")
 @click.option(
     "--reason",
     default="acknowledged entries are lost",
     show_default=True,
-    help="With --accept-loss: why, for every reader.",
+    help="With --accept-loss: the reason, which every reader sees.",
 )
-@click.option("--yes", is_flag=True, help="With --accept-loss: do not ask.")
+@click.option("--yes", is_flag=True, help="With --accept-loss: do not ask for confirmation.")
 def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
-    """Mend a log that was put back to an earlier state, while nothing serves it.
+    """Repair a log that was set back to an earlier state. Stop `deed serve` first.
 
     Every entry from the stream is verified and replayed before it is appended; killed at any point, it goes on when it
     is called again.
     """
     if from_stream == accept_loss:
-        raise Refused("USAGE", "say which: --from-stream brings lost entries back, --accept-loss goes on without them")
+        raise Refused("USAGE", "choose one: --from-stream recovers lost entries, --accept-loss continues without them")
     settings = app.settings()
     if settings.server is not None:
-        raise Refused("USAGE", "recover works on the ledger's own folder: call it there, without --server")
+        raise Refused("USAGE", "recover needs the ledger's own folder: run it there, without --server")
 
     async def run() -> None:
         async with Recovery(settings, is_dry=is_dry) as recovery:
@@ -253,7 +253,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
     if not yes:
         loss = _loss(head, abandoned, history)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise Refused("USAGE", f"{loss}. Off a terminal say --yes to give them up for good")
+            raise Refused("USAGE", f"{loss}. Without a terminal, add --yes to give them up for good")
         click.echo(loss, err=True)
         click.confirm("Give them up for good?", abort=True, err=True)
 

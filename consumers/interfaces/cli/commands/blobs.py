@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def blob() -> None:
-    """Keep what is too large for an event; events refer to it by its hash."""
+    """Store content that is too large for an event. Events reference it by its hash."""
 
 
 @blob.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
 def put(app: App, file: str) -> None:
-    """Store FILE, or standard input, and print the ref by which events refer to it.
+    """Store FILE, or standard input, and print its reference.
 
-    At most 64 MiB. An upload that was cut goes on where it was: call it again. What no event refers to within a day is
-    dropped, and text that holds a secret is refused.
+    A blob has at most 64 MiB. To continue an interrupted upload, call this again. A blob that no event references
+    within 24 hours is deleted. Text that holds a secret is refused.
     """
     author = app.author()
     content = read_argument(file if file == "-" else f"@{file}", "the blob")
@@ -47,14 +47,14 @@ def put(app: App, file: str) -> None:
 @click.argument("ref")
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
 def get(app: App, ref: str, out: Path | None) -> None:
-    """Print a blob, or write it to FILE, once its hash was checked.
+    """Check a blob's hash, then print it or write it to FILE.
 
-    With -o it is fetched into FILE.part first: a download that was cut goes on there.
+    With -o it is fetched into FILE.part first. An interrupted download continues there.
     """
     client = app.client()
     if out is None:
         if app.as_json:
-            raise Refused("USAGE", "a blob is bytes and no JSON: add -o FILE")
+            raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
         sys.stdout.buffer.write(client.get_blob(ref))
         return
     with progress("fetching", shown=not app.as_json) as step:
@@ -64,8 +64,8 @@ def get(app: App, ref: str, out: Path | None) -> None:
 
 @blob.command("list", cls=Command)
 @click.option("--author", metavar="NAME", help="Only blobs that this agent stored.")
-@click.option("--unreferenced", is_flag=True, help="Only blobs that no entry refers to, unfinished uploads among them.")
-@click.option("--after", metavar="REF", help="Go on where an earlier page ended.")
+@click.option("--unreferenced", is_flag=True, help="Only blobs that no event references, and unfinished uploads.")
+@click.option("--after", metavar="REF", help="Continue after an earlier page.")
 @click.option("--limit", type=click.IntRange(1, page_blobs_max), default=50, show_default=True, help="Rows of a page.")
 def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
     """List blobs in the order of their refs."""
@@ -94,7 +94,7 @@ def stat(app: App, ref: str) -> None:
 
 @blob.command(cls=Command)
 def prune(app: App) -> None:
-    """Drop the blobs and unfinished uploads that no entry has referred to for a day, as `deed serve` does."""
+    """Delete blobs and unfinished uploads that no event has referenced for 24 hours, as `deed serve` does."""
     client = app.local_client()
     with progress("dropping", shown=not app.as_json) as step:
         dropped = drop_unreferenced(client.log, progress=step)

@@ -45,13 +45,13 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
+@click.option("--budget", type=click.IntRange(1, 100_000), help="The most tokens of the prompt (default: the level's).")
+@click.option("--plain", is_flag=True, help="Write out the shorthand, for people.")
 @click.option(
-    "--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have (default: the level's own)."
+    "--llm", is_flag=True, help="Let the model of config.toml write prose beside it. The prose is not signed."
 )
-@click.option("--plain", is_flag=True, help="Write out what stands in shorthand, as people read it.")
-@click.option("--llm", is_flag=True, help="Have the model of config.toml write prose beside it, now; it is not signed.")
 def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, llm: bool) -> None:
-    """Print the brief of a reasoning as a prompt; made on the spot if none of this level is published.
+    """Print the brief of a reasoning as a prompt. Without a published one it is made now.
 
     A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
     Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
@@ -104,7 +104,7 @@ def with_prose(received: Received, client: LlmClient) -> Received:
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
 @click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
 def explain(app: App, ref: str, level: str, budget: int | None) -> None:
-    """Show what a brief keeps of a reasoning, step by step, and what it drops and why.
+    """Show, step by step, what a brief keeps of a reasoning, what it drops, and why.
 
     The fidelity is measured again here; a published brief is compared with the graph first, as by `brief`.
     """
@@ -147,13 +147,13 @@ def _print_explanation(data: dict[str, Any], rejected: Rejected | None) -> None:
     help="The folder that the evidence is in (default: the git work tree that you are in).",
 )
 @click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
-@click.option("--publish/--no-publish", default=None, help="Publish the report (default: if --as names who may).")
-@click.option("--judge", is_flag=True, help="Ask the model of config.toml, too, whether each inference follows.")
+@click.option("--publish/--no-publish", default=None, help="Publish the report (default: if the agent of --as may).")
+@click.option("--judge", is_flag=True, help="Also ask the model of config.toml whether each inference follows.")
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:
-    """Check evidence, assumptions and structure of a reasoning before anybody acts on it."""
+    """Check evidence, assumptions and structure of a reasoning."""
     tree = tree or work_tree(Path.cwd())
     if commit is not None and tree is None:
-        message = "--commit is of the repository in a folder, and you are in none: name one with --tree DIR"
+        message = "--commit needs a git repository: name its folder with --tree DIR"
         raise Refused("USAGE", message)
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
         done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
@@ -203,7 +203,7 @@ def _issue_line(step: int | None, code: str, message: str) -> str:
 @click.option("--author", help="Only those of this validator.")
 @page_options()
 def validations(app: App, ref: str, author: str | None, limit: int, cursor: int | None) -> None:
-    """List the reports on a reasoning (by a ref: on that version), newest first, with all that each found wrong."""
+    """List validation reports on a reasoning (with a ref: on that version), newest first, with every problem."""
     answer = app.query("validations.list", ref=ref, author=author, limit=limit, after=cursor)
 
     def text() -> None:

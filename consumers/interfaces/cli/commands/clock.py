@@ -21,7 +21,7 @@ from deedbook.ledger.limits import clock_max_ms
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def clock(context: click.Context) -> None:
-    """Compare the ledger's clock with this machine's; `clock set` says which is right."""
+    """Compare the ledger's clock with this machine's. `clock set` corrects the ledger's."""
     if context.invoked_subcommand is not None:
         return
     app: App = context.obj
@@ -38,12 +38,12 @@ def clock(context: click.Context) -> None:
 
 
 @clock.command("set")
-@click.option("--reason", required=True, help="Why, in a line: it stays in the ledger.")
+@click.option("--reason", required=True, help="Why, in one line. It stays in the ledger.")
 def set_(app: App, reason: str) -> None:
-    """Set the ledger's clock to this machine's time, signed by the root; it may go back.
+    """Set the ledger's clock to this machine's time, also backwards. Root signs.
 
-    Needed when nothing was recorded for 30 days, or when entries were accepted under a wrong clock. Leases and session
-    keys granted later than it says now hold no longer; those that had only seemed to end hold on.
+    You need this when nothing was recorded for 30 days, or when entries were accepted under a wrong clock. Leases and
+    session keys that were granted after the new time end. Those that ended only by the wrong clock are valid again.
     """
     before = compare_clocks(app.client())
     accepted = app.author(app.agent or ROOT).emit(Draft(stream="ledger", data=ClockSet(time=now(), reason=reason)))[0]

@@ -31,10 +31,10 @@ usual_port: Final = 4280
 @click.option("--port", type=click.IntRange(0, 65535), help=f"The port on 127.0.0.1 (default: {usual_port}, if free).")
 @click.option("--open", "is_opened", is_flag=True, help="Open the link in this machine's browser.")
 def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
-    """Show the ledger to the person who supervises its agents: what waits, why, on what evidence; decide there.
+    """Serve a page on which a person supervises the agents, reads evidence and decides.
 
-    Prints a link that lets one browser in, within 15 minutes; called again beside one that runs, prints a fresh link.
-    Decisions are signed with the key of a human (--as, or the only one whose key is here); without it one only reads.
+    Prints a link that admits one browser within 15 minutes. Called again while it runs, it prints a fresh link.
+    Decisions are signed with a human's key (--as, or the only one here). Without such a key the page only shows.
     On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
     """
     ledger = app.ledger()

@@ -26,13 +26,13 @@ from deedbook.ledger.home.location import FOLDER
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the ledger, its sample project and the bundle.")
-@click.option("--dashboard", "has_dashboard", is_flag=True, help="Show it in the dashboard, and go on until ^C.")
+@click.option("--dashboard", "has_dashboard", is_flag=True, help="Open the dashboard, and run until ^C.")
 def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     """Make a ledger, start a server and four agents, hand work over, and audit all of it.
 
-    Every actor is a process of its own with its own key; what they do are signed events over NATS. With --dashboard the
-    ledger has a past of thirty hours with six agents in it, played beforehand by a clock that ran behind; the link and
-    the human's passphrase are printed, and the agents take up what you approve.
+    Each agent is a process with its own key, and signs events over NATS. With --dashboard the ledger starts with
+    thirty hours of history of six agents. The link and the human's passphrase are printed, and the agents continue
+    with what you approve.
     """
     folder = Path(tempfile.mkdtemp(prefix="deedbook-demo-"))
     try:

@@ -33,7 +33,7 @@ _HOST: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\
 
 @click.group(cls=Group)
 def deploy() -> None:
-    """Write the configuration of nats-servers beside the node."""
+    """Write configuration files for nats-servers that run beside a node."""
 
 
 @deploy.command("nats-config")
@@ -43,7 +43,7 @@ def deploy() -> None:
     "hosts",
     metavar="HOST",
     multiple=True,
-    help="Where they are, once for each server (default: 127.0.0.1, with ports that follow on).",
+    help="The host of each server (default: 127.0.0.1, with consecutive ports).",
 )
 @click.option("--port", type=click.IntRange(1, 65533), default=usual_port, show_default=True, help="For clients.")
 @click.option(
@@ -87,9 +87,9 @@ def nats_config(
 ) -> None:
     """Write the configuration of one nats-server, or of three that copy every stream, for this ledger's agents.
 
-    One file for each server, and accounts.conf with who may connect, to be written again and reloaded (`nats-server
-    --signal reload`) whenever agents come or go. Three servers let each other in by certificates (--tls), else by a
-    password, which is made once and kept in routes.secret beside the files.
+    Writes one file for each server, and accounts.conf with the agents that may connect. When agents are added or
+    removed, write them again and reload (`nats-server --signal reload`). Three servers admit each other by
+    certificates (--tls), or by a password that is generated once in routes.secret beside the files.
     """
     names = _NAMES[int(nodes)]
     hosts = hosts or (LOOPBACK,) * len(names)

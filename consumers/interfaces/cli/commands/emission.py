@@ -30,7 +30,7 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 @click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
 @click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
 @click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
-@click.option("--corr", help="What it belongs to: a label that events of one task share.")
+@click.option("--corr", help="A label that all events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")
 @click.option(
@@ -39,19 +39,19 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 def emit(app: App, /, kind: str, **given: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
-    What each kind's data holds is published in proto/schemas; an unknown kind lists those there are. For a batch, each
-    line of standard input is a JSON object: {"stream", "kind", "data"}, and where wanted "causes", "corr", "expect",
-    "idem". All of them are admitted under one signature, or none: at most 256 events and 900 KiB.
+    proto/schemas describes the data of each kind. For a batch, each line of standard input is a JSON object with
+    "stream", "kind", "data", and optionally "causes", "corr", "expect", "idem". One signature covers the batch. All its
+    events are accepted, or none. A batch has at most 256 events and 900 KiB.
     """
     if kind == "-":
         if any(value not in (None, ()) for value in given.values()):
-            raise Refused("USAGE", "the lines of a batch say all of it: leave the options out")
+            raise Refused("USAGE", "a batch takes no options: write everything in its lines")
         output.show_accepted(
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
     if given["stream"] is None or given["data"] is None:
-        raise Refused("USAGE", "--stream and --data say where the event belongs and what it holds")
+        raise Refused("USAGE", "add --stream and --data: the event's stream and content")
     check_kinds((kind,))
     given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
     path = given.pop("receipt")
@@ -93,7 +93,7 @@ def _read_batch(given: bytes) -> list[Draft]:
             raise Refused(refusal.code, message, **refusal.details, line=number) from refusal
         drafts.append(Draft(**{name: getattr(line, name) for name in line.__struct_fields__}))
     if not drafts:
-        raise Refused("USAGE", "standard input holds no event: give one JSON object a line")
+        raise Refused("USAGE", "standard input is empty: write one JSON object on each line")
     if len(drafts) > batch_events_max:
         raise Refused("TOO_LARGE", f"a batch has at most {batch_events_max} events, not {len(drafts)}")
     return drafts

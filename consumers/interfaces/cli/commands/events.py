@@ -44,17 +44,17 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 @click.option("--forward", is_flag=True, help="Only what rests on it.")
 @click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
-@click.option("--cursor", type=click.IntRange(1), help="Go on where an earlier page ended; with --back or --forward.")
+@click.option("--cursor", type=click.IntRange(1), help="Continue after an earlier page; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")
 @web_option("event", "ref")
 def why(
     app: App, ref: str, *, back: bool, forward: bool, depth: int, limit: int, cursor: int | None, prov: Path | None
 ) -> None:
-    """Walk from an event back to the evidence that it rests on, and forward to what rests on it.
+    """Show the evidence that an event rests on, and the events that rest on it.
 
-    Followed are causes, reasoning refs, dependencies and answers between handoffs, the steps of a handoff, reasoning
-    or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event), or a
-    blob. Why a handoff is not ready is another question: `deed handoff why ID`.
+    Follows causes, references to reasoning, dependencies and answers between handoffs, the steps of a handoff,
+    reasoning or review, snapshots and blobs. REF is an event, a reasoning, a handoff or other stream (its last event),
+    or a blob. To learn why a handoff is not ready, use `deed handoff why ID`.
 
     --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
     """

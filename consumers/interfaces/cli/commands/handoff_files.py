@@ -30,12 +30,12 @@ from deedbook.ledger.errors import Refused, Unavailable
 
 @click.command("import", cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option("--reviewer", metavar="NAME", help="Who reviews what names nobody (default: default_reviewer).")
+@click.option("--reviewer", metavar="NAME", help="The reviewer of handoffs that name none (default: default_reviewer).")
 def import_(app: App, path: Path, reviewer: str | None) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
     Imported handoffs are pending, whatever their files say, until their reviewer approves or verifies them. Every
-    file is kept byte for byte. Importing it again adds nothing.
+    file is stored byte for byte. Importing it again adds nothing.
     """
     author = app.author()
     reviewer = reviewer or app.settings().config.default_reviewer
@@ -86,14 +86,14 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 
 @click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
-@click.option("--once", is_flag=True, help="Bring everything into step once, and stop.")
-@click.option("--all", "is_everything", is_flag=True, help="Make files for finished handoffs, too.")
+@click.option("--once", is_flag=True, help="Synchronize once, and stop.")
+@click.option("--all", "is_everything", is_flag=True, help="Also write files of finished handoffs.")
 def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
-    """Keep a folder of handoff files and the ledger in step, both ways, as the acting agent.
+    """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
-    What the acting agent may do is signed as soon as its file is saved; what only somebody else may do (approve,
-    reject, verify, another's tick or file) stays in the file and is listed with the command to run. When file and
-    ledger both changed, the ledger's version is put beside the file, as ID.ledger.md; nothing is overwritten.
+    When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
+    (approve, reject, verify, another agent's ticks) stay in the file and are listed with the command to run. If file
+    and ledger both changed, the ledger's version is written to ID.ledger.md. No file is overwritten.
     """
     if not folder.is_dir():
         raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))

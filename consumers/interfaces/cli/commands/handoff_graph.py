@@ -141,13 +141,13 @@ FORMATS: Final = {"tree": tree_text, "mermaid": mermaid_text, "dot": dot_text}
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--dependents", is_flag=True, help="Who waits for ID, instead of what it waits for.")
+@click.option("--dependents", is_flag=True, help="Draw the handoffs that wait for ID instead.")
 @click.option("--format", "form", type=click.Choice(sorted(FORMATS)), default="tree", show_default=True, help="How.")
-@click.option("--all", "is_all", is_flag=True, help="Without ID: finished handoffs as well.")
+@click.option("--all", "is_all", is_flag=True, help="Without ID: include finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
-@click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
+@click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
 def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: bool, **given: Any) -> None:
-    """Draw what ID waits for, or all open handoffs and who waits for whom.
+    """Draw what ID waits for, or all open handoffs and their dependencies.
 
     The critical path is the longest chain of unfinished handoffs, in the order in which they must be done.
     """

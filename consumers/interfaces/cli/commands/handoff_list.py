@@ -32,21 +32,21 @@ column_cells_max: Final = 40
 
 
 @click.command("list", cls=ReadingCommand, looks_back=True)
-@click.option("--status", type=click.Choice(get_args(Status)), help="Only those in this state.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only this state.")
 @click.option("--to", metavar="NAME", help="Only those for this agent.")
 @click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
 @click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
 @click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
-@click.option("--board", is_flag=True, help="A column for each state, as wide as the terminal allows.")
-@click.option("--all", "is_all", is_flag=True, help="With --board: show what is over, too, and not its number alone.")
+@click.option("--board", is_flag=True, help="Show a column for each state.")
+@click.option("--all", "is_all", is_flag=True, help="With --board: also list finished handoffs, not only their number.")
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
-@click.option("--cursor", type=int, help="Go on where an earlier page ended.")
+@click.option("--cursor", type=int, help="Continue after an earlier page.")
 def list_(app: ReadingApp, /, *, board: bool, **given: Any) -> None:
-    """List handoffs, newest first, as a view has them: `handoff show` checks the one that you act on."""
+    """List handoffs from the views, newest first. `handoff show` verifies one before you act on it."""
     if board:
         _show_board(app, **given)
     elif given.pop("is_all"):
-        raise click.UsageError("--all goes with --board: a list shows every state")
+        raise click.UsageError("--all needs --board; a list shows every state")
     else:
         _show_list(app, **given)
 
@@ -73,7 +73,7 @@ def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: i
 def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
     for option in ("status", "ready", "cursor"):
         if given.pop(option):
-            raise click.UsageError(f"--{option} goes with a list: the board shows every state at once")
+            raise click.UsageError(f"--{option} needs a list; the board shows every state")
     limit = given.pop("limit") or cards_default
     answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
 

@@ -25,8 +25,8 @@ from deedbook.ledger.trust.history import root_digits_shown
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="ID")
-@click.option("--history", is_flag=True, help="Every event, who signed it with which key, and whether that holds.")
-@click.option("--version", "is_brief", is_flag=True, help="Its version alone, as `approve --version` takes it.")
+@click.option("--history", is_flag=True, help="List every event with its signer, key and validity.")
+@click.option("--version", "is_brief", is_flag=True, help="Print only the version, as `approve --version` takes it.")
 @web_option("handoff", "id_")
 def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
@@ -150,7 +150,7 @@ def _print_lists(found: dict[str, Any]) -> None:
 @click.command("next", cls=Command, looks_back=True)
 @click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@click.option("--cursor", help="Continue after an earlier page.")
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
     agent = None if is_all else app.settings().agent

@@ -79,7 +79,7 @@ def _present(given: dict[str, Any]) -> dict[str, Any]:
 @click.argument("id_", metavar="ID")
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
-    """Say in one sentence why a handoff is not ready, or that it is."""
+    """Explain in one sentence why a handoff is not ready, or say that it is."""
     found = app.query("handoffs.why", id=id_)
     found["next"] = acts.commands_on(app.query_with, found)
     del found["waits"]
@@ -120,7 +120,7 @@ def act(verb: acts.Verb) -> click.Command:
         if given.pop("keep", False):
             given["artifacts"] = with_contents(app, given.get("artifacts", ()))
         if "version" in given and not re.match(REF_PATTERN, given["version"]):
-            raise Refused("USAGE", "--version takes a whole version, sha256:…, as `deed handoff show ID` prints it")
+            raise Refused("USAGE", "--version needs a whole version, sha256:…, as `deed handoff show ID` prints it")
         if "by" in given:
             given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
         if verb in acts.OF_WHAT_WAS_READ and "version" not in given:
@@ -145,7 +145,9 @@ def read_first(app: App, verb: acts.Verb, id_: str, *, asks: bool) -> dict[str, 
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused(
-            "USAGE", f"{acts.spelled(verb)} signs what you have read: say its --version ({read})", field="version"
+            "USAGE",
+            f"{acts.spelled(verb)} signs the version that you have read: give its --version ({read})",
+            field="version",
         )
 
     found = with_citations(app, app.query("handoffs.show", id=id_))

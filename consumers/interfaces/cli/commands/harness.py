@@ -40,11 +40,15 @@ _MIXED_ADVICE: Final = " The commands name paths of this machine: for files that
 
 @click.command(cls=Command)
 @click.argument("harness", type=click.Choice(list(HARNESSES)))
-@click.option("--check", "action", flag_value="check", help="Say what stands in each file; exit code 6 unless all.")
-@click.option("--remove", "action", flag_value="remove", help="Leave every file as it was before setup.")
-@click.option("--team", "scope", flag_value="team", help="In the project's shared files, for everybody who has them.")
-@click.option("--user", "scope", flag_value="user", help="In your home, for all projects (default: in this project).")
-@click.option("--force", is_flag=True, help="Also replace or remove what somebody edited; the file is kept.")
+@click.option(
+    "--check", "action", flag_value="check", help="Print the state of each file; exit code 6 if any is incomplete."
+)
+@click.option("--remove", "action", flag_value="remove", help="Restore every file as it was before setup.")
+@click.option("--team", "scope", flag_value="team", help="Use the project's shared files, for the whole team.")
+@click.option(
+    "--user", "scope", flag_value="user", help="Use your home folder, for all projects (default: this project)."
+)
+@click.option("--force", is_flag=True, help="Also replace or remove edited parts; the file is saved first.")
 def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, force: bool) -> None:
     """Register Deedbook's hooks, its MCP server and the page for agents with HARNESS.
 
@@ -83,12 +87,12 @@ def _scope_of(app: App, harness: Harness, folder: Path, given: Scope | None, act
     found = Installation(harness, folder, Launcher(None, None)) if given != "user" else None
     has_own = found is not None and harness.is_apart("local") and found.check()[0].state is not State.MISSING
     if given == "team" and action is None and has_own:
-        message = "your own settings of this project call Deedbook's hooks, and both would run"
+        message = "your own settings of this project already call Deedbook's hooks, and both would run"
         raise Refused("USAGE", f"{message}: `deed setup {harness.name} --remove` first")
     if given is not None or not harness.is_shared(folder) or (action == "remove" and has_own):
         return given or "local"
     if action == "remove" or (action is None and app.agent is not None):
-        message = "the shared settings of this project call Deedbook's hooks: --team changes them, for everybody"
+        message = "the shared settings of this project already call Deedbook's hooks; --team changes them for everybody"
         raise Refused("USAGE", f"{message}; to act as another agent, set DEEDBOOK_AGENT")
     return "team"
 
@@ -123,9 +127,9 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
         pinned = None if is_found or (is_user and app.home is None) else str(home.resolve())
         server = app.settings().server
     if scope == "team" and app.agent is not None:
-        raise Refused("USAGE", "--team acts as each one's DEEDBOOK_AGENT: leave out --as")
+        raise Refused("USAGE", "--team uses each person's DEEDBOOK_AGENT: omit --as")
     if scope == "team" and pinned is not None:
-        raise Refused("USAGE", f"--team writes no path of this machine: others have no ledger in {pinned}")
+        raise Refused("USAGE", f"--team writes no paths of this machine; others have no ledger in {pinned}")
     if is_new and home is not None:
         check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
     if scope == "team":
@@ -155,13 +159,13 @@ budget_max_tokens = 100_000
     type=click.IntRange(budget_min_tokens, budget_max_tokens),
     default=budget_tokens,
     show_default=True,
-    help="At most so many tokens.",
+    help="The most tokens to print.",
 )
 @click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Deedbook.")
 def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
-    """Print dead ends of similar tasks, what waits for you, and which session was the last, each with its command.
+    """Print dead ends of similar tasks, what waits for you, and the last session, with commands.
 
-    Only whole items are printed; what found no room is named at the end, with the command that shows it.
+    Items are printed whole. Items that do not fit are named at the end, with the command that shows them.
     """
     if page:
         app.show("page", {"text": agents_page()}, agents_page().splitlines())
@@ -194,9 +198,9 @@ def require_trust(app: App) -> None:
 @click.command(cls=Command, hidden=True)
 @click.argument("harness", type=click.Choice(list(HARNESSES)))
 def hook(app: App, harness: str) -> None:
-    """Answer one event of a harness: its JSON on standard input, at most one JSON object on standard output.
+    """Answer one event of a harness: JSON on standard input, at most one JSON object on standard output.
 
-    Never fails: what goes wrong is written to hooks.log in the ledger's folder.
+    The exit code is always 0. Errors are written to hooks.log in the ledger's folder.
     """
     agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
     supervise(Call(harness, agent, app.home, app.server), respond)
@@ -205,7 +209,7 @@ def hook(app: App, harness: str) -> None:
 @click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(app: App, shell: str) -> None:
-    """Print what makes a shell complete verbs and options: put its output where the shell starts.
+    """Print the script that completes verbs and options. Load it where your shell starts.
 
     bash: eval "$(deed completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: deed
     completion fish > ~/.config/fish/completions/deed.fish.

@@ -33,15 +33,15 @@ FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
     default=(DEFAULT_REFS,),
     show_default=True,
     metavar="REFS",
-    help="Where the notes are; may be given repeatedly, as for refs/remotes/origin/notes/empirica.",
+    help="A prefix of the notes' refs, as refs/remotes/origin/notes/empirica. Repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Read and map, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and map only; write nothing.")
 def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:
     """Import the git notes of Empirica: reports, checkpoints, findings, unknowns, dead ends, mistakes, goals.
 
-    Every note is kept byte for byte; what it stands for is shown as imported, by the agent and at the time that it
-    claims, and grants nothing. Values that are not what they should be are left out and listed as dirty. Notes that
-    this ledger wrote itself are not read back. A second run adds nothing.
+    Every note is stored byte for byte and shown as imported, with the agent and the time that it claims. It grants no
+    rights. Invalid values are left out and listed as dirty. Notes that this ledger wrote are skipped. A second run
+    adds nothing.
     """
     repository = Repository(folder)
     author = None if dry_run else app.author()

@@ -25,17 +25,17 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option("--task", default="", help="What the thinking was about, where a transcript does not say.")
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
+@click.option("--task", default="", help="The task, for transcripts that name none.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
-    Each response becomes a reasoning of its own, owned by whoever imports it, shown as imported, and validated by
-    nobody; its lines are kept byte for byte. Importing again adds nothing, also after the file grew. What is encrypted,
+    Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
+    lines are stored byte for byte. Importing again adds only what is new in the file. What is encrypted,
     broken or holds a secret is kept aside with the reason. Of a folder, *.jsonl and *.json files are read, and *.md and
     *.txt files with thinking tags.
 
-    What a step rests on is found by its words, and marked with how; the last line says how many hold together.
+    Links between steps are inferred from their words, and marked as inferred. The last line counts the sound ones.
     """
     files = find_transcripts(path)
     seen = Progress(total_bytes=sum(file.stat().st_size for file in files))

@@ -27,7 +27,7 @@ lines_max: Final = 20
     aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
 )
 def import_() -> None:
-    """Import the history of other tools: every original is kept, shown as imported, and grants nothing.
+    """Import records of other tools. Originals are stored, shown as imported, and grant no rights.
 
     A second run adds nothing. What cannot be read is kept aside with the reason, and counted.
     """

@@ -22,13 +22,17 @@ from deedbook.ledger.lifecycle.authority import NODE_ROLE
 @click.command(cls=Command)
 @click.argument("code")
 @click.option("--node", "is_node", is_flag=True, help="Make the home of a further node of the ledger.")
-@click.option("--unprotected", is_flag=True, help="Leave the key unsealed, although any process can read it.")
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="Store the key without a passphrase. Any process of this user can then sign with it.",
+)
 def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     """Join the ledger that CODE invites to: `deed agent invite` printed it, elsewhere.
 
-    The keys are made here, in .deedbook of this folder (or in --home DIR), and stay here; every command in this folder
-    then asks that ledger's server as this agent. Interrupted, the same command goes on. The key of a human is sealed
-    with a passphrase, asked on a terminal or read from --passphrase-fd.
+    The keys are made in .deedbook of this folder (or in --home DIR) and stay there. From then on, commands in this
+    folder ask that ledger's server as this agent. If interrupted, run the same command again. A human's key is sealed
+    with a passphrase, which is asked on a terminal or read from --passphrase-fd.
     """
     invitation = Invitation.parse(code)
     if is_node != (invitation.roles == [NODE_ROLE]):
@@ -55,7 +59,7 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     }
 
     place = "" if joined.index is None else f", at entry {joined.index}"
-    following = "fill in [cluster] of its toml, and `deed serve`" if is_node else app.here("deed next")
+    following = "fill in [cluster] of its config.toml, and `deed serve`" if is_node else app.here("deed next")
     app.show(
         "joined",
         data,

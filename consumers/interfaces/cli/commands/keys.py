@@ -27,7 +27,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 
 @click.group(cls=Group)
 def key() -> None:
-    """Delegate, replace, revoke and list signing keys."""
+    """List signing keys; delegate, rotate and revoke them."""
 
 
 @key.command()
@@ -38,7 +38,7 @@ def key() -> None:
 def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
     """Make a session key for the acting agent (--as) and write it to keys/NAME.session.
 
-    From now on the agent's events are signed with it, until it expires; approvals never are.
+    Until it expires, it signs the agent's events, but never approvals.
     """
     name = app.acting()
     home, client = app.ledger_home(), app.client()
@@ -73,7 +73,7 @@ def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...
 @click.argument("public_key")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def revoke(app: App, public_key: str, reason: str) -> None:
-    """Revoke a key, by its public half in hex or an unambiguous beginning of it. Signed by its owner or an admin."""
+    """Revoke a key, named by its public key in hex or a unique prefix. Its owner or an admin signs."""
     key = _key_of(app, public_key)
     data = KeyRevoked(key=key["key"], reason=reason)
     accepted = app.author().emit(Draft(stream=f"agent/{key['agent']}", data=data))[0]
@@ -82,7 +82,7 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 
 
 @key.command()
-@click.option("--lost", is_flag=True, help="The old key is lost, or ended: root signs instead.")
+@click.option("--lost", is_flag=True, help="The old key is lost or ended; root signs instead.")
 @click.option("--by", metavar="ADMIN", help="Who signs with --lost (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
 @click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
@@ -99,11 +99,11 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
     """
     if checkpoint:
         if lost or by or unprotected or app.settings().agent not in (None, ROOT):
-            raise Refused("USAGE", "root replaces the checkpoint key: give --checkpoint alone, or with --as root")
+            raise Refused("USAGE", "only root replaces the checkpoint key: give --checkpoint alone, or with --as root")
         _rotate_checkpoint(app, reason)
         return
     if not lost and (by or unprotected):
-        raise Refused("USAGE", "--by and --unprotected say how a lost key is replaced: add --lost")
+        raise Refused("USAGE", "--by and --unprotected need --lost")
     _rotate_agent(app, app.acting(), signer=(by or ROOT) if lost else None, unprotected=unprotected, reason=reason)
 
 
@@ -158,10 +158,12 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 
 @key.command()
 @click.argument("key_or_agent", metavar="KEY|AGENT")
-@click.option("--since", required=True, metavar="INDEX|TIME", help="The first entry that may be the thief's.")
+@click.option(
+    "--since", required=True, metavar="INDEX|TIME", help="The first entry that the thief may have signed, or a time."
+)
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
-    """Say that somebody else may hold a key (of an agent: each identity key it had since) since an entry or a time.
+    """Report that a key was stolen at an entry or time; of an agent, every identity key since then.
 
     The key signs nothing any more, and what it signed since, or a session key that it delegated since, is shown as
     suspect everywhere; nothing is deleted. An approval among it does not count for a later claim. Signed by its own
@@ -227,14 +229,14 @@ def _first_since(app: App, text: str) -> int:
             raise
         return 0  # the ledger begins later
     if before["event_index"] + 1 == before["size"]:
-        raise Refused("NOT_FOUND", f"nothing was accepted since {text}: name an earlier time, or an index")
+        raise Refused("NOT_FOUND", f"no entry was accepted since {text}: give an earlier time, or an index")
     return int(before["event_index"]) + 1
 
 
 @key.command("list", looks_back=True)
 @click.option("--agent", "name", help="Only the keys of this agent.")
 def list_keys(app: App, name: str | None) -> None:
-    """List keys: identity and session keys and those of checkpoints, with what ended them."""
+    """List identity, session and checkpoint keys, and how each ended."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
     rows = []
     for one in keys:

@@ -65,9 +65,9 @@ from deedbook.projections.answers.reader import Reader
 @click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
 @click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
 def init(app: App, origin: str | None, *, sealed: bool) -> None:
-    """Make a new ledger in .deedbook of this folder (or in --home DIR or DEEDBOOK_HOME itself).
+    """Make a new ledger in .deedbook of this folder, or in --home DIR or DEEDBOOK_HOME.
 
-    Makes a root key, a checkpoint key and a node key, and entry 0 that names them. The folder is kept out of git.
+    Makes a root key, a checkpoint key and a node key, and entry 0, which names them. Git ignores the folder.
     """
     path = app.home or new_home(present_folder())
     home = Home(path)
@@ -130,12 +130,14 @@ class Check(NamedTuple):
 
 
 @click.command(cls=Command, only_looks=True)
-@click.option("--llm", is_flag=True, help="Try the model of toml, too: in a trusted folder one question is sent.")
-@click.option("--settings", "is_page", is_flag=True, help="Print all that toml may say instead, commented.")
+@click.option(
+    "--llm", is_flag=True, help="Also send one question to the model of config.toml, if the folder is trusted."
+)
+@click.option("--settings", "is_page", is_flag=True, help="Print every setting of config.toml, commented, instead.")
 def doctor(app: App, *, llm: bool, is_page: bool) -> None:
-    """Check the installation, and the ledger here if there is one; says what to do about what is wrong.
+    """Check the installation and the ledger here, and say how to fix what is wrong.
 
-    Runs nothing that the ledger's folder names. With --server it asks the server, with this agent's keys.
+    Runs no program that the ledger's folder names. With --server it asks the server, with this agent's keys.
     """
     if is_page:
         page = "\n".join(settings_page())
@@ -203,7 +205,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
             ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
             ("blobs", "blobs_map_size_bytes", sizes.blobs_map_size_bytes, client.log.blobs.used_ratio()),
         ):
-            fix = f"raise {setting} in toml, with every process of this ledger stopped"
+            fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
         clocks = compare_clocks(client)
         found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
@@ -368,5 +370,5 @@ def _server_check(home: Path | None) -> Check:
     configured = trust.read_folder(home).actions.nats_server if home else None
     if home is not None and configured:
         program = escape_text(str(beside(resolved(home), configured)))
-        return Check("nats-server", ok=True, found=f"toml names {program}; not run by this check")
+        return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
     return Check("nats-server", ok=True, found=str(find_server()))

@@ -21,14 +21,16 @@ rows_max: Final = 500
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
-@click.option("--follow", "is_following", is_flag=True, help="These in the order of the log, then what comes.")
+@click.option(
+    "--follow", "is_following", is_flag=True, help="Print them in the order of the log, then new ones as they come."
+)
 def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
-    """List events: the last 50, newest first; with --after or --reverse in the order of the log."""
+    """List the last 50 events, newest first; with --after or --reverse in the order of the log."""
     if kind:
         check_kinds((kind,))
     before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
-        raise click.UsageError("--before goes back from an entry: leave --after, --reverse and --follow out")
+        raise click.UsageError("--before lists older entries: omit --after, --reverse and --follow")
     asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
     if is_following:
         start = 0 if after is None else after + 1

@@ -31,8 +31,8 @@ from deedbook.ledger.home.environment import environment_variable
     type=click.Path(path_type=Path, dir_okay=False),
     help="With --http: the file of the bearer token (default: mcp.token in the ledger's folder, made if missing).",
 )
-@click.option("--harness", metavar="NAME", help="Where no agent is named: act as the one called like this harness.")
-@click.option("--verbose", is_flag=True, help="Log every call that was refused, too.")
+@click.option("--harness", metavar="NAME", help="If no agent is named, act as the agent with this harness' name.")
+@click.option("--verbose", is_flag=True, help="Also log refused calls.")
 def mcp(
     app: App, port: int | None, token_file: Path | None, harness: str | None, *, is_http: bool, verbose: bool
 ) -> None:
@@ -42,7 +42,7 @@ def mcp(
     until its client closes the input, or until SIGINT or SIGTERM. With --http clients send the token as a bearer.
     """
     if not is_http and (port is not None or token_file is not None):
-        raise Refused("USAGE", "--port and --token-file go with --http: over stdio there is neither")
+        raise Refused("USAGE", "--port and --token-file need --http")
     app.agent = app.agent or environment_variable("DEEDBOOK_AGENT") or harness
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -21,12 +21,12 @@ _look_every_s: Final = 0.1
 
 @click.group(cls=Group)
 def node() -> None:
-    """See the nodes of this ledger, and let another one lead; for who runs a node in this folder."""
+    """List the nodes of this ledger, and move leadership. Run it in the folder of a node."""
 
 
 @node.command("list")
 def list_(app: App) -> None:
-    """List the nodes that are heard, this one first: who leads, its term, and how far each log is."""
+    """List the nodes that answer, this one first: leader, term, and the size of each log."""
     view = _view(app)
     rows = [
         (one.node, one.role, one.term, one.size, f"{one.heard_s:.1f} s", one.url, one.fault or "-")
@@ -39,13 +39,13 @@ def list_(app: App) -> None:
 @node.command("hand-over")
 @click.argument("name", required=False, default="")
 def hand_over(app: App, name: str) -> None:
-    """Let the node NAME lead, or the one that is furthest; waits until it does."""
+    """Make the node NAME the leader (default: the most advanced one), and wait until it leads."""
     view = _view(app)
     if view.leader != view.node:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
         raise Refused("NOT_AUTHORIZED", message)
     if name and name not in {one.node for one in view.nodes[1:]}:
-        raise Refused("NOT_FOUND", f"no node {name} is heard: `deed node list` names those that are", name=name)
+        raise Refused("NOT_FOUND", f"node {name} does not answer: see `deed node list`", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
     until = time.monotonic() + _wait_s
     while time.monotonic() < until:
@@ -54,7 +54,7 @@ def hand_over(app: App, name: str) -> None:
         if leader not in {"", view.node}:
             app.show("node", {"leader": leader}, f"{leader} leads")
             return
-    raise Unavailable("NOT_LEADER", f"nobody took over within {_wait_s:g} s: `deed node list` says how they stand")
+    raise Unavailable("NOT_LEADER", f"no node took over within {_wait_s:g} s: see `deed node list`")
 
 
 def state_here(home: Home) -> tuple[bool, str, str]:

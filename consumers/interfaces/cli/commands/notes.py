@@ -26,14 +26,14 @@ from deedbook.ledger.home.location import present_folder
 
 @click.group(cls=Group, aliases={"ls": "list", "pull": "fetch", "repair": "sync"})
 def notes() -> None:
-    """Keep handoff reports as git notes (and files) too; all are made from the ledger, and made again when lost."""
+    """Copy reports to git notes and files. They are made from the ledger, and can be made again."""
 
 
 @notes.command()
 def sync(app: App) -> None:
-    """Write every report that the git notes or files lack or have otherwise; exit code 7 when one cannot be written.
+    """Write reports that are missing or different in git notes and files; exit code 7 if one fails.
 
-    What another tool or person wrote is never lost: a note stays in the history of its ref, a file as it is.
+    Notes of other tools stay in the history of their ref. Files of other people are not changed.
     """
     project = project_of(app.settings())
     with progress("writing reports", shown=not app.as_json) as step:
@@ -56,9 +56,9 @@ def sync(app: App) -> None:
 @click.argument("session")
 @click.option("--markdown", is_flag=True, help="The whole report as markdown, not the compressed JSON.")
 def show(app: App, session: str, *, markdown: bool) -> None:
-    """Show a session's report as the git notes have it, wherever HEAD is; SESSION is an id or the start of one.
+    """Show a session's report from the git notes. SESSION is an id or its beginning.
 
-    Anybody who can push can write notes: where a ledger is, it says whether a signed event stands behind this one.
+    Anybody who can push can write notes. If there is a ledger, this says whether a signed event backs the report.
     """
     kept, has_ledger = notes_of(app)
     name = kept.find(session)
@@ -79,7 +79,7 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 
 @notes.command("list")
 def list_(app: App) -> None:
-    """List the sessions that have git notes, the last written first, and whether a signed event is behind each."""
+    """List sessions with git notes, newest first, and whether a signed event backs each."""
     kept, has_ledger = notes_of(app)
     listed = []
     rows = kept.listed()
@@ -110,7 +110,7 @@ def list_(app: App) -> None:
 @notes.command("push")
 @click.argument("remote", required=False)
 def push_(app: App, remote: str | None) -> None:
-    """Push all notes to REMOTE (default: origin, or the only one), merging what others pushed; never by force."""
+    """Merge and push all notes to REMOTE (default: origin, or the only one), never by force."""
     notes, is_trusted = _trusted_notes(app)
     _show_transfer(app, "notes_pushed", push(notes, remote, is_trusted=is_trusted))
 
@@ -118,7 +118,7 @@ def push_(app: App, remote: str | None) -> None:
 @notes.command("fetch")
 @click.argument("remote", required=False)
 def fetch_(app: App, remote: str | None) -> None:
-    """Fetch the notes of REMOTE (default: origin, or the only one) and merge them; local notes are never lost."""
+    """Fetch the notes of REMOTE (default: origin, or the only one) and merge them with local notes."""
     _show_transfer(app, "notes_fetched", fetch(_trusted_notes(app)[0], remote))
 
 

@@ -27,12 +27,12 @@ from deedbook.ledger.home import trust
 
 @click.group(cls=Group, aliases={"ls": "list", "start": "run"})
 def notify() -> None:
-    """Tell agents and people once that something waits for them, by the channels of config.toml."""
+    """Notify agents and people once when something waits for them, by the channels of config.toml."""
 
 
 @notify.command("list")
 def list_(app: App) -> None:
-    """List channels (without secrets), open waits, and what is pending or could not be delivered."""
+    """List channels (without secrets), open waits, pending and undelivered notifications."""
     channels = read_channels(app.settings())
     with open_store(app) as store:
         episodes, open_total = store.listed_episodes() if store else ([], 0)
@@ -57,7 +57,7 @@ def list_(app: App) -> None:
 @notify.command()
 @click.option("--channel", metavar="N|NAME", help="Only this channel, by its number or name (default: every channel).")
 def test(app: App, channel: str | None) -> None:
-    """Send one test notification now and say what came back; exit code 7 when it was not delivered."""
+    """Send one test notification and print the answer; exit code 7 if it was not delivered."""
     results = []
     for number, one in _chosen_channels(configured_channels(app.settings()), channel):
         outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
@@ -77,27 +77,27 @@ def test(app: App, channel: str | None) -> None:
 @click.argument("id_", metavar="ID", required=False)
 @click.option("--all", "all_", is_flag=True, help="Every dead letter.")
 def retry(app: App, id_: str | None, *, all_: bool) -> None:
-    """Make dead letters due again, with all of their attempts; the running notifier sends them."""
+    """Retry dead letters with all attempts. The running notifier sends them."""
     if (id_ is None) != all_:
-        raise Refused("USAGE", "say either the ID of a notification or --all")
+        raise Refused("USAGE", "give the ID of a notification, or --all")
     with open_store(app) as store:
         if store is None and id_ is not None:
-            raise Refused("NOT_FOUND", f"{id_} is no dead letter", id=id_)
+            raise Refused("NOT_FOUND", f"{id_} is not a dead letter", id=id_)
         count = store.retry(id_, unix_ms()) if store else 0
     app.show("notifications_retried", {"retried": count}, f"{count} due again")
 
 
 @notify.command()
-@click.option("--once", is_flag=True, help="Stop when what is there now was read, and what is due was tried once.")
+@click.option("--once", is_flag=True, help="Read what is there now, try what is due once, and stop.")
 def run(app: App, *, once: bool) -> None:
-    """Notify until SIGINT or SIGTERM, here or behind --server; `deed serve` does so by itself.
+    """Send notifications until SIGINT or SIGTERM. `deed serve` does this by itself.
 
-    The first start takes what waits already as known and tells nobody. Positions, open waits and the outbox are kept
-    in notifier.db of the ledger's folder, for one notifier at a time.
+    The first start notifies nobody of what waits already. Positions, open waits and the outbox are in notifier.db of
+    the ledger's folder. One notifier runs at a time.
     """
     channels = configured_channels(app.settings())
     if not channels:
-        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
     configure_logging(verbose=False)
     client = app.client()
     trust.demand(app.settings().home, client)
@@ -123,7 +123,7 @@ def open_store(app: App) -> Iterator[NotifierStore | None]:
 def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tuple[int, Channel]]:
     numbered = list(enumerate(channels, 1))
     if not numbered:
-        raise Refused("USAGE", "nobody is to be told: config.toml has no [[notify]]")
+        raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
     found = [(number, one) for number, one in numbered if wanted in (None, str(number), one.name)]
     if not found:
         raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)

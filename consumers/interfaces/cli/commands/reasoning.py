@@ -48,15 +48,19 @@ task_columns = 100
     },
 )
 def reasoning() -> None:
-    """Record reasoning as signed steps; give others a brief whose fidelity is measured, or the whole graph."""
+    """Record reasoning as signed steps; share briefs with measured fidelity, or the whole graph."""
 
 
 @reasoning.command()
-@click.option("--task", required=True, help="What is to be reasoned about.")
+@click.option("--task", required=True, help="The question or task.")
 @click.option("--id", "id_", help="Its id (default: day and task).")
 @click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
-@click.option("--strategy", "reasoning_strategy", default="", help="As top-down, bottom-up or hypothesis-driven.")
-@click.option("--domain", default="", help="As security, medical or legal: those are always fetched whole.")
+@click.option(
+    "--strategy", "reasoning_strategy", default="", help="The strategy, as top-down, bottom-up or hypothesis-driven."
+)
+@click.option(
+    "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched whole."
+)
 @click.option("--session", default="", help="The session it belongs to.")
 def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
     """Start a reasoning; the acting agent owns it."""
@@ -67,21 +71,33 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
 @click.argument("id_", metavar="ID")
 @click.option("--content", required=True, help="The step in words.")
 @click.option(
-    "--type", type=click.Choice(get_args(kinds.StepType)), default="inference", show_default=True, help="What it is."
+    "--type",
+    type=click.Choice(get_args(kinds.StepType)),
+    default="inference",
+    show_default=True,
+    help="The type of step.",
 )
-@click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="How an inference infers.")
+@click.option("--reasoning-type", type=click.Choice(get_args(kinds.ReasoningType)[1:]), help="The type of inference.")
 @click.option(
     "--evidence",
     multiple=True,
     metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
-    help="What it rests on, as src/auth.py:5-9; may be given more than once.",
+    help="Evidence, as src/auth.py:5-9. Repeatable.",
 )
-@click.option("--rests-on", cls=ListOption, type=click.IntRange(1), metavar="N", help="A step this one follows from.")
+@click.option(
+    "--rests-on",
+    cls=ListOption,
+    type=click.IntRange(1),
+    metavar="N",
+    help="The number of a step that this one follows from.",
+)
 @click.option("--premise", "premises", multiple=True, help="A premise in words.")
 @click.option("--alternative", "alternatives_considered", multiple=True, help="An alternative that was considered.")
-@click.option("--assuming", "assumptions", multiple=True, help="What the step takes for granted.")
+@click.option("--assuming", "assumptions", multiple=True, help="An assumption of the step.")
 @click.option("--conclusion", help="The step's own conclusion.")
-@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
+@click.option(
+    "--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Confidence, from 0 to 1."
+)
 @click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
 def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
     """Record one step."""
@@ -96,14 +112,14 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
 
 @reasoning.command()
 @click.argument("id_", metavar="ID")
-@click.option("--content", help="What is taken for granted.")
-@click.option("--check", "method", help="How somebody could find out.")
+@click.option("--content", help="The assumption.")
+@click.option("--check", "method", help="How to check it.")
 @click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
 @click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
 def assume(
     app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
 ) -> None:
-    """Record an assumption that needs validation, or how one was settled (--step N --settled TEXT)."""
+    """Record an assumption to validate, or how one was settled (--step N --settled TEXT)."""
     name, following, notices = next_number(app, id_)
     if (number is None) != (settled is None) or (content is None) == (settled is None):
         raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
@@ -123,11 +139,13 @@ def assume(
 
 @reasoning.command()
 @click.argument("id_", metavar="ID")
-@click.option("--conclusion", required=True, help="What follows, in a sentence.")
-@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How sure.")
-@click.option("--limitation", "limitations", multiple=True, help="Where it may be wrong; may be given more than once.")
+@click.option("--conclusion", required=True, help="The conclusion, in one sentence.")
+@click.option(
+    "--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Confidence, from 0 to 1."
+)
+@click.option("--limitation", "limitations", multiple=True, help="A limitation. Repeatable.")
 def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations: tuple[str, ...]) -> None:
-    """Say what the reasoning comes to; the compressor then publishes briefs of it."""
+    """Record the conclusion. The compressor then publishes briefs."""
     concluded = kinds.ReasoningConcluded(
         conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)
     )
@@ -136,7 +154,7 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 
 @reasoning.command("list", looks_back=True)
 @click.option("--author", help="Only those of this agent.")
-@click.option("--status", type=click.Choice(["open", "concluded"]), help="Only those in this state.")
+@click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
 @page_options()
 def list_(app: App, **asked: Any) -> None:
     """List reasonings, newest first."""
@@ -157,8 +175,8 @@ def list_(app: App, **asked: Any) -> None:
 
 @reasoning.command(looks_back=True)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--tree", is_flag=True, help="Print the steps under what they support, from the conclusion down.")
-@click.option("--provenance", is_flag=True, help="Print who signed the version that REF names, and with which event.")
+@click.option("--tree", is_flag=True, help="Print the steps as a tree, from the conclusion down.")
+@click.option("--provenance", is_flag=True, help="Print the signer and the event of the version that REF names.")
 @web_option("reasoning", "ref")
 def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, its versions."""
@@ -182,7 +200,7 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
     help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
 )
 def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
-    """Fetch a whole graph and recompute its hash; prints the bytes that were hashed.
+    """Fetch a whole graph, check its hash, and print the hashed bytes.
 
     A version named by --have that is neither in --base nor fetched before is fetched whole first, and that is said.
     """
@@ -221,7 +239,7 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 @click.argument("base", metavar="A")
 @click.argument("target", metavar="B")
 def diff(app: App, base: str, target: str) -> None:
-    """Show what changed from version A to version B: steps added, assumptions settled, another conclusion."""
+    """Show the changes from version A to B: new steps, settled assumptions, conclusion."""
     before = fetch_graph(app.query_with, base)
     changes = describe_change(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
     app.show("reasoning_diff", changes, lambda: print_diff(changes))
@@ -276,7 +294,7 @@ def reopened(graph: dict[str, Any]) -> list[str]:
 @reasoning.command()
 @click.argument("file", metavar="FILE|-")
 @click.option("--id", "id_", help="The reasoning's id (default: the file's own, else day and task).")
-@click.option("--domain", help="As security, medical or legal: those are always fetched whole.")
+@click.option("--domain", help="The domain. Graphs of security, medical and legal are always fetched whole.")
 @click.option("--session", help="The session it belongs to.")
 def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
     """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
@@ -288,7 +306,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     if id_ is not None and len(graphs) > 1:
         raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
     given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
-    # What the command line says stands in place of the file's own hints.
+    # Options of the command line override hints of the file.
     planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
     drafts = [one.data for _, _, groups in planned for group in groups for one in group]
     _, warnings = cite(drafts, app.query_with, is_own=False)

@@ -37,7 +37,7 @@ class _Receipts(Group):
 
 @click.group("receipt", cls=_Receipts, context_settings={"ignore_unknown_options": True})
 def receipt_() -> None:
-    """Prove to anybody, offline, that an event is in the log.
+    """Print a proof that an event is in the log. Anybody can check it offline.
 
     `deed receipt INDEX|REF [-o FILE] [--policy FILE]` prints the receipt of an event, a C2SP tlog-proof,
     once it has checked it; --policy waits for the witnesses that the policy asks for.
@@ -65,16 +65,16 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
 @click.option("--root", help="The fingerprint of the ledger's root key.")
 @click.option("--vkey", metavar="VKEY|@FILE", help="The key that signs the log's checkpoints.")
 @click.option("--policy", "policy_file", type=_FILE, help="The logs and witnesses that count (C2SP tlog-policy).")
-@click.option("--fail-open", is_flag=True, help="Let it pass without the policy's quorum, and say so.")
-@click.option("--event", type=_FILE, help="The event it must be of: an entry's bytes, or a DSSE envelope.")
+@click.option("--fail-open", is_flag=True, help="Pass with a warning if the policy's quorum is missing.")
+@click.option("--event", type=_FILE, help="The event it must prove: an entry's bytes, or a DSSE envelope.")
 def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
-    """Check a receipt, offline, and say what it proves.
+    """Check a receipt offline, and say what it proves.
 
     Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': the receipt itself says which
     key counts. In a folder of that ledger, it is also held against the ledger and what is remembered of it.
     """
     if fail_open and given["policy_file"] is None:
-        raise Refused("USAGE", "--fail-open goes with --policy: without one, no witness is asked for")
+        raise Refused("USAGE", "--fail-open needs --policy")
     receipt = Receipt.parse(_read(file, receipt_size_max_bytes).decode("utf-8", "replace"))
     checked = check(receipt, _anchors(**given), fail_open=fail_open)
     held = []

@@ -40,7 +40,7 @@ ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this a
 
 @click.group(cls=Group, aliases={"make": "generate", "new": "generate", "list": "query", "last": "resume"})
 def report() -> None:
-    """Make reports of what sessions learned; resume from them, find them, compare them."""
+    """Make reports of sessions; resume from them, find and compare them."""
 
 
 @report.command()
@@ -52,9 +52,9 @@ def report() -> None:
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
 def generate(app: App, /, session_id: str | None, **given: Any) -> None:
-    """Make the report of a session; the acting agent must own it.
+    """Make the report of a session that the acting agent owns.
 
-    What is not given is taken from what the session recorded. Making it again adds a version, and the latest counts.
+    Missing options are filled from the session's records. Each call adds a version; the latest counts.
     """
     given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
     report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(given))
@@ -77,9 +77,9 @@ def generate(app: App, /, session_id: str | None, **given: Any) -> None:
 def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
-    """Print what an agent should know to go on: its own last session, else the last of anybody, or several.
+    """Print what an agent needs to continue: its own last session, else anybody's, or several.
 
-    Dead ends come first, then the task, what was learned, what is open, what is next; and what was left out.
+    Dead ends come first, then task, findings, open questions, next steps, and what was left out.
     """
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
@@ -95,7 +95,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
 @page_options(default=10)
 def query(app: App, **asked: Any) -> None:
-    """Find reports, newest first: by agent, time and a pattern of the task or of what came of it."""
+    """Find reports by agent, time and a pattern in task or outcome, newest first."""
     page = query_reports(app.query_with, datetime.now(UTC), **asked)
     rows = [
         (
@@ -118,7 +118,7 @@ def query(app: App, **asked: Any) -> None:
 @click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
 @click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
 def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
-    """Show the report of a session, and which versions there are; SESSION may be the id of a report, too."""
+    """Show the report of a session and its versions. SESSION may also be the id of a report."""
     answer = _find_report(app, session_id.removeprefix("session/"), version)
     if answer["report"]["long_texts"]:
         # Here a resume sends whoever wants what it left out, so nothing may be left out here.
@@ -138,7 +138,7 @@ def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]
 @since_option("Only what was written since")
 @_limit(5)
 def similar(app: App, **asked: Any) -> None:
-    """Find the sessions nearest to a task in words, and how near each is; those without a report, too."""
+    """Find the sessions most similar to a task, also those without a report."""
     _show(app, "search.similar", asked, _print_similar)
 
 
@@ -146,7 +146,7 @@ def similar(app: App, **asked: Any) -> None:
 @since_option("Only reports since then")
 @_limit(20)
 def overlap(app: App, **asked: Any) -> None:
-    """Show where work may have been done twice: pairs of reports about nearly the same, however it is told."""
+    """Show pairs of reports about nearly the same work, in whatever words."""
     _show(app, "reports.overlap", asked, _print_overlaps)
 
 
@@ -155,7 +155,7 @@ def overlap(app: App, **asked: Any) -> None:
 @since_option("Only reports since then")
 @_limit(50, "Points of each agent.")
 def calibration(app: App, **asked: Any) -> None:
-    """Show how well agents judge themselves: report by report, and over time."""
+    """Show how well agents assess themselves, report by report and over time."""
     _show(app, "reports.calibration", asked, _print_calibration)
 
 

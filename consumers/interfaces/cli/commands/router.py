@@ -40,7 +40,7 @@ retry_wait_s: Final = 1.0
 
 @click.group(cls=Group, aliases={"validate": "check", "test": "dry-run", "start": "run", "show": "status"})
 def router() -> None:
-    """Run chains of handoffs: what happens to one handoff makes the next, as chains.toml says."""
+    """Create handoffs by rules: chains.toml says which event of a handoff creates which next one."""
 
 
 @router.command()
@@ -74,9 +74,9 @@ def check(app: App, file: Path | None) -> None:
 @click.option("--event", "index", type=click.IntRange(0), metavar="INDEX", help="Only this event, and every chain.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Events of a page.")
 def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit: int) -> None:
-    """Show which handoffs the chains would make of which events of the log, and why others make none.
+    """Show which handoffs the chains would create, from which events, and why others create none.
 
-    Signs nothing. Looks at the events that some chain is about; with --event, at that one and at every chain.
+    Signs nothing. Reads the events that chains match; with --event, that event and every chain.
     """
     source = chains_file(app, file)
     chains = source.read()
@@ -96,10 +96,10 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
 
 @router.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
-@click.option("--verbose", is_flag=True, help="Log also what goes well.")
+@click.option("--once", is_flag=True, help="Stop after handling what is there now.")
+@click.option("--verbose", is_flag=True, help="Also log successful work.")
 def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
-    """Run the chains, and announce what is ready, until SIGINT or SIGTERM.
+    """Run the chains and announce ready handoffs until SIGINT or SIGTERM.
 
     In the ledger's own folder it signs as the service agent `router`; with --server as --as NAME, who must have the
     role service. `deed serve` runs a router by itself: another one makes nothing twice. The file is read again when
@@ -128,7 +128,7 @@ def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
 @router.command()
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Route one dead letter again first.")
 def status(app: App, retry: int | None) -> None:
-    """Show how far the router is, its chains, and its dead letters: what it could not route, and why."""
+    """Show the router's position, chains, and dead letters with reasons."""
     name = app.settings().agent or NAME
     source, path = chains_file(app, None, acts=True), store(app, name)
     if retry is not None:

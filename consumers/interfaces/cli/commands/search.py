@@ -16,17 +16,17 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only these; may be repeated.")
+@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only this type. Repeatable.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @output.since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
-@click.option("--cursor", type=click.IntRange(0), help="Go on where an earlier page ended.")
+@click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
 def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
-    r"""Find text in handoffs, reasoning, sessions, reports and all else that was written.
+    r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
-    What holds all words is found, in any form, case and script: '"two words"' is a phrase, 'hand*' a beginning. Best
-    matches come first, the newest among equals. Where nothing holds them all, the nearest is shown, and how near.
+    Results contain all words, in any form, case and script: '"two words"' is a phrase, 'hand*' a prefix. The best
+    matches come first. If nothing contains all words, the most similar results are shown with their similarity.
     """
     text = " ".join(words)
     check_kinds(given["kinds"])

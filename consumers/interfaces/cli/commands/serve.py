@@ -21,30 +21,30 @@ from deedbook.ledger.replication.lease import Timing
 @click.command(cls=Command)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1 (default: 4222, if it is free).")
 @click.option("--web", metavar="[HOST:]PORT", help="Let programs read over HTTP there (default host: 127.0.0.1).")
-@click.option("--public-log", "is_public", is_flag=True, help="With --web: checkpoint and tiles need no token.")
-@click.option("--follow", "only_follows", is_flag=True, help="Of several nodes ([cluster]): follow, and never lead.")
-@click.option("--verbose", is_flag=True, help="Log also what goes well.")
+@click.option("--public-log", "is_public", is_flag=True, help="With --web: serve checkpoint and tiles without a token.")
+@click.option("--follow", "only_follows", is_flag=True, help="With [cluster]: only follow, never lead.")
+@click.option("--verbose", is_flag=True, help="Also log successful work.")
 def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_follows: bool, verbose: bool) -> None:
     """Serve the ledger to agents over NATS: submissions, reads, the log stream, views and briefs.
 
-    With --web whoever has a token (`deed token create`) reads the ledger over HTTP: every query as JSON, events as
-    they come, receipts, metrics. With --public-log anybody there reads the whole log, as C2SP tlog-tiles.
+    With --web, programs that have a token (`deed token create`) read the ledger over HTTP: queries as JSON, live
+    events, receipts, metrics. With --public-log anybody can read the whole log as C2SP tlog-tiles.
 
-    With [cluster] in config.toml it is one of several nodes: one leads, the others follow and answer reads, and one of
-    them leads when it ends. A folder without a log gets its log from them.
+    With [cluster] in config.toml this is one of several nodes. One leads; the others follow and answer reads. When
+    the leader stops, another one leads. A folder without a log gets its log from the others.
 
-    Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is one
-    document that says where it listens.
+    Runs until SIGINT or SIGTERM, then finishes what was submitted and stops. With --json the first line is a
+    document with its addresses.
     """
     settings = app.settings()
     if is_public and web is None:
-        raise Refused("USAGE", "--public-log goes with --web: without it nothing is published")
+        raise Refused("USAGE", "--public-log needs --web")
     if settings.server is not None:
-        raise Refused("USAGE", "serve is the server: call it in the ledger's folder, without --server")
+        raise Refused("USAGE", "serve is the server itself: run it in the ledger's folder, without --server")
 
     configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
-        raise Refused("USAGE", "--follow is for one of several nodes: config.toml has no [cluster] (deploy/README.md)")
+        raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     node = Node(settings, port=port, preferred=usual_port, timing=Timing(stands=not only_follows))
     asyncio.run(_serve(app, node, web, is_public=is_public))
 

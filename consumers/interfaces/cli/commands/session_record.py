@@ -90,7 +90,7 @@ class Entry(NamedTuple):
     "--session", "given", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one)."
 )
 def record(app: App, file: str, given: str | None) -> None:
-    """Record all that FILE says, in one batch: nothing of it stands if one entry is wrong, and its line is named.
+    """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
     A line `KIND: TEXT` each, options indented below it as in the verbs: finding, unknown, dead-end (why), tool
     (purpose), artifact (a file whose content is kept), reasoning (task: starts it), step (type, evidence, rests-on),

@@ -59,11 +59,15 @@ def print_made(report: dict[str, Any]) -> None:
 
 @click.command(cls=Command)
 @click.option(
-    "--older-than", default="24h", show_default=True, metavar="TIME", help="Idle for so long: 30m, 12h, 7d, or 0."
+    "--older-than",
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Idle for at least this long: 30m, 12h, 7d, or 0.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
-    """End your sessions in which nothing happened for long, and make the reports that are missing.
+    """End your idle sessions, and make the reports that are missing.
 
     A report is missing after a POSTFLIGHT, and after a CHECK of a session that is over. What cannot be made is listed
     with its reason. The exit code is 0 where something still has to be said by somebody (a session without a finding),

@@ -34,33 +34,33 @@ _uuid_chars_shown: Final = 8
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 LAZY: Final = {
-    "record": Lazy("session_record:record", "Record all that a file says: findings, dead ends, tools, steps, at once."),
-    "assess": Lazy("assessment:assess", "Record how well you know, can and are sure, at one phase of the work."),
-    "sweep": Lazy("session_report:sweep", "End your sessions that never closed, and make the reports missing."),
+    "record": Lazy("session_record:record", "Record many entries from a file: findings, dead ends, tools, steps."),
+    "assess": Lazy("assessment:assess", "Assess your knowledge, ability and uncertainty at one phase of the work."),
+    "sweep": Lazy("session_report:sweep", "End your idle sessions, and make missing reports."),
 }
 
-impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="How much it matters, from 0 to 1.")
-subject_option: Final = click.option("--subject", default="", help="What it is about, as a module or a topic.")
-of_session_option: Final = click.option("--session", "within", metavar="ID", help="Only if REF is of this session.")
+impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="Impact, from 0 to 1.")
+subject_option: Final = click.option("--subject", default="", help="The subject, as a module or topic.")
+of_session_option: Final = click.option("--session", "within", metavar="ID", help="Refuse REF of another session.")
 
 
 @click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "close": "end", "done": "end"})
 def session() -> None:
     """Keep what you do and learn: assessments, findings, unknowns, dead ends, tools.
 
-    The ID may be left out where DEEDBOOK_SESSION names the session, or where you have just one open.
+    You may omit ID if DEEDBOOK_SESSION names the session, or if you have one open session.
     """
 
 
 @session.command()
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--task", metavar="TEXT|@FILE", help="What is to be done.")
+@click.option("--task", metavar="TEXT|@FILE", help="The task.")
 @click.option("--ai-id", help="The label that reports are found by (default: the acting agent's name).")
-@click.option("--resumes", metavar="ID", help="The session that this one goes on from.")
+@click.option("--resumes", metavar="ID", help="The session that this one continues.")
 def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resumes: str | None) -> None:
-    """Start a session; the acting agent owns it. Without an ID one is made.
+    """Start a session of the acting agent. Without ID one is generated.
 
-    Says which approaches failed in sessions with a similar task.
+    Prints approaches that failed in sessions with a similar task.
     """
     author = app.author()
     name = str(uuid.uuid4()) if id_ is None else id_.removeprefix("session/")
@@ -89,7 +89,7 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
 @session.command()
 @click.argument("words", nargs=-1, metavar="[ID] TEXT")
-@click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen; may be given repeatedly.")
+@click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen, as path:line. Repeatable.")
 @impact_option
 @subject_option
 def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **given: Any) -> None:
@@ -114,8 +114,8 @@ def unknown(app: App, words: tuple[str, ...], **given: Any) -> None:
 @session.command("dead-end")
 @click.argument("words", nargs=-1, metavar="[ID] APPROACH")
 @click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
-@click.option("--tried", "basis", flag_value="tried", help="It was tried, and failed.")
-@click.option("--argued", "basis", flag_value="argued", help="It was not tried: reasons speak against it.")
+@click.option("--tried", "basis", flag_value="tried", help="It was tried and failed.")
+@click.option("--argued", "basis", flag_value="argued", help="It was not tried; arguments speak against it.")
 @impact_option
 @subject_option
 def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> None:
@@ -126,23 +126,23 @@ def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> Non
 
 @session.command()
 @click.argument("ref", metavar="REF")
-@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it does not hold.")
+@click.option("--reason", required=True, metavar="TEXT|@FILE", help="Why it is wrong.")
 @of_session_option
 def retract(app: App, ref: str, reason: str, within: str | None) -> None:
-    """Take back a finding or a dead end of a session of yours, also after its end; an admin may take back any.
+    """Retract a finding or dead end of your session, also after its end. An admin may retract any.
 
-    REF is its entry's number (`deed session show` prints it) or id. It stays in the log and stands struck in reports;
-    resumes, and what is found for similar work, do without it.
+    REF is its entry's index (`deed session show` prints it) or id. It stays in the log and is struck out in reports.
+    Resumes and searches for similar work leave it out.
     """
     _correct(app, ref, read_text(reason, "--reason"), within, is_resolved=False)
 
 
 @session.command()
 @click.argument("ref", metavar="REF")
-@click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="What it came to.")
+@click.option("--with", "answer", required=True, metavar="TEXT|@FILE", help="The answer.")
 @of_session_option
 def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
-    """Say what an unknown of a session of yours came to, also after its end; REF as of `retract`."""
+    """Record the answer to an unknown of your session, also after its end. REF as in `retract`."""
     _correct(app, ref, read_text(answer, "--with"), within, is_resolved=True)
 
 
@@ -155,7 +155,7 @@ def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved:
 
 @session.command()
 @click.argument("words", nargs=-1, metavar="[ID] NAME")
-@click.option("--purpose", default="", help="What you used it for.")
+@click.option("--purpose", default="", help="The purpose.")
 def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
     """Record a tool that you used to find something out."""
     name, used = session_and(app, words, "NAME")
@@ -164,9 +164,9 @@ def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
 
 @session.command()
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--summary", metavar="TEXT|@FILE", help="How it ended.")
+@click.option("--summary", metavar="TEXT|@FILE", help="The outcome.")
 def end(app: App, id_: str | None, summary: str | None) -> None:
-    """End a session. Its report can still be made, and made again."""
+    """End a session. Its report can still be made later."""
     record(app, chosen_session(app, id_), kinds.SessionEnded(summary=read_text(summary, "--summary")), "end")
 
 
@@ -174,7 +174,7 @@ def end(app: App, id_: str | None, summary: str | None) -> None:
 @click.argument("id_", metavar="[ID]", required=False)
 @web_option("session", "id_")
 def show(app: App, id_: str | None) -> None:
-    """Show a session: its vectors from phase to phase, findings, unknowns, dead ends, tools."""
+    """Show a session: vectors by phase, findings, unknowns, dead ends, tools."""
     session = app.query("sessions.show", id=chosen_session(app, id_))
     answer = session | {"trajectory": app.query("sessions.trajectory", id=session["id"])} if app.as_json else session
     app.show("sessions.show", answer, lambda: print_session(session))
@@ -183,7 +183,7 @@ def show(app: App, id_: str | None) -> None:
 @session.command("list", looks_back=True)
 @click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
 @click.option("--ai-id", help="Only those with this label.")
-@click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only those in this state.")
+@click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only this state.")
 @output.page_options()
 def list_(app: App, **asked: Any) -> None:
     """List sessions, newest first."""

@@ -33,16 +33,16 @@ from deedbook.projections.validations.queries import LatestVerdict
 
 @click.group(cls=Group, aliases={"new": "take", "get": "receive"})
 def snapshot() -> None:
-    """Take snapshots of what an agent knows; receive them within a token budget, and learn what may be done."""
+    """Take snapshots of what an agent knows; receive them within a token budget, with a decision."""
 
 
 @snapshot.command()
 @click.option("--id", "id_", help="Its id (default: 12 random hex digits).")
-@click.option("--session", metavar="ID", help="The session whose vectors and events it sums up.")
-@click.option("--reasoning", metavar="ID|REF", help="The reasoning that goes along, compressed.")
+@click.option("--session", metavar="ID", help="The session to sum up.")
+@click.option("--reasoning", metavar="ID|REF", help="The reasoning to include, compressed.")
 @click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
 @click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
-@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="As know=0.7; may be given repeatedly.")
+@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
 def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
     """Sign a snapshot of a session, a reasoning, or both."""
     author = app.author()
@@ -60,7 +60,7 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
 @snapshot.command(looks_back=True)
 @click.argument("id_", metavar="ID")
 def show(app: App, id_: str) -> None:
-    """Show a snapshot whole, within 900 tokens."""
+    """Show a whole snapshot, within 900 tokens."""
     found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
     answer = plain(app, found)
 
@@ -99,15 +99,15 @@ def list_(app: App, session: str | None, **asked: Any) -> None:
 @snapshot.command()
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), help="Send this level (default: the lowest that passes its gate).")
-@click.option("--task", help="What you are about to do: reasoning about just that is fetched whole.")
+@click.option("--task", help="What you are about to do. Reasoning about the same task is fetched whole.")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="Replace the snapshot's vectors.")
-@click.option("--tree", type=click.Path(path_type=Path), help="Validate the graph against this folder, too.")
+@click.option("--tree", type=click.Path(path_type=Path), help="Also validate the graph against this folder.")
 def receive(
     app: App, ref: str, *, level: str | None, task: str | None, vectors: tuple[str, ...], tree: Path | None
 ) -> None:
-    """Print a snapshot's (or a reasoning's) prompt, the decision how far to act on it, and the rule behind that.
+    """Print the prompt of a snapshot or reasoning, whether you may act on it, and by which rule.
 
-    With --as, a decision that needs a human is asked for by a signed request (`deed review list`).
+    With --as, a signed request asks a human where one must decide (`deed review list`).
     """
     author = None if app.settings().agent is None else app.author()
     assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
@@ -184,17 +184,17 @@ def decided(data: dict[str, Any]) -> str:
 
 @click.group(cls=Group, aliases={"next": "list", "close": "answer"})
 def review() -> None:
-    """See what agents may not decide alone, and answer it, as a human."""
+    """List requests that need a human's decision, and answer them as a human."""
 
 
 @review.command("list", looks_back=True)
 @click.option(
-    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only those."
+    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only these."
 )
-@click.option("--author", help="Only what this agent asked.")
+@click.option("--author", help="Only requests of this agent.")
 @page_options()
 def list_reviews(app: App, status: str, **asked: Any) -> None:
-    """List requests, those that have waited longest first."""
+    """List requests, oldest first."""
     asked["status"] = None if status == "all" else status
     list_page(
         app,
@@ -215,18 +215,18 @@ def list_reviews(app: App, status: str, **asked: Any) -> None:
 @review.command("show", looks_back=True)
 @click.argument("id_", metavar="ID")
 def show_review(app: App, id_: str) -> None:
-    """Show one request: what is asked, on which citations, and the answer."""
+    """Show one request: the question, its citations, and the answer."""
     found = app.query("reviews.show", id=id_)
     app.show("reviews.show", found, lambda: _print_review(found))
 
 
 @review.command()
 @click.argument("id_", metavar="ID")
-@click.option("--approve", "verdict", flag_value="approved", help="Let the agent act.")
-@click.option("--reject", "verdict", flag_value="rejected", help="Do not let it act.")
+@click.option("--approve", "verdict", flag_value="approved", help="Allow the agent to act.")
+@click.option("--reject", "verdict", flag_value="rejected", help="Forbid the agent to act.")
 @click.option("--comment", metavar="TEXT|@FILE", help="Why.")
 def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> None:
-    """Answer a request. Signed with a human's identity key, which is never delegated."""
+    """Answer a request. A human's identity key signs; no session key can."""
     if verdict is None:
         raise Refused("USAGE", "say --approve or --reject")
     name = app.query("reviews.show", id=id_)["id"]

@@ -18,12 +18,12 @@ from deedbook.ledger.home import trust
 
 @click.group(cls=Group)
 def spool() -> None:
-    """Show, send and give up what was kept with --spool while no server answered; nothing of it is recorded yet."""
+    """List, send or drop what --spool stored while no server answered. It is not recorded yet."""
 
 
 @spool.command("list")
 def list_(app: App) -> None:
-    """List what waits, in its order, and what was refused, with the reason; of all agents, or of --as."""
+    """List waiting submissions in order, and refused ones with the reason, of all agents or of --as."""
     settings = app.settings()
     data = [
         _shown(name, kept)
@@ -50,10 +50,10 @@ def list_(app: App) -> None:
 
 @spool.command()
 def send(app: App) -> None:
-    """Send what waits, in its order, as --as; ends with 4 when some of it was refused, which `list` explains."""
+    """Send waiting submissions of --as in order; exit code 4 if some were refused (see `list`)."""
     client = app.client()
     if not isinstance(client, RemoteClient):
-        raise Refused("USAGE", "the ledger lies in this folder, so nothing waits: name its --server")
+        raise Refused("USAGE", "the ledger is in this folder, so nothing waits; for a remote ledger add --server")
     trust.demand(app.settings().home, client)
     outcome = client.spool.send(client.send)
     text = f"{counted(outcome.recorded, 'submission')} recorded, {outcome.rejected} refused"
@@ -64,11 +64,11 @@ def send(app: App) -> None:
 
 @spool.command()
 @click.argument("numbers", metavar="NUMBER", nargs=-1, type=click.IntRange(1))
-@click.option("--rejected", "is_rejected", is_flag=True, help="All that was refused.")
+@click.option("--rejected", "is_rejected", is_flag=True, help="Every refused submission.")
 def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
-    """Give up what --as kept under these numbers: it is gone, and was never recorded."""
+    """Delete stored submissions of --as by number. They were never recorded."""
     if bool(numbers) == is_rejected:
-        raise Refused("USAGE", "name what to give up: its numbers, or --rejected")
+        raise Refused("USAGE", "name what to drop: numbers, or --rejected")
     kept = Spool(app.settings().home, app.acting())
     gone = list(numbers) or [one.number for one in kept.kept() if one.refusal is not None]
     for number in gone:

@@ -18,7 +18,7 @@ from deedbook.ledger.home import trust
 
 @click.group(cls=Group)
 def token() -> None:
-    """Let programs read this ledger over HTTP, where `deed serve --web` serves it."""
+    """Manage tokens with which programs read the ledger over HTTP (`deed serve --web`)."""
 
 
 @token.command()
@@ -28,14 +28,14 @@ def token() -> None:
     type=click.Choice(["reader", "metrics"]),
     default="reader",
     show_default=True,
-    help="Read everything, or only what /metrics counts.",
+    help="Read everything, or only /metrics.",
 )
 @click.option("--expires", metavar="TIME", default="30d", show_default=True, help="After how long: 12h, 30d.")
 def create(app: App, name: str, role: Role, expires: str) -> None:
-    """Make a token for the agent NAME, and show it: this once.
+    """Create a token for the agent NAME, and print it once.
 
-    It reads, and does nothing else: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. When the agent is
-    removed, or its key revoked, it reads nothing more.
+    It can only read: `curl -H "Authorization: Bearer TOKEN" http://127.0.0.1:8080/v1`. It ends when the agent is
+    removed or its key is revoked.
     """
     client, tokens = _opened(app)
     with client.log.snapshot() as snapshot:
@@ -51,7 +51,7 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
 
 @token.command("list")
 def list_(app: App) -> None:
-    """List tokens: whose they are, what they may read, and whether they still count."""
+    """List tokens: agent, rights, and whether they are valid."""
     client, tokens = _opened(app)
     with client.log.snapshot() as snapshot:
         data = [_shown(one, state_of(one, snapshot)) for one in tokens.present()]
@@ -63,7 +63,7 @@ def list_(app: App) -> None:
 @token.command()
 @click.argument("name", metavar="ID|NAME")
 def revoke(app: App, name: str) -> None:
-    """Let a token, by its id, or all of an agent count no more."""
+    """Revoke a token by its id, or all tokens of an agent."""
     gone = [one.id for one in _opened(app)[1].revoke(name)]
     app.show("tokens_revoked", {"revoked": gone}, f"revoked: {', '.join(gone)}")
 

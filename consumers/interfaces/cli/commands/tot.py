@@ -40,20 +40,22 @@ def tot() -> None:
 
 @tot.command()
 @click.argument("words", required=False, metavar="PROBLEM|@FILE|-")
-@click.option("--problem", metavar="TEXT|@FILE|-", help="What is to be solved, as '4 9 10 13'.")
+@click.option("--problem", metavar="TEXT|@FILE|-", help="The problem, as '4 9 10 13'.")
 @click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
 @click.option("--strategy", help="BFS or DFS.")
-@click.option("--depth", type=int, help="How deep the tree may grow.")
-@click.option("--branching", type=int, help="How many thoughts are asked of a node.")
-@click.option("--threshold", type=float, help="Nodes that score lower are pruned (0 to 10).")
-@click.option("--beam", "beam_width", type=int, help="How many nodes of a level are kept (default: the branching).")
+@click.option("--depth", type=int, help="The maximal depth of the tree.")
+@click.option("--branching", type=int, help="Thoughts per node.")
+@click.option("--threshold", type=float, help="Prune nodes with a lower score (0 to 10).")
+@click.option("--beam", "beam_width", type=int, help="Nodes to keep of a level (default: the branching).")
 @click.option("--generation", help="independent_sampling or sequential_proposal.")
 @click.option("--evaluation", help="independent_scoring or comparative_voting.")
 @click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
-@click.option("--calls", "calls_max", type=int, help="The most requests to a model, those that fail included.")
+@click.option("--calls", "calls_max", type=int, help="The most requests to a model, failed ones included.")
 @click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
-@click.option("--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long others' agents may take.")
-@click.option("--deadline", metavar="10m|TIME", help="When to answer with the best path so far.")
+@click.option(
+    "--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long to wait for agents of others."
+)
+@click.option("--deadline", metavar="10m|TIME", help="When to stop and answer with the best path so far.")
 @click.option("--language", type=click.Choice(["en", "zh"]), help="Default: en, or zh where the problem is Chinese.")
 @click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
 @click.option("--scorer", type=click.Choice(list(_SCORERS)), help="How game24 judges: one step ahead, or knowing all.")
@@ -80,7 +82,7 @@ def run(
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own.
 
-    A problem that a model thinks about costs requests and tokens: --calls, --tokens and --deadline bound them.
+    A model costs requests and tokens. Bound them with --calls, --tokens and --deadline.
     """
     if (words is None) == (problem is None):
         raise Refused("USAGE", "give the problem, once: `deed tot run PROBLEM`, @FILE, or - for standard input")
@@ -102,16 +104,16 @@ def run(
 @_logs_option
 @_no_logs_option
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
-    """Go on with a task that is paused or whose agents were stopped; what was answered is not asked again."""
+    """Continue a task that was paused or stopped. Answered requests are not sent again."""
     folder, task_id, progress = None if no_logs else logs or default_logs(app), find(app, task), tot_text.progress(app)
     search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress, client=app.client()))
 
 
 @tot.command()
 @click.argument("task", metavar="TASK")
-@click.option("--reason", required=True, help="Why it is not searched any more.")
+@click.option("--reason", required=True, help="Why you end it.")
 def stop(app: App, task: str, reason: str) -> None:
-    """End a task for good, by your word: what was found stays to be shown."""
+    """End a task for good. Its results stay visible."""
     task_id = find(app, task)
     stopped = stop_task(app.settings(), task_id, reason, client=app.client())
     done = {"task_id": task_id, "error": stopped["error"], "answer": stopped["answer"]}
@@ -153,7 +155,7 @@ def logs(app: App, task: str, logs: Path | None) -> None:
 @tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
 def prove(app: App, task: str) -> None:
-    """Print for each answer its request, signer, key and index; fails if an agent answered itself or never ran."""
+    """Print request, signer, key and index of each answer. Fails if an agent answered itself or never ran."""
     proof = app.query("tot.prove", id=task)
     if not proof["passed"]:
         raise Corrupted("VERIFICATION_FAILED", tot_text.proof_verdict(proof), report=proof | {"ok": False})
@@ -161,7 +163,7 @@ def prove(app: App, task: str) -> None:
 
 
 @tot.command("list", looks_back=True)
-@click.option("--status", type=click.Choice(STATUSES), help="Only those in this state.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only this state.")
 @click.option("--task-type", help="Only those of this type.")
 @page_options()
 def list_(app: App, **asked: Any) -> None:

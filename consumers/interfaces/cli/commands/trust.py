@@ -36,12 +36,12 @@ class Act(NamedTuple):
 
 
 @click.command(cls=Command)
-@click.option("--yes", is_flag=True, help="Trust it without being asked, as off a terminal.")
-@click.option("--show", "action", flag_value="show", help="Only show it, and which folders are trusted.")
-@click.option("--remove", "action", flag_value="remove", help="Trust it no longer; it may be gone already.")
+@click.option("--yes", is_flag=True, help="Trust it without asking.")
+@click.option("--show", "action", flag_value="show", help="Only show it, and the trusted folders.")
+@click.option("--remove", "action", flag_value="remove", help="Do not trust it any more; the folder may be gone.")
 @click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
 def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
-    """Let the ledger's folder here run, send and sign what it says; shows that first, and asks.
+    """Trust the ledger's folder here. Shows what it would run, send and sign, and asks.
 
     Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
     you made with `deed init` is trusted. A change of config.toml, chains.toml or client.toml is asked
@@ -53,7 +53,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         takes = "--root takes the 64 hex digits of a root's fingerprint, or its first 32"
         raise Refused("USAGE", f"{takes}, and no other option but --yes")
     if yes and action is not None:
-        raise Refused("USAGE", "--yes answers a question that --show and --remove do not ask")
+        raise Refused("USAGE", "--yes has no effect with --show and --remove: omit it")
     home = _folder(named)
     if action == "remove":
         _remove(app, home)
@@ -65,7 +65,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         message = f"the ledger in {trusting.shown(home)} has the root {here}, and not {pinned}: do not use it"
         raise Corrupted("VERIFICATION_FAILED", message, root=here)
     if pinned is not None and not here and len(pinned) < fingerprint_digits:
-        raise Refused("USAGE", "pin a ledger that is elsewhere by all 64 digits: the first 32 are no more than its id")
+        raise Refused("USAGE", "to pin a remote ledger, give all 64 digits: the first 32 are only its id")
     record = _record(folder, here or pinned or "", is_shown=action == "show")
     root = here or pinned or ("" if record is None else record.root)
     data = _described(folder, root, record)
@@ -193,7 +193,7 @@ def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None
     if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
         show, yes = (f"`deed trust --{word} --home {trusting.shown(home)}`" for word in words)
-        raise Refused("USAGE", f"there is nobody to ask: look at {show}, then say {yes}")
+        raise Refused("USAGE", f"there is no terminal to ask on: read {show}, then run {yes}")
     _print(data)
     if not click.confirm("Trust this folder?", default=False, err=True):
         raise click.Abort

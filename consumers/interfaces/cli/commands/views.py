@@ -29,16 +29,16 @@ follow_wait_max_s: Final = 5.0
 @click.command(cls=Command)
 @click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
 @click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
-@click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM; any number of workers take turns.")
+@click.option("--follow", is_flag=True, help="Run until SIGINT or SIGTERM. Several workers take turns.")
 @click.option("--store", metavar="URL", help="Views in PostgreSQL: postgresql://USER@HOST/DATABASE, no password.")
 def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: bool, follow: bool) -> None:
-    """Bring the views up to date with the log, or rebuild them from it; prints each view's position and digest.
+    """Update the views from the log, or rebuild them, and print each view's position and digest.
 
     With --follow it prints instead how far the views are, whenever they have come further, and says on standard error
     what keeps it from its work; with --json each is a document of its own line.
     """
     if follow and (rebuild or views):
-        raise click.UsageError("--follow keeps all views as they are: rebuild first, then follow")
+        raise click.UsageError("--follow cannot rebuild: rebuild first, then follow")
     names = list(views) or [view.name for view in VIEWS]
     stop = stopped_by_signals() if follow else None
     with Reader(app.local_client(), app.settings(), store=store) as reader:

@@ -49,9 +49,9 @@ server_wait_s = 1.0
     show_default=True,
     help="What is printed, or given to CMD.",
 )
-@click.option("--from-start", is_flag=True, help="A new watcher begins at entry 0, not at the head.")
-@click.option("--once", is_flag=True, help="Stop when everything that is there now was handled.")
-@click.option("--store", metavar="URI", help="Keep the position in PostgreSQL, so that another machine may take over.")
+@click.option("--from-start", is_flag=True, help="Start a new watcher at entry 0, not at the end of the log.")
+@click.option("--once", is_flag=True, help="Stop after handling what is there now.")
+@click.option("--store", metavar="URI", help="Store the position in PostgreSQL, so that another machine can take over.")
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
 def watch(
@@ -67,7 +67,7 @@ def watch(
     once: bool,
     dead: bool,
 ) -> None:
-    """React to events of some kinds as the acting agent; the position is kept for this agent, kinds and CMD.
+    """Run a command for each new event of some kinds. The position is stored for this agent, kinds and CMD.
 
     CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may
     run again with the same id. When it fails five times, the event is kept as a dead letter and the next one is
@@ -80,7 +80,7 @@ def watch(
     configure_logging(verbose=False)
     client = app.client()
     if command is not None and url is not None:
-        raise Refused("USAGE", "an event is posted or given to a command: leave --exec or --post out")
+        raise Refused("USAGE", "choose one of --exec and --post")
     if command is not None or url is not None:
         trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
     name = watcher_name(app.acting(), kinds, url or command)
