@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 description of the read API, generated from the types that its arguments are decoded with.
 
-An answer's ``data`` is described as an object, no further: what is in it, the query of each path says in a sentence,
-and the events' own schemas are published beside it (``schemas``).
+An answer's ``data`` is described only as an object. The summary of each path describes its content, and the schemas of
+events are published separately (``schemas``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ OPEN: Final = (ROOT, DESCRIPTION, HEALTH)
 _REF: Final = "#/components/schemas/{name}"
 _SECURITY: Final[list[dict[str, list[str]]]] = [{"bearer": []}]
 _ERRORS: Final = {
-    "400": "The question is wrong: an argument, or the cursor of another question.",
-    "401": "No token, or one that counts no more.",
-    "403": "The token has another role, or what was asked for is not for it.",
-    "404": "There is no such thing, or not yet.",
-    "405": "Only GET, HEAD and OPTIONS are answered.",
-    "406": "There is no answer in the form that Accept names.",
-    "409": "The name fits several things.",
+    "400": "The request is invalid: an argument, or the cursor of another query.",
+    "401": "The token is missing or no longer valid.",
+    "403": "The token's role does not allow this request.",
+    "404": "The requested item does not exist (yet).",
+    "405": "Only GET, HEAD and OPTIONS are allowed.",
+    "406": "The resource is not available in a media type that Accept names.",
+    "409": "The name matches several items.",
     "413": "The request has a body, or the answer is too large.",
     "414": "The address is too long.",
-    "500": "What was read does not prove itself, or an error nobody foresaw.",
-    "503": "Too many ask, or the views are being made: `Retry-After` says when to come back.",
+    "500": "Stored data failed verification, or an unexpected error occurred.",
+    "503": "Too many requests, or the views are being built: try again after the time in `Retry-After`.",
 }
 # An example of each argument that has no default and no values of its own.
 _EXAMPLES: Final[dict[str, Any]] = {
@@ -50,21 +50,21 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "level": "standard",
 }
 _OTHERS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
-    ROOT: ("What there is to ask, as a list.", "api", (JSON,)),
+    ROOT: ("The list of all paths.", "api", (JSON,)),
     DESCRIPTION: ("This description.", "", (JSON,)),
     f"{ROOT}/events": (
-        "Events in the order of the log, as a page, as lines up to its end, or followed as server-sent events.",
+        "Events in log order: as a page, as JSON lines up to the end of the log, or live as server-sent events.",
         "events",
         (JSON, NDJSON, EVENT_STREAM),
     ),
-    f"{ROOT}/events/{{ref}}": ("One event, by its index, id, or 12 or more digits of it.", "event", (JSON,)),
+    f"{ROOT}/events/{{ref}}": ("One event, by its index, its id, or at least 12 digits of its id.", "event", (JSON,)),
     f"{ROOT}/receipts/{{ref}}": ("The C2SP tlog-proof that an event is in the log.", "receipt", (JSON, TEXT)),
     f"{ROOT}/blobs/{{ref}}": ("The content of a blob.", "", (BYTES,)),
-    f"{ROOT}/checkpoint": ("The signed checkpoint that outsiders see.", "checkpoint", (JSON, TEXT)),
-    "/checkpoint": ("The same, as C2SP tlog-tiles has it.", "", (TEXT,)),
-    "/tile/{path}": ("A tile of the log, as C2SP tlog-tiles has it.", "", (BYTES,)),
-    METRICS: ("What the node counts, for Prometheus.", "", (TEXT,)),
-    HEALTH: ("Whether the log can be read.", "health", (JSON,)),
+    f"{ROOT}/checkpoint": ("The signed checkpoint for outside readers, as a document.", "checkpoint", (JSON, TEXT)),
+    "/checkpoint": ("The signed checkpoint in C2SP tlog-tiles format.", "", (TEXT,)),
+    "/tile/{path}": ("A tile of the log in C2SP tlog-tiles format.", "", (BYTES,)),
+    METRICS: ("The metrics of the node, for Prometheus.", "", (TEXT,)),
+    HEALTH: ("The health of the node: whether the log can be read.", "health", (JSON,)),
 }
 
 
@@ -98,7 +98,7 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "Deedbook: reading a ledger",
             "version": "1",
-            "description": "Every query of the views, with the JSON documents of the command line. Only reading.",
+            "description": "Read access to every query of the views, with the JSON documents of the command line.",
         },
         "servers": [{"url": "http://127.0.0.1:8080"}],
         "security": _SECURITY,
@@ -117,7 +117,7 @@ def _question(name: str, schemas: dict[str, Any]) -> dict[str, Any]:
     moment = {
         "type": "string",
         "maxLength": 64,
-        "description": "As of an entry's index, or a time: ISO 8601, or words as `yesterday`.",
+        "description": "Answer as of an entry's index or a time: `1200`, `2026-02-12T09:30Z` or `yesterday`.",
     }
     parameters = [*_parameters(form, schemas), _parameter(AS_OF, moment)]
     media = (JSON,) if form.cursor is None else (JSON, NDJSON)
@@ -146,20 +146,20 @@ def _other(path: str, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(form: Form, schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of a question; what they refer to is added to ``schemas``."""
+    """Yield the parameters of a query; referenced types are added to ``schemas``."""
     (schema,), components = msgspec.json.schema_components([form.type], ref_template=_REF)
     own = components.pop(schema["$ref"].rpartition("/")[2])
     schemas |= components
     for name, described in own["properties"].items():
         if name == form.cursor:
-            described = {"type": "string", "description": "The `next` of the page before, of this very question."}  # noqa: PLW2901
+            described = {"type": "string", "description": "The `next` of the previous page of the same query."}  # noqa: PLW2901
         elif isinstance(form.items[name], type) and issubclass(form.items[name], msgspec.Struct):
             described = {"type": "array", "items": {"type": "string", "contentMediaType": JSON}}  # noqa: PLW2901
         yield _parameter(name, _without_null(described), is_required=name in own.get("required", ()))
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without null, which a URL cannot say, and with patterns in JSON Schema's dialect."""
+    """Return a schema without null, which a URL cannot express, and with patterns in JSON Schema's dialect."""
     schema = {name: one for name, one in schema.items() if not (name == "default" and one is None)}
     if "anyOf" in schema:
         kept = [one for one in schema["anyOf"] if one != {"type": "null"}]
@@ -188,7 +188,7 @@ def _operation(
         answers[JSON] = _document_of(kind) if kind else {"schema": {"type": "object"}}
     responses = {
         "200": {"description": summary, "content": answers},
-        "304": {"description": "It is what If-None-Match names."},
+        "304": {"description": "Not modified: the client has this answer (If-None-Match)."},
         **{status: {"$ref": f"#/components/responses/{status}"} for status in _ERRORS},
     }
     return {"operationId": name, "summary": summary, "parameters": parameters, "responses": responses}
@@ -199,7 +199,7 @@ def _document_of(kind: str) -> dict[str, Any]:
         "schema_version": {"const": 1},
         "kind": {"const": kind},
         "data": {"type": "object"},
-        "next": {"type": "string", "description": "The address of the page that follows."},
+        "next": {"type": "string", "description": "The address of the next page."},
     }
     schema = {"type": "object", "required": ["schema_version", "kind", "data"], "properties": properties}
     return {"schema": schema, "example": document(kind, {})}

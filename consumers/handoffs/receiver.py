@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Any, Final
 
 from deedbook.consumers.sdk.git import Git
-from deedbook.consumers.sdk.text import dead_end_text, on_a_line, shorten
+from deedbook.consumers.sdk.text import dead_end_text, replace_line_breaks, shorten
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.handoff import ReceiverNotes
@@ -101,6 +101,8 @@ def _recorded(session: Mapping[str, Any]) -> dict[str, list[str]]:
         "tried": [dead_end_text(row) for row in dead_ends],
     }
     return {
-        kind: list(dict.fromkeys(shorten(" ".join(on_a_line(text).split()), note_max_chars) for text in texts))
+        kind: list(
+            dict.fromkeys(shorten(" ".join(replace_line_breaks(text).split()), note_max_chars) for text in texts)
+        )
         for kind, texts in notes.items()
     }

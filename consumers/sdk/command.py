@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import BinaryIO, Final, NamedTuple
 
-from deedbook.consumers.sdk.text import cut, one_line
+from deedbook.consumers.sdk.text import cut, sanitize_line
 
 stop_poll_s: Final = 0.1
 errors_kept_max_bytes: Final = 4 * 1024
@@ -109,7 +109,7 @@ class _Errors:
     def last_line(self) -> str:
         self._reader.join(errors_wait_s)
         for line in reversed(self._kept.decode("utf-8", "replace").split("\n")):
-            if text := one_line(line, " "):
+            if text := sanitize_line(line, " "):
                 return cut(text, error_max_chars)
         return ""
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from blake3 import blake3
 
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 
 # The space, letters and digits of every script, and marks without a meaning of their own within quotes.
 _ESCAPED: Final = re.compile(r"[^\w .,:/+=→·…—–×÷-]|_")
@@ -54,4 +54,4 @@ def node_name(prefix: str, id_: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda mark: f"#{ord(mark[0])};", one_line(text))
+    return _ESCAPED.sub(lambda mark: f"#{ord(mark[0])};", sanitize_line(text))

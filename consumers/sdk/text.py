@@ -1,9 +1,10 @@
-"""Other people's text, made fit to be shown: on one line, of a limited length, without what could mislead a reader.
+"""Sanitize, escape and shorten untrusted text before an interface shows it.
 
-Misleading are control characters and lone surrogates (they move a terminal's cursor, or cannot be written), format
-characters (they turn the direction of reading, UAX #9, or are not seen) and the separators of lines and paragraphs.
+These characters can mislead a reader: control characters and lone surrogates (they move a terminal's cursor, or cannot
+be written), format characters (they reverse the reading direction, UAX #9, or are invisible), and line and paragraph
+separators.
 
-Three texts are not made here, because they are signed or stored as they are: the titles of handoffs that the router
+Three texts are not made here, because they are signed or stored unchanged: the titles of handoffs that the router
 creates (``handoffs.router.chains``), the lines of a brief (``projections.briefs.text``) and those of a report's
 compressed form (``projections.reports.compressed``).
 """
@@ -29,92 +30,95 @@ slug_max_chars: Final = 80
 _MISLEADING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def clean(text: str, mark: str = REPLACEMENT) -> str:
-    """Return a text whose misleading characters are replaced by ``mark``; line ends and tabs stay."""
+def sanitize_text(text: str, replacement: str = REPLACEMENT) -> str:
+    """Return the text with each misleading character replaced by ``replacement``; line ends and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(mark if _is_misleading(sign) and sign not in "\n\t" else sign for sign in text)
+    return "".join(replacement if _is_misleading(char) and char not in "\n\t" else char for char in text)
 
 
-def visible(text: str) -> str:
-    r"""Return a text whose misleading characters are written as escapes, so that whoever decides by it sees them.
+def escape_text(text: str) -> str:
+    r"""Return the text with each misleading character written as an escape, so that a person who decides sees it.
 
-    >>> visible("sh -c x\x1b[2K\u202e")
+    >>> escape_text("sh -c x\x1b[2K\u202e")
     'sh -c x\\x1b[2K\\u202e'
     """
     if text.isprintable():
         return text
     return "".join(
-        sign.encode("unicode_escape").decode() if _is_misleading(sign) and sign != "\n" else sign for sign in text
+        char.encode("unicode_escape").decode() if _is_misleading(char) and char != "\n" else char for char in text
     )
 
 
-def _is_misleading(sign: str) -> bool:
-    return unicodedata.category(sign) in _MISLEADING
+def _is_misleading(char: str) -> bool:
+    return unicodedata.category(char) in _MISLEADING
 
 
-def told(text: str, indent: str = "      ", *, is_barred: bool = False) -> str:
-    r"""Return what somebody wrote, as it stands among our own words: a line as it is, several each behind a bar.
+def quote_text(text: str, indent: str = "      ", *, is_barred: bool = False) -> str:
+    r"""Return escaped untrusted text for terminal output: one line unchanged, several lines each behind a bar.
 
-    >>> told("safe\nstatus  approved"), told("safe", "", is_barred=True)
+    The bar keeps a line of untrusted text from passing for a line of the program.
+
+    >>> quote_text("safe\nstatus  approved"), quote_text("safe", "", is_barred=True)
     ('\n      │ safe\n      │ status  approved', '\n│ safe')
     """
-    lines = visible(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
+    lines = escape_text(text.replace("\r\n", "\n").expandtabs(4)).split("\n")
     return lines[0] if len(lines) == 1 and not is_barred else "".join(f"\n{indent}│ {line}" for line in lines)
 
 
 def document(kind: str, data: Any, following: str | None = None) -> dict[str, Any]:
-    """Return what every door answers with as JSON; ``following`` says how to go on, where there is more."""
-    made = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
-    return made if following is None else made | {"next": following}
+    """Return the JSON document of an answer; ``following`` is the command or address of the next page."""
+    answer = {"schema_version": SCHEMA_VERSION, "kind": kind, "data": data}
+    return answer if following is None else answer | {"next": following}
 
 
 def error_document(error: DeedbookError) -> dict[str, Any]:
-    """Return what every door answers with when it cannot."""
+    """Return the JSON document of an error."""
     return {"schema_version": SCHEMA_VERSION, "kind": "error", "error": error.to_dict()}
 
 
 def json_text(value: Any, order: Literal["deterministic"] | None = None) -> str:
-    r"""Return a value as JSON in which what a terminal obeys or nobody sees is written as an escape.
+    r"""Return a value as JSON with control characters and invisible characters written as escapes.
 
     >>> json_text({"title": "a\u009b2Jb\u202e"})
     '{"title":"a\\u009b2Jb\\u202e"}'
     """
     encoded = msgspec.json.encode(value, order=order)
     text = encoded.decode()
-    # JSON escapes what lies below the space: of ASCII only DEL is left to look for, a tenth of the time (measured).
+    # JSON escapes all characters below the space, so DEL is the only ASCII left to find. That takes a tenth of the time
+    # (measured).
     if (encoded.isascii() and b"\x7f" not in encoded) or text.isprintable():
         return text
 
-    # Above U+FFFF JSON writes two escapes, which is what the ASCII form of a string does.
-    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+    # JSON writes two escapes for a character above U+FFFF, as json.dumps does.
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
-def one_line(text: str, mark: str = REPLACEMENT) -> str:
-    r"""Return a text on one line: each run of white space is one space, each misleading character ``mark``.
+def sanitize_line(text: str, replacement: str = REPLACEMENT) -> str:
+    r"""Return the text on one line: each run of white space is one space, each misleading character ``replacement``.
 
-    >>> one_line("Fix\nthe \x1b[31m login\u202e", mark=" ")
+    >>> sanitize_line("Fix\nthe \x1b[31m login\u202e", replacement=" ")
     'Fix the [31m login'
     """
     if text.isprintable() and "  " not in text:
         return text.strip()
-    # Split first: a line separator is white space, and only then misleading; split again: the mark may be a space.
-    return " ".join(clean(" ".join(text.split()), mark).split())
+    # Split first, because a line separator counts as white space; split again, because the replacement may be a space.
+    return " ".join(sanitize_text(" ".join(text.split()), replacement).split())
 
 
 def dead_end_text(event: Mapping[str, Any]) -> str:
-    """Return an approach and why it failed, in one sentence; whoever reads it may try what was only argued against."""
+    """Return an approach and why it failed, in one sentence that says whether the approach was tried or only argued."""
     basis = {"tried": " (tried)", "argued": " (argued, not tried)"}.get(event.get("basis") or "", "")
     return f"{event['approach']}: {event['why_failed']}{basis}"
 
 
-def on_a_line(text: str) -> str:
-    """Return a text as an event's line can hold it: each break of a line and control character is a space."""
+def replace_line_breaks(text: str) -> str:
+    """Return the text with each line break and control character replaced by a space, as single-line fields require."""
     return re.sub(f"[{BREAKS}]", " ", text)
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s but for one.
+    """Return a number with its noun, in the plural unless the number is 1.
 
     >>> counted(1, "step"), counted(0, "report")
     ('1 step', '0 reports')
@@ -123,27 +127,30 @@ def counted(number: int, noun: str) -> str:
 
 
 def shorten(text: str, chars_max: int | None) -> str:
-    """Return a text, or its beginning up to a word and ``…`` when it has more than ``chars_max`` characters."""
+    """Return the text; a text of more than ``chars_max`` characters is cut after a word and ends with ``…``."""
     if chars_max is None or len(text) <= chars_max:
         return text
     if chars_max < 1:
         return ""
-    kept = text[: chars_max - 1]
+    beginning = text[: chars_max - 1]
     if not text[chars_max - 1].isspace():
-        words = kept.rsplit(None, 1)
-        # Chinese has no spaces, and a long word no end that is near: then the cut is where it must be.
-        if len(words) > 1 and len(words[0]) >= len(kept) // 2:
-            kept = words[0]
-    return kept.rstrip() + ELLIPSIS
+        words = beginning.rsplit(None, 1)
+        # Chinese has no spaces, and a long word may have no end nearby: then the cut is inside the word.
+        if len(words) > 1 and len(words[0]) >= len(beginning) // 2:
+            beginning = words[0]
+    return beginning.rstrip() + ELLIPSIS
 
 
 def cut(text: str, chars_max: int) -> str:
-    """Return a text, or as many of its characters as fit before ``…``, also in the middle of a word."""
+    """Return the text; a text of more than ``chars_max`` characters is cut anywhere and ends with ``…``."""
     return text if len(text) <= chars_max else text[: chars_max - 1] + ELLIPSIS
 
 
 def default_id(title: str) -> str:
-    """Return ``YYYY-MM-DD-`` and the title in lower-case words of any script. Raises Refused: ``USAGE`` without one."""
+    """Return today's date and the title as a slug, in any script. Raises Refused: ``USAGE`` for a title without a word.
+
+    "Expire tokens!" becomes ``2026-02-10-expire-tokens``.
+    """
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:slug_max_chars].strip("-_")
     if not slug:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from deedbook.consumers.sdk.text import clean, counted, dead_end_text
+from deedbook.consumers.sdk.text import counted, dead_end_text, sanitize_text
 
 _TITLES: Final = {
     "task": "Task",
@@ -27,7 +27,7 @@ _FACTS: Final = ("ai_id", "timestamp", "duration", "report_type", "calibration_s
 def resumed_text(answer: dict[str, Any]) -> str:
     """Return an answer of ``resume`` as text: dead ends, each session, and its number of tokens."""
     if not answer["sessions"]:
-        return clean(answer.get("message", "No sessions found"))
+        return sanitize_text(answer.get("message", "No sessions found"))
     lines = list(_dead_ends(answer))
     for session in answer["sessions"]:
         lines += [*([""] if lines else []), session_text(session)]
@@ -52,17 +52,19 @@ def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:
 
 def session_text(session: dict[str, Any]) -> str:
     """Return one session of an answer as text, without empty sections."""
-    lines = [f"Session {clean(session['session_id'])}"]
-    lines.append(f"  {', '.join(clean(str(session[name])) for name in _FACTS if session[name])}")
+    lines = [f"Session {sanitize_text(session['session_id'])}"]
+    lines.append(f"  {', '.join(sanitize_text(str(session[name])) for name in _FACTS if session[name])}")
     if mark := session.get("imported"):
-        lines.append(f"  Imported by {clean(mark['by'])} from {clean(mark['format'])}: these are its own claims.")
+        lines.append(
+            f"  Imported by {sanitize_text(mark['by'])} from {sanitize_text(mark['format'])}: these are its own claims."
+        )
     if session.get("no_report"):
         lines.append("  There is no report; this comes from the session's events.")
     for name, title in _TITLES.items():
         if texts := _texts(name, session.get(name)):
             lines += [title, *map(_item, texts)]
     if session.get("full_markdown"):
-        lines += ["Full report", clean(session["full_markdown"]).rstrip("\n")]
+        lines += ["Full report", sanitize_text(session["full_markdown"]).rstrip("\n")]
     if session.get("left_out"):
         lines += ["Left out", *map(_item, left_out_lines(session["left_out"]))]
     return "\n".join(lines)
@@ -104,4 +106,4 @@ def left_out_lines(left_out: dict[str, Any]) -> list[str]:
 
 
 def _item(text: str) -> str:
-    return "  - " + "\n    ".join(clean(text).strip().splitlines() or [""])
+    return "  - " + "\n    ".join(sanitize_text(text).strip().splitlines() or [""])

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from deedbook.consumers.sdk.files import read_file, remove_file, write_file
-from deedbook.consumers.sdk.text import json_text, one_line
+from deedbook.consumers.sdk.text import json_text, sanitize_line
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.consumers.thoughts.task import Task, stats
 from deedbook.ledger.errors import Refused
@@ -191,12 +191,12 @@ def _timeline(
     info: dict[str, Any], lines: Sequence[_Line], names: dict[_LogFile, str], agent_calls: int, say: Callable[..., str]
 ) -> str:
     start = info["start_time"]
-    text = [say("timeline", task_id=info["task_id"], problem=one_line(info["problem"]), start=start)]
+    text = [say("timeline", task_id=info["task_id"], problem=sanitize_line(info["problem"]), start=start)]
     for line in lines:
         clock = clock_text(line.accepted_ms)[len("2025-10-30T") : -1]
-        text.append(f"[{clock}] [{names[line.log_file]}] {one_line(line.entry.msg)}")
+        text.append(f"[{clock}] [{names[line.log_file]}] {sanitize_line(line.entry.msg)}")
         if line.entry.data:
-            text.append(say("timeline_data", data=one_line(_encoded(line.entry.data).decode())))
+            text.append(say("timeline_data", data=sanitize_line(_encoded(line.entry.data).decode())))
     numbers = {"lines": len(lines), "agent_calls": agent_calls, "llm_calls": info["final_stats"]["llm_calls"]}
     duration = say("not_yet") if info["duration_ms"] is None else _duration(info["duration_ms"], say)
     return "\n".join([*text, say("timeline_end", end=info["end_time"] or say("not_yet"), duration=duration, **numbers)])

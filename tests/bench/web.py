@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import Response
 
-from deedbook.consumers.interfaces.web.api import answers_kept_max
+from deedbook.consumers.interfaces.web.api import answers_cached_max
 from deedbook.consumers.interfaces.web.app import publishing
 from deedbook.consumers.interfaces.web.questions import address, path_of
 from deedbook.consumers.interfaces.web.server import bind, serving
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 HANDOFFS: Final = 200
 CALLS: Final = scaled(50, 2)
-PAGES: Final = answers_kept_max + 10
+PAGES: Final = answers_cached_max + 10
 LATER_MS: Final = 2**52
 BUDGET: Final = Budget("≤", 2.0)
 # Pages of 50 rows on average, each asked for again only when the server has kept others in its place.

@@ -9,7 +9,7 @@ from building import Actors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deedbook.consumers.sdk.text import on_a_line
+from deedbook.consumers.sdk.text import replace_line_breaks
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.body import decode_body
@@ -35,7 +35,7 @@ def refusal(text: str, kind: object) -> Refused:
 def test_line_holds_no_break(text: str) -> None:
     assert "use spaces instead at $.data.title" in refusal(f"safe{text}status", Line).message
     refusal(f"safe{text}status", Label)
-    assert converted(on_a_line(f"safe{text}status"), Line) == "safe status"  # type: ignore[arg-type]
+    assert converted(replace_line_breaks(f"safe{text}status"), Line) == "safe status"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", UNSEEN)
@@ -82,7 +82,7 @@ def test_dependency_has_the_form_of_an_id(text: str) -> None:
 
 @given(st.text(min_size=1, max_size=200))
 def test_text_put_on_a_line_is_one(text: str) -> None:
-    assert len(converted(on_a_line(text), Line).splitlines()) == 1  # type: ignore[arg-type]
+    assert len(converted(replace_line_breaks(text), Line).splitlines()) == 1  # type: ignore[arg-type]
 
 
 def test_refusal_of_a_choice_does_not_repeat_what_was_chosen() -> None:

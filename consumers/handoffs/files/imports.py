@@ -26,7 +26,7 @@ from deedbook.consumers.importers.records import (
     name_in,
     unmapped_record,
 )
-from deedbook.consumers.sdk.text import on_a_line
+from deedbook.consumers.sdk.text import replace_line_breaks
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
@@ -183,7 +183,7 @@ def _claimed(
 def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarning, ...]:
     warnings = [FileWarning(source.name, problem.line, problem.text) for problem in problems]
     for number, line in enumerate(source.content.decode(errors="replace").split("\n"), 1):
-        if on_a_line(line.rstrip("\r")) != line.rstrip("\r"):
+        if replace_line_breaks(line.rstrip("\r")) != line.rstrip("\r"):
             warnings.append(FileWarning(source.name, number, "a control character was read as a space"))
     return tuple(warnings)
 

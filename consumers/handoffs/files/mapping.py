@@ -20,7 +20,7 @@ from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import FIELDS, Progress, log_text, render, write
 from deedbook.consumers.handoffs.stored_content import content_from
-from deedbook.consumers.sdk.text import on_a_line, shorten
+from deedbook.consumers.sdk.text import replace_line_breaks, shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.handoff import HandoffClaims, HandoffContent
@@ -110,7 +110,7 @@ def day_of(written: str | None) -> str | None:
 
 def shortened(text: str, chars_max: int) -> str:
     """Return a text on one line, shortened to at most so many characters."""
-    return shorten(" ".join(on_a_line(text).split()), chars_max)
+    return shorten(" ".join(replace_line_breaks(text).split()), chars_max)
 
 
 def file_name(id_: str) -> str:

@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from deedbook.consumers.handoffs.operations import ENDS
-from deedbook.consumers.sdk.quotation import Origin, is_plain, words_of
-from deedbook.consumers.sdk.text import cut, json_text, one_line
+from deedbook.consumers.sdk.quotation import Origin, is_plain, untrusted_text
+from deedbook.consumers.sdk.text import cut, json_text, sanitize_line
 from deedbook.ledger.lifecycle.clock import clock_text
 
 Kind: TypeAlias = Literal["handoff", "review"]
@@ -145,13 +145,13 @@ def notification_of(
         "since_index": waiting.since_index,
         "since_ms": waiting.since_ms,
         "text": text,
-        "others": origin.beside(),
-        "words": words_of(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
+        "others": origin.label(),
+        "words": untrusted_text(waiting.sender or "", waiting.since_ms, {"title": _line(waiting.title)}),
     }
     if citations:
         data["reasoning"] = [
             {"reasoning_ref": row["reasoning_ref"], "said": _line(row["said"], citation_max_chars)}
-            | {"words": words_of(row["author"], row["at_ms"], {"conclusion": _line(row["conclusion"])})}
+            | {"words": untrusted_text(row["author"], row["at_ms"], {"conclusion": _line(row["conclusion"])})}
             for row in citations[:citations_max]
         ]
     return Notification(id=identity, title=title, text=text, document=_document(WAITING, began_ms, data))
@@ -165,7 +165,7 @@ def trial(identity: str, now_ms: int) -> Notification:
 
 
 def _line(text: str, chars_max: int = title_max_chars) -> str:
-    return cut(one_line(text, mark=" "), chars_max)
+    return cut(sanitize_line(text, replacement=" "), chars_max)
 
 
 def _document(kind: str, at_ms: int, data: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from deedbook.consumers.sdk.text import on_a_line, one_line
+from deedbook.consumers.sdk.text import replace_line_breaks, sanitize_line
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.imported import DirtyValue
 from deedbook.ledger.format.codec import check_depth
@@ -91,7 +91,7 @@ class Reading:
         if _LONE.search(text):
             self.complain(name, text, "a lone surrogate has no UTF-8 form: replaced by U+FFFD")
             text = _LONE.sub("\ufffd", text)
-        if chars_max <= line_max_chars and (line := on_a_line(text)) != text:
+        if chars_max <= line_max_chars and (line := replace_line_breaks(text)) != text:
             self.complain(name, text, "line breaks and control characters became spaces: the original has them")
             text = line
         if len(text) <= chars_max:
@@ -207,7 +207,7 @@ def _decoded(content: bytes, dirty: list[DirtyValue]) -> str:
 def shown(value: Any, chars_max: int = shown_max_chars) -> str:
     """Return a value on one line, shortened: a text as it is, everything else as JSON; never empty."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    line = one_line(text[: 2 * chars_max]) or '""'
+    line = sanitize_line(text[: 2 * chars_max]) or '""'
     if len(line) <= chars_max:
         return line
     cut = shorten(line, chars_max)
@@ -243,7 +243,7 @@ def _dirty(path: str, value: Any, why: str) -> DirtyValue:
 
 
 def _label(name: str) -> str:
-    line = one_line(name)
+    line = sanitize_line(name)
     return line if 0 < len(line) <= label_max_chars else f"{line[: label_max_chars - 1]}…" if line else '""'
 
 

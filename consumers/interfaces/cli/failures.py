@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.sdk.text import clean, error_document, json_text
+from deedbook.consumers.sdk.text import error_document, json_text, sanitize_text
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.home.environment import wants_traceback
 from deedbook.ledger.secrets.scanner import scan
@@ -92,8 +92,8 @@ def print_error(error: DeedbookError, *, as_json: bool) -> int:
         click.echo(json_text(error_document(error), order="deterministic"))
         return error.exit_code
     click.secho(f"{error.code}: ", err=True, nl=False, bold=True)
-    click.echo(clean(error.message), err=True)  # a server, a remote of git or an id may have worded it
+    click.echo(sanitize_text(error.message), err=True)  # a server, a remote of git or an id may have worded it
     events = error.details.get("events", [])
     for event in events if len(events) > 1 else []:  # the message is that of the first
-        click.echo(clean(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
+        click.echo(sanitize_text(f"  event {event['position'] + 1}: {event['code']}: {event['message']}"), err=True)
     return error.exit_code

@@ -24,7 +24,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.interfaces.cli.reading import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import Options
-from deedbook.consumers.sdk.text import clean, one_line, told
+from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.home.environment import environment_variable
@@ -72,7 +72,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
     On a terminal columns that are empty are left out, and from the right those that have no room; it says which.
     """
-    body = [[" ".join(clean(str(cell)).split("\n")) for cell in row] for row in rows]
+    body = [[" ".join(sanitize_text(str(cell)).split("\n")) for cell in row] for row in rows]
     if not body:
         click.echo("(none)")
         return
@@ -209,7 +209,7 @@ def print_fields(fields: dict[str, Any], indent: str = "") -> None:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             if name.endswith("_ms") and isinstance(value, int):
                 text = f"{value} ({when(value)})"
-            click.echo(f"{indent}{name.ljust(wide)}  {told(text)}")
+            click.echo(f"{indent}{name.ljust(wide)}  {quote_text(text)}")
 
 
 def width(text: str) -> int:
@@ -229,7 +229,7 @@ def _cells(sign: str) -> int:
 
 def imported_by(mark: dict[str, Any] | None) -> str:
     """Return the mark of what another tool recorded, with two spaces before it; empty for what was not imported."""
-    return "" if mark is None else f"  [imported by {clean(mark['importer'])}]"
+    return "" if mark is None else f"  [imported by {sanitize_text(mark['importer'])}]"
 
 
 def compromised_cell(row: dict[str, Any]) -> str:
@@ -244,8 +244,8 @@ def short_key(key: str) -> str:
 
 def corrected(done: dict[str, Any]) -> str:
     """Return in words who retracted or resolved what a session found out, when and why."""
-    by = f"{when(done['happened_ms'])} by {clean(done['author'])}"
-    return f"{done['kind'].partition('.')[2]} {by}: {one_line(done['words'])}"
+    by = f"{when(done['happened_ms'])} by {sanitize_text(done['author'])}"
+    return f"{done['kind'].partition('.')[2]} {by}: {sanitize_line(done['words'])}"
 
 
 def when(milliseconds: int) -> str:
@@ -260,7 +260,7 @@ def show_page(
     following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
     app.show(kind, answer, text, following=following)
     if following is not None and not app.as_json:
-        print_command(clean(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
+        print_command(sanitize_text(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
     if total == 0:
         for hint in _unknown_names(app, click.get_current_context().params):
             click.echo(hint, err=True)
@@ -292,7 +292,7 @@ def _unknown_names(app: ReadingApp, asked: dict[str, Any]) -> Iterator[str]:
 def warn(warnings: Iterable[str]) -> None:
     """Print what is doubtful about what was done on stderr, where it does not mix with the answer."""
     for warning in warnings:
-        click.echo(clean(f"warning: {warning}"), err=True)
+        click.echo(sanitize_text(f"warning: {warning}"), err=True)
 
 
 def next_page(value: object, cursor: str = "cursor") -> str | None:

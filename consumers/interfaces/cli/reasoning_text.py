@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.sdk.text import clean, told
+from deedbook.consumers.sdk.text import quote_text, sanitize_text
 
 _SCALARS: Final = {
     "task": "task",
@@ -22,7 +22,7 @@ _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 def print_reasoning(found: dict[str, Any]) -> None:
     """Print a reasoning, one step a paragraph."""
     memory = found["memory"]
-    click.secho(told(memory["task"]), bold=True)
+    click.secho(quote_text(memory["task"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
     print_verdict(found["verdict"])
     _print_import(found)
@@ -36,31 +36,31 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         rests_on = dependencies.get(one["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
         click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
-        click.echo(f"     {told(one['content'])}")
+        click.echo(f"     {quote_text(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"       {told(evidence)}")
+            click.echo(f"       {quote_text(evidence)}")
         if one.get("needs_validation"):
-            click.echo(f"       to be validated: {told(one.get('validation_method') or 'nobody said how')}")
+            click.echo(f"       to be validated: {quote_text(one.get('validation_method') or 'nobody said how')}")
         if one.get("conclusion"):
-            click.echo(f"       → {told(one['conclusion'])}")
+            click.echo(f"       → {quote_text(one['conclusion'])}")
     if memory["conclusion"]:
-        click.echo(f"conclusion: {told(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
+        click.echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:
-        click.echo(f"limitation: {told(limitation)}")
+        click.echo(f"limitation: {quote_text(limitation)}")
 
 
 def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
     """Print what validators say of a version; nothing where there is no reasoning of which they could."""
     if verdict is not None:
         mark = "red" if verdict["outcome"] == "failed" else None
-        click.secho(clean(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
+        click.secho(sanitize_text(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
 
 
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
     for one in citations:
         # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
-        brief = told(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
+        brief = quote_text(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
         click.echo(f"{indent}{heading} {one['said']}{brief}")
         ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
         asks = f"; `deed snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
@@ -72,12 +72,12 @@ def _print_import(found: dict[str, Any]) -> None:
     imported = found["imported"]
     if imported is None:
         return
-    click.echo(clean(said_of_import(imported)))
+    click.echo(sanitize_text(said_of_import(imported)))
     for name, value in imported["claims"].get("said", {}).items():
         if name.startswith("inferred"):
-            click.echo(f"  {name.replace('_', ' ')}: {told(value)}")
+            click.echo(f"  {name.replace('_', ' ')}: {quote_text(value)}")
     for dirty in imported["claims"].get("dirty", []):
-        click.echo(f"  not read as it was meant: {clean(dirty['path'])}: {clean(dirty['why'])}")
+        click.echo(f"  not read as it was meant: {sanitize_text(dirty['path'])}: {sanitize_text(dirty['why'])}")
     click.echo(f"  original: {imported['original']}")
 
 
@@ -95,7 +95,7 @@ def print_tree(found: dict[str, Any]) -> None:
     steps = {one["step_number"]: one for one in memory["steps"]}
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
-    click.secho(told(memory["conclusion"] or memory["task"]), bold=True)
+    click.secho(quote_text(memory["conclusion"] or memory["task"]), bold=True)
     print_verdict(found["verdict"])
     _print_import(found)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
@@ -109,9 +109,9 @@ def print_tree(found: dict[str, Any]) -> None:
             click.echo(f"{indent}{number}. (above)")
             continue
         printed.add(number)
-        click.echo(f"{indent}{number}. {one['type']}: {told(one['content'])}")
+        click.echo(f"{indent}{number}. {one['type']}: {quote_text(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"{indent}     {told(evidence)}")
+            click.echo(f"{indent}     {quote_text(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 
@@ -150,13 +150,13 @@ def _print_step(changed: dict[str, Any]) -> None:
     _line("~", f"{changed['step']}. {after['type']} changed")
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
-            click.echo(clean(f"     {name}: {_shown(before.get(name))} → {_shown(after.get(name))}"))
+            click.echo(sanitize_text(f"     {name}: {_shown(before.get(name))} → {_shown(after.get(name))}"))
 
 
 def _line(sign: str, text: str, content: str | None = None) -> None:
-    click.secho(clean(f"{sign} {text}"), fg={"+": "green", "-": "red"}.get(sign))
+    click.secho(sanitize_text(f"{sign} {text}"), fg={"+": "green", "-": "red"}.get(sign))
     if content is not None:
-        click.echo(clean(f"     {content}"))
+        click.echo(sanitize_text(f"     {content}"))
 
 
 def _numbers(numbers: list[int]) -> str:

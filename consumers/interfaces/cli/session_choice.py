@@ -12,7 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.interfaces.cli.app import App
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -97,7 +97,7 @@ def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
 
 def _several(agent: str, meant: SessionChoice) -> Refused:
     names = [session["id"] for session in meant.candidates]
-    lines = [f"\n  {session['id']}  {one_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
+    lines = [f"\n  {session['id']}  {sanitize_line(session['task'])[:_task_cells_max]}" for session in meant.candidates]
     more = f"\n  and {meant.total - len(names)} more" if meant.total > len(names) else ""
     advice = f"give the ID of one, or set DEEDBOOK_SESSION{''.join(lines)}{more}"
     return Refused("REF_AMBIGUOUS", f"{agent} has {meant.total} open sessions: {advice}", candidates=names)

@@ -13,7 +13,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import short_key, when
-from deedbook.consumers.sdk.text import told
+from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.events.entries import read_event
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def print_history(history: list[dict[str, Any]]) -> None:
         click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
         click.echo(f"      {one['key_sort'] or 'unknown'} key {short_key(one['key'])}: ", nl=False)
         click.secho(
-            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {told(one['problem'])}",
+            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {quote_text(one['problem'])}",
             fg=None if one["is_verified"] else "red",
         )
         if one["text"]:
-            click.echo(f"      {told(one['text'])}")
+            click.echo(f"      {quote_text(one['text'])}")
 
 
 def _signed(

@@ -18,7 +18,7 @@ from rich.text import Text
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.output import print_fields, print_table, stems, when
 from deedbook.consumers.sdk.mermaid import Flowchart, Style
-from deedbook.consumers.sdk.text import cut, one_line, told
+from deedbook.consumers.sdk.text import cut, quote_text, sanitize_line
 from deedbook.consumers.thoughts.logs import ends, entries_of
 from deedbook.consumers.thoughts.phrases import phrase
 from deedbook.ledger.events import tot as kinds
@@ -50,7 +50,7 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
             f"threshold {config['pruning_threshold']:g}"
         )
     )
-    yield f"{one_line(tree['problem'])}  [{one_line(tree['task_type'])}{searched}]"
+    yield f"{sanitize_line(tree['problem'])}  [{sanitize_line(tree['task_type'])}{searched}]"
     if tree["root_id"] is None:
         yield "(no thoughts yet)"
         return
@@ -69,7 +69,7 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
 def _node_text(node: dict[str, Any], *, is_best: bool) -> str:
     judged = node["evaluation"]
     score = "   -" if judged is None else f"{judged['score']:4.1f}"
-    content = cut(one_line(node["content"]), content_chars_max)
+    content = cut(sanitize_line(node["content"]), content_chars_max)
     return f"{'*' if is_best else ' '} {node['id']}  {score}  [{node['status']}]  {content}"
 
 
@@ -87,16 +87,16 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
 
 def print_outcome(outcome: dict[str, Any]) -> None:
     """Print what a search found: the answer, the steps to it, and how far it holds."""
-    click.secho(told(outcome["answer"], "").removeprefix("\n"), bold=True)
+    click.secho(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
-        click.echo(f"  {number}. {one_line(step)}")
+        click.echo(f"  {number}. {sanitize_line(step)}")
     checked = outcome["verification"]
     holds = "" if checked["is_valid"] or checked["by"] == "nobody" else "NOT VALID, "
     click.echo(f"confidence {outcome['confidence']:.2f}, {holds}{phrase('en', 'by_' + checked['by'])}")
     for error in checked["validation_errors"]:
-        click.echo(f"  ! {one_line(error)}")
+        click.echo(f"  ! {sanitize_line(error)}")
     for other in outcome["alternative_solutions"]:
-        click.echo(f"or: {one_line(other)}")
+        click.echo(f"or: {sanitize_line(other)}")
 
 
 def print_end(task: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def print_end(task: dict[str, Any]) -> None:
         print_outcome(task["solution"])
     elif (failure := task["failure"]) is not None:
         paused = failure | {"resume": f"deed tot resume {task['id']}"} if task["status"] == "paused" else None
-        click.echo(f"{failure['code']}: {one_line(failure['message'])}{resumption(paused)}")
+        click.echo(f"{failure['code']}: {sanitize_line(failure['message'])}{resumption(paused)}")
 
 
 def resumption(paused: dict[str, Any] | None) -> str:
@@ -178,7 +178,7 @@ class EventLines:
             tokens = self._cost.tokens_in + self._cost.tokens_out
             cost = f"  (requests: {self._cost.requests}, tokens: {tokens:,})" if self._cost.requests else ""
         for entry in entries_of(event, self._language):
-            yield cut(one_line(entry.msg), line_chars_max) + cost
+            yield cut(sanitize_line(entry.msg), line_chars_max) + cost
 
 
 def follow_task(app: App, task_id: str, drawn: Draw) -> None:

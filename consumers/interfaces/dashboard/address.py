@@ -1,8 +1,8 @@
-"""Where pages are: their paths, and where a ledger's dashboard runs.
+"""The paths of pages, and the file that says where a ledger's dashboard runs.
 
-That stands in a file of the ledger's folder, its owner's alone: other verbs print addresses from it (``--web``), and
-`deed dashboard` makes a fresh launch link of the one that runs. A lock beside it ends with the process, however that
-ends, so nobody takes an address for alive that is not.
+The file is in the ledger's folder and only its owner can read it. Other commands print page addresses from it
+(``--web``), and `deed dashboard` makes a fresh launch link for the running dashboard. A lock next to it ends with the
+process, however the process ends, so a stale address is never taken for a running dashboard.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.system.files import held, read_regular, write_whole
 
-# Which page shows a thing of what sort, by its id.
+# The path of the page that shows a thing, by its kind; the id follows.
 PATHS: Final = {
     "handoff": "/h/",
     "reasoning": "/r/",
@@ -33,7 +33,7 @@ _size_max_bytes: Final = 4096
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it runs, as whom one decides there, and the secret of its launch links."""
+    """The URL of a running dashboard, the human who decides there, and the secret of its launch links."""
 
     url: str
     secret: str
@@ -41,20 +41,20 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     human: str | None = None
 
 
-def path_to(sort: str, id_: object) -> str:
-    """Return the path of the page that shows a thing, by its sort and id or index.
+def path_to(kind: str, id_: object) -> str:
+    """Return the path of the page that shows a thing, by its kind and its id or index.
 
     >>> path_to("handoff", "a b.json"), path_to("session", "..")
     ('/h/a%20b%2Ejson', '/s/session%2F..')
     """
     text = str(id_)
-    # What a browser would take for a step between folders, and what asks for the JSON of another page.
-    quoted = quote(f"{sort}/{text}" if text in (".", "..") else text, safe=":@")
-    return PATHS[sort] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
+    # A browser would resolve "." and ".." as folders, and ".json" would ask for the JSON of another page.
+    quoted = quote(f"{kind}/{text}" if text in (".", "..") else text, safe=":@")
+    return PATHS[kind] + (quoted.removesuffix(".json") + "%2Ejson" if quoted.endswith(".json") else quoted)
 
 
 def own_path(text: str) -> str:
-    """Return a path of this dashboard that was sent to lead to it; of another origin it is the first page's.
+    """Return a path that a browser sent, if it is a path of this dashboard; else ``/``.
 
     >>> own_path("/h/x?done=3"), own_path("//evil.example"), own_path("https://evil.example")
     ('/h/x?done=3', '/', '/')
@@ -63,7 +63,7 @@ def own_path(text: str) -> str:
 
 
 def running(home: Path) -> Address | None:
-    """Return the address of the dashboard that runs on a ledger's folder, if one does. Raises: as ``read_regular``."""
+    """Return the address of the dashboard that runs for a ledger's folder, or None. Raises: as ``read_regular``."""
     content = read_regular(home / FILE, size_max_bytes=_size_max_bytes, is_own=True)
     if content is None:
         return None
@@ -76,9 +76,9 @@ def running(home: Path) -> Address | None:
 
 @contextlib.contextmanager
 def announced(home: Path, address: Address) -> Iterator[None]:
-    """Say within the block that the dashboard runs there; on read-only media nobody hears of it.
+    """Publish the dashboard's address while the block runs; on read-only media nothing is published.
 
-    Raises Unavailable: ``STORE_IN_USE`` when another does.
+    Raises Unavailable: ``STORE_IN_USE`` if another dashboard runs for this folder.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -92,4 +92,4 @@ def announced(home: Path, address: Address) -> Iterator[None]:
 
 
 def _taken() -> Unavailable:
-    return Unavailable("STORE_IN_USE", "a dashboard runs on this ledger's folder already: end that one first")
+    return Unavailable("STORE_IN_USE", "a dashboard is already running for this ledger's folder: stop it first")

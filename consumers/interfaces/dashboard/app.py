@@ -1,6 +1,6 @@
 """The dashboard as a web application: routes, errors, JSON twins, launch, forms and static files.
 
-Whatever asks the ledger runs in a worker thread, never on the event loop: a slow page holds up nobody's live tail.
+Requests read the ledger in a worker thread, never on the event loop, so a slow page does not delay the live tails.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from deedbook.consumers.interfaces.dashboard.address import own_path
 from deedbook.consumers.interfaces.dashboard.audit import Audit
 from deedbook.consumers.interfaces.dashboard.guard import HEADERS, Guard, Session, check_host, check_origin
 from deedbook.consumers.interfaces.dashboard.live import heads
-from deedbook.consumers.interfaces.dashboard.page import Go, Page, Route, Seen, templates
-from deedbook.consumers.interfaces.dashboard.pages import OPERATION_ROUTES, ROUTES
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect, Route, templates
+from deedbook.consumers.interfaces.dashboard.pages import FORMS, ROUTES
 from deedbook.consumers.interfaces.dashboard.pages.audit import checkpoint
 from deedbook.consumers.interfaces.web.rebuild import Rebuild
 from deedbook.consumers.interfaces.web.server import status_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 form_size_max_bytes: Final = 64 * 1024
 fields_max: Final = 100
 away_min_ms: Final = 10 * 60_000
-"""After so long without a look at the queue somebody was away, and is told what came since."""
+"""A person who has not looked at the queue for this long was away: the page then counts the events since."""
 
 away_max_s: Final = 400 * 86_400
 _AWAY: Final = re.compile(r"([0-9]{0,15})\.([0-9]{1,15})\.([0-9]{1,15})", re.ASCII)
@@ -51,7 +51,7 @@ _log: Final = logging.getLogger("deedbook.dashboard")
 
 
 class Dashboard:
-    """One dashboard: a ledger, who may decide in it, and the browsers that look at it."""
+    """One dashboard: a ledger, the human who may decide in it, and the browsers that are logged in."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dashboard:
         why_not: str = "",
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """``why_not`` says in words why nobody can decide here, where there is no ``human``."""
+        """``why_not`` is shown if there is no ``human``: the reason why nobody can decide here."""
         self.ledger = ledger
         self.guard = guard
         self.human = human
@@ -76,30 +76,30 @@ class Dashboard:
         self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
     def close(self) -> None:
-        """End the live tails, so that a server need not wait for them, and an audit, and close the views."""
+        """End the live tails (a server would wait for them) and a running audit, and close the views."""
         self.followers.end()
         self._audit.close()
         if self._rebuild is not None:
             self._rebuild.reader.close()
 
     def application(self) -> ASGIApp:
-        """Return what a server runs; what is no coroutine, it runs in a worker thread."""
+        """Return the ASGI application; Starlette runs handlers that are not coroutines in a worker thread."""
         routes = [
             WebRoute("/launch", self._launch),
             Mount("/static", StaticFiles(packages=[(__package__, "static")])),
             WebRoute("/live", self._live),
-            *(WebRoute(one.path, partial(self._answer, one, one.show)) for one in ROUTES),
-            *(WebRoute(one.path, partial(self._post, one), methods=["POST"]) for one in OPERATION_ROUTES),
+            *(WebRoute(route.path, partial(self._answer, route, route.show)) for route in ROUTES),
+            *(WebRoute(route.path, partial(self._post, route), methods=["POST"]) for route in FORMS),
             WebRoute("/{rest:path}", partial(self._answer, Route("", "error", _nothing), _nothing)),
         ]
         app = Starlette(routes=routes)
         app.router.redirect_slashes = False
-        return _Door(app)
+        return _RequestFilter(app)
 
     def _launch(self, request: Request) -> Response:
         cookie = self.guard.launch(request.query_params.get("token", ""), self.clock_ms())
         if cookie is None and self._session(request) is None:
-            return self._closed(request, "This link was used already, or is too old.")
+            return self._closed(request, "This link has expired or was already used.")
         response = RedirectResponse(own_path(request.query_params.get("next", "/")), 303)
         if cookie is not None:
             response.set_cookie(self.guard.cookie, cookie, httponly=True, samesite="strict")
@@ -111,8 +111,8 @@ class Dashboard:
     async def _live(self, request: Request) -> Response:
         if self._session(request) is None:
             return PlainTextResponse("open the link that `deed dashboard` prints\n", 401)
-        if self.followers.present >= self.followers.places:
-            return PlainTextResponse("too many look at this already: close a tab\n", 503)
+        if self.followers.present >= self.followers.limit:
+            return PlainTextResponse("too many live connections: close a tab\n", 503)
         return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
 
     async def _post(self, route: Route, request: Request) -> Response:
@@ -121,93 +121,95 @@ class Dashboard:
             if len(body := body + part) > form_size_max_bytes:
                 break
         return await run_in_threadpool(
-            self._answer, route, lambda seen: route.show(seen, _form(request, body)), request
+            self._answer, route, lambda context: route.show(context, _form(request, body)), request
         )
 
-    def _answer(self, route: Route, show: Callable[[Seen], Page | Go], request: Request) -> Response:
+    def _answer(self, route: Route, show: Callable[[PageContext], Page | Redirect], request: Request) -> Response:
         if (session := self._session(request)) is None:
             return self._closed(request, "")
-        seen = None
+        context = None
         try:
-            seen = self._seen(request, session, route)
-            return self._shown(request, route, seen, show(seen))
-        except DeedbookError as refusal:
-            error = refusal
-        except Exception as fault:  # noqa: BLE001 - whatever a page runs into is a page, too, and is logged
+            context = self._context(request, session, route)
+            return self._respond(request, route, context, show(context))
+        except DeedbookError as refused:
+            error = refused
+        except Exception as failure:  # noqa: BLE001 - any failure becomes an error page and is logged
             _log.exception("%s failed", request.url.path)
-            message = f"{type(fault).__name__}: the terminal that the dashboard runs in says more; please report it"
+            message = f"{type(failure).__name__}: please report it with the log in the dashboard's terminal"
             error = DeedbookError("UNEXPECTED", message)
         if request.scope.get("is_json"):
             return _json(error_document(error), status_of(error))
-        done = {name: error.details.get(name) for name in ("position", "size")}
-        data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **done}
-        return self._shown(request, route, seen, Page("error.html", error.code, data, status_of(error)))
+        progress = {name: error.details.get(name) for name in ("position", "size")}
+        data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **progress}
+        return self._respond(request, route, context, Page("error.html", error.code, data, status_of(error)))
 
-    def _shown(self, request: Request, route: Route, seen: Seen | None, page: Page | Go) -> Response:
-        if isinstance(page, Go):
+    def _respond(self, request: Request, route: Route, context: PageContext | None, page: Page | Redirect) -> Response:
+        if isinstance(page, Redirect):
             return RedirectResponse(page.path, 303)
         if request.scope.get("is_json"):
             return _json(document(route.name, page.data), page.status)
-        response = self._drawn(request, route.name, seen, page)
-        if page.status == 503:  # also without scripts it comes back by itself
+        response = self._rendered(request, route.name, context, page)
+        if page.status == 503:  # the page reloads itself, also without scripts
             response.headers["refresh"] = "2"
-        if route.name == "home" and seen is not None and seen.as_of is None:
-            value = f"{'' if seen.left is None else seen.left}.{seen.head}.{self.clock_ms()}"
+        if route.name == "home" and context is not None and context.as_of is None:
+            value = f"{'' if context.left is None else context.left}.{context.head}.{self.clock_ms()}"
             response.set_cookie(self._away_cookie, value, max_age=away_max_s, httponly=True, samesite="strict")
         return response
 
-    def _drawn(self, request: Request, name: str, seen: Seen | None, page: Page) -> Response:
-        """Return a page in its frame: where it is in the log, who looks, and where one can go."""
-        is_answer = request.method == "POST"  # to a form: what is asked for again is another page
+    def _rendered(self, request: Request, name: str, context: PageContext | None, page: Page) -> Response:
+        """Return a page in its frame: the position in the log, the user, and the menu."""
+        is_answer = request.method == "POST"  # the answer to a form, whose address has no page to reload
         path = page.path or ("/" if is_answer else request.url.path)
         frame: dict[str, Any] = {
             "title": page.title,
             "name": name,
             "path": path,
-            "human": seen and self.human,
+            "human": context and self.human,
             "why_not": self._why_not,
             "waits": 0,
             "query": {},
             "is_answer": is_answer,
-            "menu": [{"path": one.path, "name": one.name, "title": one.menu} for one in ROUTES if one.menu],
+            "menu": [{"path": route.path, "name": route.name, "title": route.menu} for route in ROUTES if route.menu],
             "now_ms": self.clock_ms(),
             "head": None,
             "as_of": None,
             "moment": None,
             "session": None,
-            "checkpoint": self._signed(seen) if seen and seen.as_of is None and page.status == 200 else None,
+            "checkpoint": self._signed(context) if context and context.as_of is None and page.status == 200 else None,
         }
-        if seen is not None:
-            frame |= {of: getattr(seen, of) for of in ("query", "now_ms", "head", "as_of", "moment", "session")}
+        if context is not None:
+            frame |= {
+                field: getattr(context, field) for field in ("query", "now_ms", "head", "as_of", "moment", "session")
+            }
             if self.human is not None and page.status == 200:
-                asked = {"agent": self.human, "limit": 1}  # a number alone, for which no entry is checked
-                frame["waits"] = seen.client.view("handoffs.next", asked, seen.moment)["total"]
+                args = {"agent": self.human, "limit": 1}  # only the number is shown, so no entry is verified
+                frame["waits"] = context.client.view("handoffs.next", args, context.moment)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
 
-    def _signed(self, seen: Seen) -> dict[str, Any]:
-        """Return what the head of each page says of the log, signed and compared once for each end of it."""
-        size, kept = self._checkpoint
-        if size != seen.head or kept["why_not"]:
-            self._checkpoint = seen.head, checkpoint(seen)
+    def _signed(self, context: PageContext) -> dict[str, Any]:
+        """Return the checkpoint for the page header; it is signed and compared once for each size of the log."""
+        size, cached = self._checkpoint
+        if size != context.head or cached["why_not"]:
+            self._checkpoint = context.head, checkpoint(context)
         return self._checkpoint[1]
 
     def _closed(self, request: Request, why: str) -> Response:
         if request.scope.get("is_json"):
-            error = Refused("NOT_AUTHORIZED", "open the link that `deed dashboard` prints, and ask again")
+            error = Refused("NOT_AUTHORIZED", "open the link that `deed dashboard` prints, then try again")
             return _json(error_document(error), 401)
-        return self._drawn(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
+        return self._rendered(request, "closed", None, Page("closed.html", "Closed", {"why": why}, 401))
 
-    def _seen(self, request: Request, session: Session, route: Route) -> Seen:
+    def _context(self, request: Request, session: Session, route: Route) -> PageContext:
         size, now_ms = self.ledger.client.head().size, self.clock_ms()
         if self._rebuild is not None:
             self._rebuild.demand(size, searches=route.searches)
         query, as_of = dict(request.query_params), None
         if moment := query.pop("as_of", None) or None:
-            moment = parse_moment(moment)  # "yesterday" is a day for good in every link of the page
-            there = self.ledger.ask("catalog.instant", at=moment)
-            as_of, now_ms = there["event_index"], there["now_ms"]
-        return Seen(
+            moment = parse_moment(moment)  # so that "yesterday" stays the same day in every link of the page
+            instant = self.ledger.ask("catalog.instant", at=moment)
+            as_of, now_ms = instant["event_index"], instant["now_ms"]
+        return PageContext(
             ledger=self.ledger,
             session=session,
             head=size - 1,
@@ -223,15 +225,15 @@ class Dashboard:
         )
 
     def _left(self, request: Request) -> int | None:
-        """Return where the log ended when whoever looks had gone away; None for who was here all the time."""
+        """Return the log's last index when this browser's user went away; None if they were here all the time."""
         if (match := _AWAY.fullmatch(request.cookies.get(self._away_cookie, ""))) is None:
             return None
-        left, last, at_ms = match.groups()
-        return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left) if left else None
+        left_at, last, at_ms = match.groups()
+        return int(last) if self.clock_ms() - int(at_ms) > away_min_ms else int(left_at) if left_at else None
 
 
-class _Door:
-    """Lets in what was sent to this host, says the headers of every answer, and tells who asks for JSON."""
+class _RequestFilter:
+    """Refuses requests for another host, adds the security headers, and recognizes requests for JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -241,7 +243,7 @@ class _Door:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 if scope["path"].startswith("/static/"):
-                    headers.setdefault("cache-control", "no-cache")  # kept, and asked for by its ETag
+                    headers.setdefault("cache-control", "no-cache")  # cached, and revalidated by its ETag
                 headers.update({name: headers.get(name, value) for name, value in HEADERS.items()})
             await send(message)
 
@@ -250,25 +252,25 @@ class _Door:
         except Refused as refusal:
             await PlainTextResponse(f"{refusal.message}\n", 400)(scope, receive, send_with_headers)
             return
-        # In the raw path: the id of a thing may end in .json, too, and is then written with an escape (`path_to`).
+        # Look in the raw path: an id may end in .json, too, and is then percent-encoded (`path_to`).
         if scope.get("raw_path", b"").endswith(b".json"):
             scope = {**scope, "path": scope["path"].removesuffix(".json"), "is_json": True}
         await self._app(scope, receive, send_with_headers)
 
 
-def _nothing(_: Seen) -> Page:
-    raise Refused("NOT_FOUND", "there is no such page: the head of this one leads to those there are")
+def _nothing(_: PageContext) -> Page:
+    raise Refused("NOT_FOUND", "there is no such page: use the menu at the top")
 
 
 def _form(request: Request, body: bytes) -> Mapping[str, str]:
-    """Return the fields of a form, each name once. Raises Refused: another's, or ``TOO_LARGE``, ``INVALID_FORMAT``."""
+    """Return the fields of a form. Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``; as ``check_origin``."""
     check_origin(request.headers)
     if len(body) > form_size_max_bytes:
         raise Refused("TOO_LARGE", f"a form has at most {form_size_max_bytes} bytes", limit=form_size_max_bytes)
     try:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=fields_max, errors="strict"))
-    except ValueError as error:  # also what is not text in UTF-8
-        raise Refused("INVALID_FORMAT", "what was sent is no form of this dashboard") from error
+    except ValueError as error:  # also raised for bytes that are not UTF-8
+        raise Refused("INVALID_FORMAT", "the request is not a form of this dashboard") from error
 
 
 def _json(answer: dict[str, Any], status: int) -> Response:

@@ -1,7 +1,7 @@
-"""The audit that a page starts: the auditor in a process of its own, one at a time, ended with the server.
+"""The audit that a page starts: the auditor in a separate process, one at a time, ended with the server.
 
-Replaying a long log takes a core for minutes, which the pages' own process does not have. The last result is kept in
-``cache/audit.json`` of the ledger's folder, signed by nobody: a note of this machine, and shown as that.
+Replaying a long log keeps a core busy for minutes and would block the pages. The last result is stored, unsigned, in
+``cache/audit.json`` of the ledger's folder: it is a note of this machine, and the page says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ end_wait_max_s: Final = 10.0
 
 
 class AuditState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an audit is, or what came of it: the ``report`` of `deed verify`, or the ``error`` why there is none."""
+    """The progress of an audit, or its result: the ``report`` of `deed verify`, or an ``error`` if there is none."""
 
     status: Literal["none", "running", "done", "failed"] = "none"
     views: bool = False
@@ -56,28 +56,28 @@ class Audit:
         self._lock = threading.Lock()
         self._running: tuple[SpawnProcess, threading.Thread] | None = None
         self.state = AuditState()
-        with suppress(DeedbookError, msgspec.DecodeError):  # not there, or not ours: then nothing is known
+        with suppress(DeedbookError, msgspec.DecodeError):  # the file is missing or not ours: start without a result
             content = read_regular(self._file, size_max_bytes=result_size_max_bytes)
             self.state = msgspec.json.decode(content or b"", type=AuditState)
 
     def start(self, *, views: bool, now_ms: int) -> None:
-        """Begin an audit, with the views compared if asked, unless one is running."""
+        """Start an audit unless one is running; ``views`` also compares the views with the log."""
         with self._lock:
             if self._running is not None:
                 return
             answers, answering = PROCESSES.Pipe(duplex=False)
-            # Not daemonic: such a process may have no workers of its own.
+            # Not daemonic: a daemonic process must not start workers of its own.
             process = PROCESSES.Process(target=_verify, args=(self._settings, views, answering), daemon=False)
             with apart():
                 process.start()
-            answering.close()  # else the end of the process would not be seen
+            answering.close()  # otherwise this side would not notice the end of the process
             self.state = AuditState(status="running", views=views, started_ms=now_ms)
             listener = threading.Thread(target=self._listen, args=(process, answers), daemon=True)
             self._running = process, listener
             listener.start()
 
     def close(self) -> None:
-        """End an audit that is running: nothing of it is kept."""
+        """Stop a running audit; its result is discarded."""
         if self._running is not None:
             process, listener = self._running
             process.terminate()
@@ -85,26 +85,26 @@ class Audit:
 
     def _listen(self, process: SpawnProcess, answers: Connection) -> None:
         state = self.state
-        with answers, suppress(EOFError):  # it is over, one way or the other
+        with answers, suppress(EOFError):  # EOF: the process has ended
             while state.status == "running":
                 self.state = state
                 state = replace(state, **answers.recv())
         process.join()
         state = replace(state, ended_ms=time.time_ns() // 1_000_000)
         if state.status == "running":
-            error = f"its process ended early (exit code {process.exitcode}): start it again"
+            error = f"the audit process stopped early (exit code {process.exitcode}): start the audit again"
             state = replace(state, status="failed", error=error)
         else:
-            with suppress(DeedbookError, OSError):  # a folder that only may be read keeps none
+            with suppress(DeedbookError, OSError):  # a read-only folder stores no result
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(self._file, msgspec.json.encode(state))
         self.state, self._running = state, None
 
 
-def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - a process is given them so
-    """Audit the ledger and send what changes of its state: the process's whole life."""
-    # Ended so, its own workers are ended with it; killed, they would wait for ever. When the server was killed, what
-    # is sent next finds nobody, and ends it likewise.
+def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - multiprocessing passes it so
+    """Audit the ledger and send each change of the state; this is the main function of the process."""
+    # On SIGTERM the process exits and ends its workers; after SIGKILL they would wait for ever. If the server was
+    # killed, the next send fails with BrokenPipeError and ends this process, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
     def tell(done: int, total: int) -> None:
@@ -118,5 +118,5 @@ def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # no
         except DeedbookError as error:
             answers.send({"status": "failed", "error": error.message})
         else:
-            named = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}
-            answers.send({"status": "done", "report": msgspec.to_builtins(report) | named})
+            computed = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}
+            answers.send({"status": "done", "report": msgspec.to_builtins(report) | computed})

@@ -1,12 +1,12 @@
-"""What a person may decide now about one thing, and what exactly his click is bound to. Pure.
+"""The decisions that a person may make now about one thing, and the page content that a click is bound to. Pure.
 
-There is no second table of states. A form offers an operation when the table of operations gives it to a reviewer (or
-to a part that they have as well) and the gate's own state machine admits it now. What the gate asks of other streams
-it asks when the decision arrives, as of anybody's.
+There is no second table of states. A form offers an operation if the table of operations gives it to a reviewer (or to
+another role that this person has) and the gate's state machine admits it in the handoff's state. The gate checks
+conditions on other streams when the decision arrives, as for everybody.
 
-A form carries what the page displayed, and a token over all of it for each of its buttons. So a decision is of the very
-version, and the very result, that was read: the event signs those, or, where it signs neither, is admitted only while
-nothing was added to the stream since. Pressed twice it is one event, by an idempotency key made of its token.
+A form carries the content that the page displayed, and each button has a token over all of it. So a decision applies to
+exactly the version and the result that the person read: the event signs them, or, if it signs neither, it is admitted
+only while the stream has no new entries. A button pressed twice makes one event: its token makes the idempotency key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.lifecycle.handoff import HandoffState, transition
 from deedbook.ledger.limits import decision_form_max_s
 
-# How a button is called and looks; the first of those that stand in a form is what it is mostly there for.
+# The label and style of each button; the first button of a form is its main purpose.
 BUTTONS: Final[dict[Verb, tuple[str, str]]] = {
     "approve": ("Approve v{}", "yes"),
     "verify": ("Verify v{}", "yes"),
@@ -43,7 +43,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 class Choice(NamedTuple):
-    """A button: the operation (``word`` names its criterion, too), its label and look, and whether it needs a note."""
+    """A button: the operation (``word``, with its criterion), its label and style, and whether it needs a note."""
 
     word: str
     label: str
@@ -51,12 +51,12 @@ class Choice(NamedTuple):
     needs_note: bool = False
 
 
-# What a person says to a review, whose request never changes.
+# The answers to a review; its request never changes.
 ANSWERS: Final = (Choice("approve", "Let it act", "yes"), Choice("reject", "Do not let it act", "no"))
 
 
 class Displayed(NamedTuple):
-    """What a page showed of a stream: of which version (empty: a review), with how many entries, out of ``size``."""
+    """The content that a page showed of a stream: the version (empty: a review), its entries, and the log's size."""
 
     stream: str
     version: str
@@ -66,12 +66,12 @@ class Displayed(NamedTuple):
     shown_ms: int
 
     def words(self, word: str) -> tuple[str, ...]:
-        """Return what the token of an operation's button is made over."""
+        """Return the strings that the token of a button covers."""
         return ("decide", word, *map(str, self))
 
 
 class Decision(NamedTuple):
-    """The pressed button: the operation and its criterion, its token, the note, and what was displayed."""
+    """A pressed button: the operation with its criterion, its token, the note, and the content that was displayed."""
 
     word: str
     token: str
@@ -86,52 +86,54 @@ class Decision(NamedTuple):
 
     @property
     def idem(self) -> str:
-        """The key under which the same press again returns the first answer; the token itself is published nowhere."""
+        """The idempotency key: the same form sent again gets the first answer. The token itself is never published."""
         return f"dashboard:{sha256(self.token.encode()).hexdigest()[:32]}"
 
     @property
     def expect(self) -> int | None:
-        """How many entries the stream must still have; None where what is signed names what it is a judgement of."""
+        """The number of entries that the stream must still have; None if the event names the version that it judges."""
         names_it = self.verb in OF_WHAT_WAS_READ or self.verb in ("request_changes", "log")
         return None if names_it and self.displayed.version else self.displayed.entries
 
 
 def decision_in(form: Mapping[str, str], stream: str) -> Decision:
-    """Return what was pressed in a form. Raises Refused: ``INVALID_FORMAT`` for what no page of ours sends."""
+    """Return the decision in a form. Raises Refused: ``INVALID_FORMAT`` for a form that no page of ours sends."""
     match = _DECISION.fullmatch(form.get("decision", ""))
     version, completion = (form.get(name, "") for name in ("version", "completion"))
     counts = [form.get(name, "") for name in ("entries", "size", "shown_ms")]
     are_refs = all(not ref or re.match(REF_PATTERN, ref) for ref in (version, completion))
     if match is None or match[2] not in (*BUTTONS, _REFUSED) or not are_refs or not all(map(_COUNT.fullmatch, counts)):
-        raise Refused("INVALID_FORMAT", "this form says no decision: load its page again, and press one of its buttons")
+        raise Refused("INVALID_FORMAT", "this form contains no decision: reload the page and press one of its buttons")
     entries, size, shown_ms = map(int, counts)
-    # A browser sends each line end as two characters, and what was typed is signed as it was typed.
+    # A browser sends each line end as two characters; sign the text as it was typed.
     note = form.get("note", "").replace("\r\n", "\n").strip()
     return Decision(match[1], match[3], note, Displayed(stream, version, completion, entries, size, shown_ms))
 
 
 def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:
-    """Return the arguments of the operation that was decided, as every door gives them.
+    """Return the arguments of the decided operation, as the other interfaces pass them.
 
-    Raises Refused: ``USAGE`` where it needs a note, and none was written; ``VERSION_MISMATCH`` when its page was shown
-    so long ago that nobody has it in mind.
+    Raises Refused: ``USAGE`` if it needs a note and there is none; ``VERSION_MISMATCH`` if the page was loaded more
+    than ``decision_form_max_s`` ago.
     """
     if not 0 <= now_ms - decision.displayed.shown_ms <= decision_form_max_s * 1000:
-        raise Refused("VERSION_MISMATCH", "this page was loaded long ago: read it again, then decide")
+        raise Refused("VERSION_MISMATCH", "this page was loaded too long ago: reload it, read it again, then decide")
     verb, _, criterion = decision.word.partition(".")
-    given: dict[str, Any] = {"version": decision.displayed.version} if verb in OF_WHAT_WAS_READ else {}
-    given |= {"criterion_numbers": int(criterion)} if criterion else {}
-    given |= {"refuse": True} if verb == _REFUSED else {}
+    args: dict[str, Any] = {"version": decision.displayed.version} if verb in OF_WHAT_WAS_READ else {}
+    args |= {"criterion_numbers": int(criterion)} if criterion else {}
+    args |= {"refuse": True} if verb == _REFUSED else {}
     name, is_needed = _note_of(decision.verb)
     if is_needed and not decision.note and decision.displayed.version:
-        raise Refused("USAGE", f"say why: to {verb.replace('_', ' ')} needs a note", field="note")
-    return given | ({name: decision.note} if decision.note else {})
+        raise Refused("USAGE", f"{verb.replace('_', ' ')} needs a note: write one", field="note")
+    return args | ({name: decision.note} if decision.note else {})
 
 
-def choices_of(state: HandoffState, shown: Mapping[str, Any], number: int, human: str, now_ms: int) -> Iterator[Choice]:
-    """Yield what a human may decide now of a handoff: ``shown`` is the answer of ``handoffs.show`` on its ``state``."""
-    is_approved = shown["status"] != "pending" and all(one["code"] != "NOT_APPROVED" for one in shown["why"]["reasons"])
-    asked = [one["position"] for one in shown["criteria"] if one["mark"] == "asked"]
+def choices_of(state: HandoffState, row: Mapping[str, Any], number: int, human: str, now_ms: int) -> Iterator[Choice]:
+    """Yield the buttons of a handoff's form: ``row`` is the answer of ``handoffs.show`` for its ``state``."""
+    is_approved = row["status"] != "pending" and all(
+        reason["code"] != "NOT_APPROVED" for reason in row["why"]["reasons"]
+    )
+    waiver_positions = [criterion["position"] for criterion in row["criteria"] if criterion["mark"] == "asked"]
     event = Event(
         index=0,
         id="",
@@ -139,17 +141,17 @@ def choices_of(state: HandoffState, shown: Mapping[str, Any], number: int, human
         key="",
         ledger="",
         kind="",
-        stream=f"handoff/{shown['id']}",
+        stream=f"handoff/{row['id']}",
         author=human,
         at="",
         causes=[],
         data=None,
     )
     for verb, (label, style) in BUTTONS.items():
-        if verb == "approve" and is_approved:  # the machine lets one that does not count be given again
+        if verb == "approve" and is_approved:  # the state machine admits another approval if the first does not count
             continue
         needs_note = _note_of(verb)[1]
-        for position in asked if verb == "waive" else [None]:
+        for position in waiver_positions if verb == "waive" else [None]:
             if not _is_admitted(state, verb, position, event):
                 continue
             if position is None:
@@ -160,13 +162,15 @@ def choices_of(state: HandoffState, shown: Mapping[str, Any], number: int, human
 
 
 def _note_of(verb: Verb) -> tuple[str, bool]:
-    """Return which argument of an operation is said in the note, and whether it needs one."""
+    """Return the name of the argument that carries the note, and whether the operation needs one."""
     names = ("comment", "reason", "text")
-    return next((one.name, one.is_needed) for one in OPERATIONS[verb].arguments if one.name in names)
+    return next(
+        (argument.name, argument.is_needed) for argument in OPERATIONS[verb].arguments if argument.name in names
+    )
 
 
 def _is_admitted(state: HandoffState, verb: Verb, position: int | None, event: Event) -> bool:
-    """Whether the machine lets the author of an event do this now, with whatever words."""
+    """Tell whether the state machine admits this operation by the event's author now, with any text."""
     (form,) = OPERATIONS[verb].signs
     fields = {"version": state.version, "completion": state.completion, "position": position, "reasons": ["?"]}
     fields |= {"reason": "?", "text": "?"}

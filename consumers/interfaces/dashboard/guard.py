@@ -1,11 +1,11 @@
-"""Who may look, and whose click it was: launch links, sessions, Host, Origin and the tokens of forms.
+"""Authentication of browsers and forms: launch links, sessions, Host, Origin and the tokens of forms.
 
-Loopback is no gate: agents run on this machine. A launch link comes out of the terminal that started the dashboard, is
-good for one use within some minutes, and becomes a strict HttpOnly cookie. Whoever can read the dashboard's own file
-in the ledger's folder (its owner alone) can make another. Cookies ignore ports, so another server on this address
-receives ours: a cookie lets read and never signs. A form is taken only from a page of our own (Origin and
-Sec-Fetch-Site, OWASP "Cross-Site Request Forgery Prevention"), with a token that is bound to the session and to the
-exact thing that the page showed.
+Loopback does not authenticate, because agents run on this machine. The terminal that started the dashboard prints a
+launch link, which works once within 15 minutes and becomes a strict HttpOnly cookie. The owner of the ledger's folder
+can make another, because only they can read the dashboard's own file there. Cookies ignore ports, so another server on
+this address receives ours: a cookie allows reading and never signs. A form is accepted only from a page of our own
+(Origin and Sec-Fetch-Site, OWASP "Cross-Site Request Forgery Prevention"), with a token that is bound to the session
+and to the exact thing that the page showed.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ HEADERS: Final = {
 
 
 class Session:
-    """One browser that came by a launch link, and the key with which its human may sign there."""
+    """One browser that opened a launch link, and the human's key that may sign there."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
         self.signer = Signer(Trials())
 
     def token(self, *words: str) -> str:
-        """Return the token that proves that this session displayed this route, thing, ref and operation."""
+        """Return the token that proves that this session showed these words: route, thing, ref and operation."""
         return _mac(self.secret, "\0".join(words))
 
     def demand(self, form: Mapping[str, str], *words: str) -> None:
-        """Refuse a form without the token of these words. Raises Refused: ``NOT_AUTHORIZED``."""
+        """Check that a form carries the token for these words. Raises Refused: ``NOT_AUTHORIZED``."""
         if not hmac.compare_digest(form.get("csrf", "").encode(), self.token(*words).encode()):
-            message = "this form is not of a page that this dashboard showed you for it: load the page again"
+            message = (
+                "this form does not belong to a page that this dashboard showed you: reload the page and try again"
+            )
             raise Refused("NOT_AUTHORIZED", message)
 
 
@@ -62,7 +64,7 @@ class Guard:
     """The sessions of one dashboard; threads share it."""
 
     def __init__(self, secret: str, port: int) -> None:
-        """Take the secret of launch links, and the port that the cookie is named by."""
+        """Use this secret for launch links, and name the cookie after the port."""
         self.cookie = f"deedbook_{port}"
         self.secret = secret
         self._lock = threading.Lock()
@@ -87,38 +89,38 @@ class Guard:
         return cookie
 
     def session(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie, if it is one of ours."""
+        """Return the session of a cookie, or None if there is none."""
         return None if cookie is None else self._sessions.get(cookie)
 
     def leave(self, session: Session) -> None:
-        """End a session: its key is forgotten, and its cookie lets nobody in any more."""
+        """End a session: forget its key and its cookie."""
         session.signer.lock()
         with self._lock:
-            self._sessions = {cookie: one for cookie, one in self._sessions.items() if one is not session}
+            self._sessions = {cookie: other for cookie, other in self._sessions.items() if other is not session}
 
 
 def launch_link(secret: str, now_ms: int) -> str:
-    """Return the word that lets one browser in, within ``link_max_s``: made from the secret, by whoever may read it."""
+    """Return a token that lets one browser in within ``link_max_s``; any process that has the secret can make it."""
     text = f"{now_ms}.{secrets.token_urlsafe(16)}"
     return f"{text}.{_mac(secret.encode(), text)}"
 
 
 def check_host(headers: Mapping[str, str]) -> None:
-    """Refuse a request that was sent to another name: a page elsewhere can let its own name lead to this address.
+    """Check the Host header, against DNS rebinding: a foreign site can make its own name resolve to this address.
 
-    Any port is fine: behind `ssh -L` it is not ours. Raises Refused: ``USAGE``.
+    Any port is accepted, because behind `ssh -L` the port differs. Raises Refused: ``USAGE``.
     """
     if _HOST.fullmatch(headers.get("host", "")) is None:
-        raise Refused("USAGE", "the dashboard answers at 127.0.0.1 and localhost only: open the link it printed")
+        raise Refused("USAGE", "the dashboard answers only at 127.0.0.1 and localhost: open the link that it printed")
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse a form that no page of our own sent. Raises Refused: ``NOT_AUTHORIZED``."""
+    """Check that a page of our own sent a form. Raises Refused: ``NOT_AUTHORIZED``."""
     own, origin = f"http://{headers.get('host')}", headers.get("origin")
-    # A browser of texts says where a form stood, and no origin.
+    # A text browser sends a Referer and no Origin.
     is_own = origin == own or (origin is None and headers.get("referer", "").startswith(f"{own}/"))
     if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise Refused("NOT_AUTHORIZED", "this form was sent by a page of another origin: nothing was done")
+        raise Refused("NOT_AUTHORIZED", "a page of another origin sent this form: nothing was done")
 
 
 def _mac(secret: bytes, text: str) -> str:

@@ -1,11 +1,11 @@
-"""Where the boxes and lines of a drawing go, as data that a template shows: the only module that knows the engine.
+"""The layout of a drawing's boxes and lines, as data for a template; the only module that imports the layout engine.
 
-The engine holds the interpreter while it works, whatever thread it is called in (measured: no other thread ran for the
-five minutes that it took for one node with a thousand lines). So what it is asked for is bounded: mending the places of
-lines, which grows with their fourth power, is for small graphs, and a graph whose long lines would need too many
-waypoints is placed by a forest of its lines, the others drawn straight.
+The engine holds the interpreter lock while it works, in any thread (measured: no other thread ran for the five minutes
+that one node with a thousand lines took). So its work is bounded. The time to repair overlapping lines grows with the
+fourth power of their number, so only small graphs get it. A graph whose long lines would need too many waypoints is
+laid out by a forest of its lines, and the other lines are drawn straight.
 
-A place depends on the lines alone, not on what stands in the boxes: drawings are kept by that, so that the same graph
+The positions depend on the lines alone, not on the text in the boxes. They are cached by the lines, so the same graph
 is laid out once however far the log has grown.
 """
 
@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import graphlay
 
-drawings_kept_max: Final = 64
+drawings_cached_max: Final = 64
 
-_edges_mended_max: Final = 60
+_edges_repaired_max: Final = 60
 _waypoints_max: Final = 1_000
 _margin: Final = 16
 _gap: Final = 16
@@ -28,7 +28,7 @@ _LAYERS: Final = {
     "spacing": {"node_gap": 24, "dummy_gap": 16, "layer_gap": 40, "port_gap": 14, "stub": 14},
     "limits": {"max_dummies": _waypoints_max},
 }
-_UNMENDED: Final = {
+_UNREPAIRED: Final = {
     "effort": "fast",
     "routing": {"lane_gap": 3},
     "tuning": {"routing": {"port_relax_rounds": 0, "overlap_repair_rounds": 0}},
@@ -38,7 +38,7 @@ Direction: TypeAlias = Literal["leftright", "topbottom", "tree"]
 Drawing: TypeAlias = dict[str, Any]
 Point: TypeAlias = tuple[int, int]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
-Places: TypeAlias = tuple[list[Point], list[list[Point]]]
+Positions: TypeAlias = tuple[list[Point], list[list[Point]]]
 
 
 class Box(NamedTuple):
@@ -54,9 +54,9 @@ ONE_LINE: Final = Box(204, 24)
 
 
 class Node(NamedTuple):
-    """What stands in a box: ``label`` (two lines), ``meta`` below (in two of four lines), ``figure`` at its right.
+    """The content of a box: ``label`` (two lines), ``meta`` below it (two lines in tall boxes), ``figure`` at right.
 
-    ``state`` colours it. It leads to the page of ``href`` and ``query``.
+    ``state`` selects the colour. The box links to ``href`` with ``query``.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Node(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A line with its arrow at ``end``."""
+    """A line from ``start`` to ``end``, with an arrow at ``end``."""
 
     start: str
     end: str
@@ -82,17 +82,17 @@ class Edge(NamedTuple):
 def layered(
     nodes: Sequence[Node], edges: Sequence[Edge], direction: Direction = "leftright", box: Box = THREE_LINES
 ) -> Drawing:
-    """Return a drawing in layers, each edge pointing on where no cycle turns it back: ``{"width", "height", …}`` in px.
+    """Return a drawing in layers, all edges in one direction except in cycles: ``{"width", "height", …}`` in px.
 
-    Of a ``tree`` the root stands at the left, and each parent beside the middle of its children.
-    ``nodes`` are those given with ``x``, ``y`` (upper left), ``w``, ``h``, and the numbers of those that they lead to;
-    ``edges`` have ``from``, ``to`` and ``points`` from border to border. An edge to what is not among the nodes is left
-    out. Nodes without any stand below.
+    A ``tree`` has its root at the left, and each parent beside the middle of its children. Each of the ``nodes`` also
+    has ``x``, ``y`` (upper left), ``w``, ``h`` and ``leads_to``, the numbers of its successors. ``edges`` have
+    ``from``, ``to`` and ``points`` from border to border. Edges to unknown nodes are left out. Nodes without edges are
+    placed below the others.
     """
     numbers = {node.id: number for number, node in enumerate(nodes)}
     known = [edge for edge in edges if edge.start in numbers and edge.end in numbers]
     pairs = tuple((numbers[edge.start], numbers[edge.end]) for edge in known)
-    corners, lines = _places(len(nodes), pairs, direction, box)
+    corners, lines = _positions(len(nodes), pairs, direction, box)
     leads_to: list[list[int]] = [[] for _ in nodes]
     for start, end in pairs:
         leads_to[start].append(end)
@@ -113,8 +113,8 @@ def layered(
     }
 
 
-@lru_cache(drawings_kept_max)
-def _places(count: int, pairs: Pairs, direction: Direction, box: Box) -> Places:
+@lru_cache(drawings_cached_max)
+def _positions(count: int, pairs: Pairs, direction: Direction, box: Box) -> Positions:
     """Return the upper left corner of every box, and the points of every line."""
     rows = {number: row for row, number in enumerate(sorted({number for pair in pairs for number in pair}))}
     graph = graphlay.Graph()
@@ -122,22 +122,22 @@ def _places(count: int, pairs: Pairs, direction: Direction, box: Box) -> Places:
         graph.node(width=box.width, height=box.height)
     for start, end in pairs:
         graph.edge(rows[start], rows[end])
-    options = {"direction": direction} | _LAYERS | (_UNMENDED if len(pairs) > _edges_mended_max else {})
+    options = {"direction": direction} | _LAYERS | (_UNREPAIRED if len(pairs) > _edges_repaired_max else {})
     try:
         is_tree = direction == "tree"
         placed = graphlay.layout_tree(graph, options=_TREE) if is_tree else graphlay.layout(graph, options=options)
     except graphlay.GraphlayError:
-        if direction == "tree":  # it is none
-            return _places(count, pairs, "leftright", box)
-        # Of each end the first line, of those that point on: no cycle, and none is long.
+        if direction == "tree":  # the graph is not a tree
+            return _positions(count, pairs, "leftright", box)
+        # Keep the first forward line of each end: this has no cycle and no long line.
         forest = tuple({end: (start, end) for start, end in reversed(pairs) if start < end}.values())
-        corners, _ = _places(count, forest if len(forest) < len(pairs) else (), direction, box)
+        corners, _ = _positions(count, forest if len(forest) < len(pairs) else (), direction, box)
         return corners, [_straight(corners[start], corners[end], box) for start, end in pairs]
-    left, top = (_margin - placed.bounds["min"][of] for of in "xy")
-    lines = [[(round(at["x"] + left), round(at["y"] + top)) for at in edge["points"]] for edge in placed.edges]
+    left, top = (_margin - placed.bounds["min"][axis] for axis in "xy")
+    lines = [[(round(point["x"] + left), round(point["y"] + top)) for point in edge["points"]] for edge in placed.edges]
     middles = [(node["center"]["x"] + left, node["center"]["y"] + top) for node in placed.nodes]
     linked = [(round(x - box.width / 2), round(y - box.height / 2)) for x, y in middles]
-    # The engine would put what has no line into one column, which of a thousand is 80,000 px high.
+    # The engine would put all nodes without lines into one column: 80,000 px high for a thousand nodes.
     bottom = max([y + box.height for _, y in linked] + [y for line in lines for _, y in line], default=0) + _gap
     columns = max(4, (max((x for x, _ in linked), default=0) + box.width) // (box.width + _gap))
     cells = (divmod(position, columns) for position in range(count))
@@ -148,7 +148,7 @@ def _places(count: int, pairs: Pairs, direction: Direction, box: Box) -> Places:
 def _straight(start: Point, end: Point, box: Box) -> list[Point]:
     """Return the line between the middles of two boxes, from border to border."""
     width, height = end[0] - start[0], end[1] - start[1]
-    share = 0.5 / max(abs(width) / box.width, abs(height) / box.height, 0.5)  # of the way, inside each box
+    share = 0.5 / max(abs(width) / box.width, abs(height) / box.height, 0.5)  # the part of the line inside each box
     return [
         (round(x + box.width / 2 + sign * width * share), round(y + box.height / 2 + sign * height * share))
         for (x, y), sign in ((start, 1), (end, -1))

@@ -1,8 +1,8 @@
-"""The live tail: server-sent events that say how far the log is; what is new, a page fetches as it would anyway.
+"""The live tail: server-sent events with the index of the last log entry; the page then fetches the new content.
 
-Nothing is kept for a viewer: one that sleeps through a thousand entries is sent one line, and one that never reads is
-cut off (``web.stream``). Ids are indexes of the log, and a page knows at which it was made: so nothing is missed
-between the two, or by a browser that reconnects, and nothing is shown twice.
+The server stores nothing for a viewer: a browser that sleeps through a thousand entries gets one line, and one that
+never reads is disconnected (``web.stream``). Event ids are log indexes, and a page knows the index at which it was
+rendered. So a page misses nothing between rendering and connecting, or when it reconnects, and shows nothing twice.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ beat_s: Final = 10.0
 
 
 async def heads(client: Client, threads: CapacityLimiter) -> AsyncIterator[bytes]:
-    """Yield where the log ends: now, each time that it has grown, and every ``beat_s`` seconds."""
-    # A server that is away ends the tail: the browser says so, and comes back by itself.
+    """Yield the index of the last entry: now, each time the log has grown, and every ``beat_s`` seconds."""
+    # An unreachable server ends the tail; the browser shows that and reconnects by itself.
     with contextlib.suppress(Unavailable):
-        size, told_s = await to_thread.run_sync(lambda: client.head().size), -beat_s
-        told = -1
+        size, sent_s = await to_thread.run_sync(lambda: client.head().size), -beat_s
+        sent_size = -1
         while True:
-            if size != told or time.monotonic() - told_s >= beat_s:
+            if size != sent_size or time.monotonic() - sent_s >= beat_s:
                 yield as_server_sent(size - 1, b"%d" % (size - 1))
-                told, told_s = size, time.monotonic()
+                sent_size, sent_s = size, time.monotonic()
             wait = partial(client.entries, size, limit=1, wait_s=poll_wait_s)
             size = (await to_thread.run_sync(wait, limiter=threads, abandon_on_cancel=True)).size

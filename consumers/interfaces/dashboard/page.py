@@ -1,7 +1,7 @@
-"""What a page is given and what it gives: data, shown by a template or as JSON.
+"""The input and output of page functions: data that a template renders, or JSON.
 
-A page function takes ``Seen`` and returns ``Page``. An operation (a POST) also takes the form, and may return ``Go``.
-Whatever they raise of ours becomes an error page with the status of its code.
+A page function takes a ``PageContext`` and returns a ``Page``. A form handler (a POST) also takes the form, and may
+return a ``Redirect``. A ``DeedbookError`` becomes an error page with the HTTP status of its code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jinja2
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
-from deedbook.consumers.sdk.text import counted, cut, json_text, one_line, visible
+from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import Settings
@@ -34,9 +34,9 @@ _KANA: Final = re.compile("[\u3040-\u30ff]")
 
 
 class Page(NamedTuple):
-    """What a page shows: a template's name, a title for the window, and plain JSON values.
+    """The content of a page: the template's name, the window title, and plain JSON values.
 
-    ``path`` is its own where it is shown in answer to a form, which was sent to another.
+    ``path`` is the page's own path, if it answers a form that was sent to another path.
     """
 
     template: str
@@ -46,19 +46,19 @@ class Page(NamedTuple):
     path: str = ""
 
 
-class Go(NamedTuple):
-    """Where an operation leads: another page, by 303."""
+class Redirect(NamedTuple):
+    """The page that follows a successful form, by status 303."""
 
     path: str
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page sees: the ledger at one moment, what was asked for in the address, and who looks.
+class PageContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The context of a request: the ledger at one time, the parameters of the address, and the user.
 
-    ``head`` is the index of the last entry (-1: none); ``as_of`` that of the last one looked at (None: now), asked for
-    as ``moment``, and ``now_ms`` the clock then. ``human`` is who may decide here (None: this dashboard only reads),
-    ``params`` stands in the path and ``query`` behind it, each name once; ``left`` is where the log ended when whoever
-    looks went away, ``audit`` the one that runs or ran last, ``leave`` ends a session.
+    ``head`` is the index of the last entry (-1: none). ``as_of`` is the last entry that the page considers (None: all),
+    ``moment`` the same as it was requested, and ``now_ms`` the time of that entry. ``human`` may decide here (None: the
+    dashboard is read-only). ``params`` are from the path and ``query`` from the query string, each name once. ``left``
+    is the last index when the user went away, ``audit`` the running or last audit; ``leave`` ends a session.
     """
 
     ledger: Ledger
@@ -85,37 +85,38 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.ledger.settings
 
     def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a query at the moment asked for; None is not sent. Raises: as ``Ledger.ask``."""
+        """Return the answer of a query as of the requested time; None is not sent. Raises: as ``Ledger.ask``."""
         return self.ledger.ask(query, as_of=self.moment, **arguments)
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what ``ask`` does, as code that serves every door asks (``ledger.client.client.Ask``)."""
+        """Return the same answer as ``ask``, with the signature ``ledger.client.client.Ask``."""
         return self.ask(query, **arguments)
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """Return a number out of the address. Raises Refused: ``USAGE`` when it is none."""
+        """Return a number from the address. Raises Refused: ``USAGE`` if it is not a number."""
         text = self.params.get(name) or self.query.get(name, "")
         if text and re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) is None:
-            raise Refused("USAGE", f"{name} is a number in this address, not {text[:40]!r}")
+            raise Refused("USAGE", f"{name} in this address must be a number, not {text[:40]!r}")
         return int(text) if text else default
 
 
 class Route(NamedTuple):
-    """The path of a page or an operation, its name (the ``kind`` of its JSON) and its function.
+    """The path of a page or form, its name (the ``kind`` of its JSON) and its function; a form's takes the fields, too.
 
-    One with a ``menu`` stands in the head; one that ``searches`` asks views of full text, folded only for those who do.
+    A route with a ``menu`` text is in the menu. A route that ``searches`` needs the full-text views, which are built
+    only for such requests.
     """
 
     path: str
     name: str
-    show: Callable[..., Page | Go]
+    show: Callable[..., Page | Redirect]
     menu: str = ""
     searches: bool = False
 
 
 @cache  # compiled once a process
 def templates() -> jinja2.Environment:
-    """Return the templates: escaping always, and a value that is not there is an error, not an empty place."""
+    """Return the template environment: it always escapes, and a missing value is an error, not empty text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("deedbook.consumers.interfaces.dashboard"),
         autoescape=True,
@@ -134,29 +135,29 @@ def templates() -> jinja2.Environment:
         "iso": clock_text,
         "json": pretty,
         "language": language_of,
-        "line": one_line,
+        "line": sanitize_line,
         "number": "{:,}".format,
-        "visible": visible,
+        "escape_text": escape_text,
         "words": lambda text: text.replace("_", " "),
     }
-    for name in environment.list_templates():  # now: an upgrade under this process must not mix its pages with our data
+    for name in environment.list_templates():  # load all now: after an upgrade new templates must not meet old data
         environment.get_template(name)
     return environment
 
 
 def address(path: str, query: Mapping[str, object] = MappingProxyType({}), **changed: object) -> str:
-    """Return a path with what is asked of it; what is None or empty is left out."""
-    asked = {name: value for name, value in {**query, **changed}.items() if value not in (None, "")}
-    return f"{path}?{urlencode(asked)}" if asked else path
+    """Return a path with a query string; values that are None or empty are left out."""
+    params = {name: value for name, value in {**query, **changed}.items() if value not in (None, "")}
+    return f"{path}?{urlencode(params)}" if params else path
 
 
 def pretty(value: object) -> str:
-    """Return plain values as JSON over several lines, with what nobody would see as escapes."""
+    """Return plain values as indented JSON, with invisible characters as escapes."""
     return msgspec.json.format(json_text(value), indent=2)
 
 
 def ago(at_ms: int, now_ms: int) -> str:
-    """Return how long ago something was, as short as a column wants it.
+    """Return how long ago something was, in a short form for columns.
 
     >>> ago(0, 150_000), ago(0, 59_000)
     ('2m', 'now')
@@ -165,5 +166,5 @@ def ago(at_ms: int, now_ms: int) -> str:
 
 
 def language_of(text: str) -> str | None:
-    """Return the language by which a text's signs are drawn and broken: ``zh``, ``ja``, or None for the page's own."""
+    """Return the language for fonts and line breaks of a text: ``zh``, ``ja``, or None for the page's own."""
     return None if _IDEOGRAPHS.search(text) is None else "ja" if _KANA.search(text) else "zh"

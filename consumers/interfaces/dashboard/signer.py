@@ -1,11 +1,11 @@
-"""The key with which a person decides here: opened by his passphrase for one decision, or for a short, visible time.
+"""The key with which a person decides here: unlocked by their passphrase for one decision, or for a short, shown time.
 
-What is opened stays in this process's memory, of the one browser session that opened it, and is forgotten when its
-time is over, whether anybody asks or not. A cookie, which servers on other ports are sent, too, reads every page and
-its form, so it must not sign: what is open signs with a proof that the browser was given when it opened it, and keeps
-where no other port looks (the fragment of an address, then the storage of its origin). For the same reason it is the
-identity key that signs, never a session key, which lies unsealed; and an identity key that lies unsealed is refused
-here. The passphrase itself is kept, shown and logged nowhere.
+An unlocked key stays in this process's memory, for the one browser session that unlocked it. A timer forgets it when
+its time is over. Servers on other ports also receive the cookie, and with it can read every page and its form, so the
+cookie must not sign. An unlocked key signs only with a proof that the browser got when it unlocked the key. The browser
+keeps the proof where no other port can read it (the fragment of an address, then the storage of its origin). For the
+same reason only the identity key signs, never a session key, because session keys are stored unsealed; an identity key
+that is stored unsealed is refused here. The passphrase is never stored, shown or logged.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 
-_opening = threading.Lock()  # one at a time, whoever opens: a second and 256 MiB each
+_opening = threading.Lock()  # one at a time for all sessions: each takes a second and 256 MiB
 
 
 class Trials:
-    """How one session opens keys: later after each wrong passphrase.
+    """The attempts of one session to unlock keys: each wrong passphrase lengthens the wait.
 
-    Not whatever others tried, who would lock out the human: who can make himself sessions can read the sealed key, too.
+    Attempts of other sessions do not count, because they could lock out the human. An attacker who can create sessions
+    can also read the sealed key.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,20 +45,20 @@ class Trials:
         self._wrong, self._next = 0, 0.0
 
     def open(self, ledger: Ledger, name: str, passphrase: str) -> Key:
-        """Return an identity key that lies in the ledger's folder.
+        """Return an identity key from the ledger's folder.
 
-        Raises Refused: ``KEY_LOCKED`` when the passphrase is wrong, missing or given too soon after a wrong one, and
-        for a key that lies unsealed; as ``Home.open``.
+        Raises Refused: ``KEY_LOCKED`` if the passphrase is wrong, missing or sent too soon after a wrong one, and if
+        the key is stored unsealed; as ``Home.open``.
         """
         with _opening:
             if read_key_file(ledger.home.key_file(name)).sealed is None:
-                seal = f"seal a new one (`deed key rotate --lost --as {name}`), or decide in a terminal"
-                raise Refused("KEY_LOCKED", f"the key of {name} lies unsealed, so no browser may use it: {seal}")
+                seal = f"make a sealed key (`deed key rotate --lost --as {name}`), or decide in a terminal"
+                raise Refused("KEY_LOCKED", f"the key of {name} has no passphrase, so no browser may use it: {seal}")
             if not passphrase:
                 raise Refused("KEY_LOCKED", f"to sign as {name}, type the passphrase of your key")
             if (wait_s := math.ceil(self._next - self.clock())) > 0:
-                raise Refused("KEY_LOCKED", f"a wrong passphrase was given: wait {wait_s} s, then try again")
-            # Until it is known to be right it counts as wrong: whatever else fails, trying costs time.
+                raise Refused("KEY_LOCKED", f"the last passphrase was wrong: wait {wait_s} s, then try again")
+            # Count the attempt as wrong until it has succeeded, so that any other failure costs time, too.
             self._wrong += 1
             self._next = self.clock() + min(2.0**self._wrong, passphrase_wait_max_s)
             key = ledger.home.open(name, passphrase)
@@ -69,7 +70,7 @@ class Signer:
     """A person's key in one browser session; threads share it."""
 
     def __init__(self, trials: Trials) -> None:
-        """Nothing is open."""
+        """Start locked."""
         self._trials = trials
         self._key: Key | None = None
         self._until, self._proof = 0.0, ""
@@ -77,11 +78,11 @@ class Signer:
 
     @property
     def left_s(self) -> int:
-        """For how many seconds the key is still open, rounded up; 0 when it is not."""
+        """The seconds for which the key is still unlocked, rounded up; 0 if it is locked."""
         return 0 if self._key is None else max(0, math.ceil(self._until - self._trials.clock()))
 
     def unlock(self, ledger: Ledger, name: str, passphrase: str) -> str:
-        """Keep the key of ``name`` open for ``key_unlocked_max_s``, for whoever has the proof that is returned.
+        """Unlock the key of ``name`` for ``key_unlocked_max_s``, and return the proof that later signatures need.
 
         Raises Refused: as ``Trials.open``.
         """
@@ -101,15 +102,15 @@ class Signer:
             end.cancel()
 
     def author(self, ledger: Ledger, name: str, passphrase: str, proof: str = "") -> Author:
-        """Return the author who signs as ``name``: with what is open here, by its proof, else by the passphrase.
+        """Return the author who signs as ``name``, by the proof of the unlocked key or by the passphrase.
 
-        With neither it is locked: who asks so has the cookie alone.
+        A request with neither has only the cookie: it locks the key.
 
         Raises Refused: as ``Trials.open``.
         """
-        trust.demand(ledger.settings.home, ledger=ledger.client.ledger)  # a key that is open need not ask it again
-        opened = self._key if self.left_s and hmac.compare_digest(proof.encode(), self._proof.encode()) else None
-        if opened is None and not passphrase:
+        trust.demand(ledger.settings.home, ledger=ledger.client.ledger)  # an unlocked key does not check this again
+        key = self._key if self.left_s and hmac.compare_digest(proof.encode(), self._proof.encode()) else None
+        if key is None and not passphrase:
             self.lock()
-        key = opened or self._trials.open(ledger, name, passphrase)
-        return Author(ledger.client, name, lambda _: key)
+        signing = key or self._trials.open(ledger, name, passphrase)
+        return Author(ledger.client, name, lambda _: signing)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
-from deedbook.consumers.sdk.quotation import UNTRUSTED, Origin, age, block, is_plain
-from deedbook.consumers.sdk.text import dead_end_text, one_line
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, is_plain, untrusted_block
+from deedbook.consumers.sdk.text import dead_end_text, sanitize_line
 from deedbook.consumers.sessions.resume import resume, whose
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.location import present_folder
@@ -116,7 +116,7 @@ def prime(
     packing.add(_acting(view, agent, session))
     if doubts:
         warning = "- A key was compromised: these events, and events that rely on them, may be forged."
-        lines = [_Item(warning), *(_Item(others=f"- {one_line(words)}.") for words in doubts)]
+        lines = [_Item(warning), *(_Item(others=f"- {sanitize_line(words)}.") for words in doubts)]
         packing.add(_Section("compromised", "Do not rely on this", lines, len(lines), "deed key list"))
     packing.add(dead_ends)
     if known.items:
@@ -137,7 +137,7 @@ class _Packing:
     def __init__(self, budget: int, origin: Origin, folder: Path) -> None:
         self._limit = budget - _rest_tokens
         self._origin = origin
-        self._text = f"{_how_to(folder)}The text between <others …> and </others> below: {UNTRUSTED}\n"
+        self._text = f"{_how_to(folder)}The text between <others …> and </others> below: {UNTRUSTED_NOTICE}\n"
         self._sections: list[str] = []
         self._left_out: list[dict[str, str]] = []
 
@@ -167,7 +167,7 @@ class _Packing:
 
     def _with(self, heading: str, items: Sequence[_Item]) -> str:
         own, others = ([words for words in both if words] for both in zip(*items, strict=True))
-        quoted = [block("\n".join(others), self._origin)] if others else []
+        quoted = [untrusted_block("\n".join(others), self._origin)] if others else []
         return "\n".join([self._text, f"### {heading}", *own, *quoted, ""])
 
 
@@ -217,10 +217,10 @@ def _what_waits(agent: str | None, waiting: Mapping[str, Any], now: datetime) ->
     for number, row in enumerate(waiting["items"], 1):
         owner = f"{row['agent']}: " if agent is None else ""
         # An id may be a sentence; then it belongs to the words of others.
-        sentence = f"{one_line(row['title'])} ({one_line(row['why'])})"
+        sentence = f"{sanitize_line(row['title'])} ({sanitize_line(row['why'])})"
         work, next_command = row["id"], row["command"]
         if not is_plain(row["id"]):
-            work, next_command, sentence = f"number {number}", command, f"{one_line(row['id'])}: {sentence}"
+            work, next_command, sentence = f"number {number}", command, f"{sanitize_line(row['id'])}: {sentence}"
         words = f"{number}. {row['author']}, {age(row['since_ms'], now)}: {sentence}"
         reasoning = " (with its reasoning)" if row["reasoning_refs"] else ""
         items.append(_Item(f"{number}. {owner}{row['action']} {work}{reasoning}: `{next_command}`", words))
@@ -235,13 +235,13 @@ def _related(
 ) -> tuple[_Section, _Section]:
     """Return dead ends of work like the task (default: like what waits), and earlier work on the task."""
     topic = task or next((row["title"] for row in waiting["items"] if row["kind"] == "handoff"), "")
-    command = f"deed report similar {quote(one_line(task))}" if task else "deed report resume --detail-level full"
+    command = f"deed report similar {quote(sanitize_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
     if topic.strip():
         related = view("search.related", {"task": topic, "limit": dead_ends_max, "session_id": present})
     lines: dict[str, str] = {}
     for row in related["dead_ends"]:
-        line = one_line(dead_end_text(row))
+        line = sanitize_line(dead_end_text(row))
         lines.setdefault(line, f"- {row['author']}, {age(row['happened_ms'], now)}: {line}")
     items = [_Item(others=line) for line in lines.values()]
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
@@ -264,9 +264,9 @@ def _related(
 
 
 def _known(what: str, outcome: str, when: str, row: Mapping[str, Any]) -> _Item:
-    result = f" → {one_line(outcome)}" if outcome else ""
-    source = f"- {one_line(what)}: {row['author']}, {when}, {row['near']}"
-    return _Item(others=f"{source}: {one_line(row['task'])}{result}")
+    result = f" → {sanitize_line(outcome)}" if outcome else ""
+    source = f"- {sanitize_line(what)}: {row['author']}, {when}, {row['near']}"
+    return _Item(others=f"{source}: {sanitize_line(row['task'])}{result}")
 
 
 def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
@@ -277,7 +277,7 @@ def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, no
         if row["session_id"] != present or any(row.get(field) for field in _RECORDED):
             name = row["session_id"]
             own = f"- `{command} --session-id {name}` shows it." if is_plain(name) else f"- `{command}` shows it."
-            words = f"{by[name][0]}, {age(row['timestamp'], now)}: {one_line(row['task']) or '(no task)'}"
+            words = f"{by[name][0]}, {age(row['timestamp'], now)}: {sanitize_line(row['task']) or '(no task)'}"
             return _Section("the last session", "The last session", [_Item(own, words)], 1, command)
     return _Section("the last session", "The last session", [_Item("- No session was recorded yet.")], 1, command)
 

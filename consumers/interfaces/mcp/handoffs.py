@@ -1,7 +1,7 @@
-"""The tools of handoffs: what waits, each with the call that goes on with it, and every operation on one.
+"""The tools for handoffs: the queue, each item with its next call, and every operation on a handoff.
 
-The gate decides who may do what; this surface adds only that a review is signed here by an agent that has the role of
-a reviewer, and never by a human's key (``tool_ledger``).
+The gate decides which agent may do what. These tools add one rule: only an agent with the role of a reviewer signs
+reviews here, never a human's key (``tool_ledger``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from deedbook.consumers.handoffs.operations import (
 )
 from deedbook.consumers.handoffs.receiver import later, missing, uncommitted
 from deedbook.consumers.interfaces.mcp import answers
-from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Said
+from deedbook.consumers.interfaces.mcp.reports import NUMBER, Id, PageSize, Text
 from deedbook.consumers.interfaces.mcp.tool_ledger import Tools, roles_of
 from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
-from deedbook.consumers.sdk.quotation import is_plain, words_of
+from deedbook.consumers.sdk.quotation import is_plain, untrusted_text
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -50,13 +50,13 @@ Numbers = Annotated[list[Annotated[int, Field(ge=1, le=100_000), NUMBER]], Field
 _why_tokens: Final = 80
 _text_tokens: Final = 250
 _rows_max: Final = 40
-_TOLD: Final = ("reasoning_refs", "result_refs")
-_GROUNDS: Final = ("result_reasoning", "reasoning")
+_REFS: Final = ("reasoning_refs", "result_refs")
+_CITATIONS: Final = ("result_reasoning", "reasoning")
 _log_lines_max: Final = 8
 
 
 _FORMS: Final[dict[Form, Any]] = {
-    "text": Said,
+    "text": Text,
     "texts": Lines,
     "names": Lines,
     "numbers": Numbers,
@@ -71,35 +71,35 @@ _TYPES: Final[dict[str, Any]] = {
     "answers": Id,
     "proposal": Line,
     "version": Annotated[str, Field(max_length=80)],
-    "reason": Said,
+    "reason": Text,
     "criterion_numbers": Numbers,
 }
 
 
 def _with_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the tool of all operations with an argument for each that any of them takes, in place of ``**given``."""
+    """Return the tool of all operations with every argument that any operation takes, in place of ``**args``."""
     takers: dict[str, list[tuple[str, Argument]]] = {}
     for verb in get_args(ToolVerb):
-        for one in OPERATIONS[verb].arguments:
-            takers.setdefault(one.name, []).append((verb, one))
-    shown = inspect.signature(function, eval_str=True)
-    *parameters, _ = shown.parameters.values()
-    for name, taken in takers.items():
-        _, one = taken[0]
-        if one.is_of_terminal:
+        for argument in OPERATIONS[verb].arguments:
+            takers.setdefault(argument.name, []).append((verb, argument))
+    signature = inspect.signature(function, eval_str=True)
+    *parameters, _ = signature.parameters.values()
+    for name, uses in takers.items():
+        _, argument = uses[0]
+        if argument.is_of_terminal:
             continue
-        type_ = Literal[one.choices] if one.choices else _TYPES.get(name, _FORMS[one.form])
-        field = Field(description=f"{', '.join(verb for verb, _ in taken)}: {str(one.words).rstrip('.')}")
-        # The SDK takes a text that looks like JSON for JSON, unless the type is that of a text alone.
-        default, type_ = ("", type_) if type_ is Said else (None, type_ | None)
+        type_ = Literal[argument.choices] if argument.choices else _TYPES.get(name, _FORMS[argument.form])
+        field = Field(description=f"{', '.join(verb for verb, _ in uses)}: {str(argument.words).rstrip('.')}")
+        # The SDK parses a text that looks like JSON as JSON, unless the type is exactly a text.
+        default, type_ = ("", type_) if type_ is Text else (None, type_ | None)
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, field]))
-    function.__dict__["__signature__"] = shown.replace(parameters=parameters)
+    function.__dict__["__signature__"] = signature.replace(parameters=parameters)
     return function
 
 
 class Waiting(answers.Answer):
-    """One thing that waits for somebody."""
+    """One item that waits for an agent or a person."""
 
     kind: str
     id: str
@@ -109,29 +109,29 @@ class Waiting(answers.Answer):
     sender: Annotated[str, Field(alias="from")]
     to: str
     since_index: int
-    words: Annotated[answers.Words, Field(description="Its title, and why it waits since then.")]
-    command: Annotated[str, Field(description="The command line that goes on with it.")]
+    words: Annotated[answers.Words, Field(description="Its title, and why it waits.")]
+    command: Annotated[str, Field(description="The next command, in a terminal.")]
     call: Annotated[
         dict[str, Any] | None,
         Field(
-            description="The tool call that goes on with it; null where a person must decide in a terminal. "
-            "What waits to be approved or verified is shown first: then call that action with the `version` you read."
+            description="The next tool call; null if a person must decide in a terminal. For an item to approve or "
+            "verify the call is `show`: read it, then call that action with the `version` that you read."
         ),
     ]
     shortened: list[str] | None = None
 
 
 class WaitingPage(answers.Quoting):
-    """What waits, most urgent first."""
+    """The waiting items, most urgent first."""
 
-    agent: Annotated[str | None, Field(description="Whose queue this is; null for everybody's.")]
+    agent: Annotated[str | None, Field(description="The agent of this queue; null for all agents.")]
     items: list[Waiting]
     total: int
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
 class OperationResult(answers.Quoting):
-    """The handoff's state now, and what the operation recorded; `show` adds the handoff itself, its parties' words."""
+    """The state of a handoff and the recorded events; `show` adds the handoff itself, as its parties' words."""
 
     id: str
     status: str
@@ -139,28 +139,33 @@ class OperationResult(answers.Quoting):
     is_ready: bool
     events: list[dict[str, Any]]
     words: Annotated[
-        answers.Words, Field(description="`why` it is ready or not, in one sentence, and with show the handoff.")
+        answers.Words, Field(description="`why` it is ready or not, in one sentence; with show also the handoff.")
     ]
     left_out: list[str] | None = None
-    warnings: Annotated[list[str] | None, Field(description="What others are not told, or do not have.")] = None
+    warnings: Annotated[
+        list[str] | None, Field(description="Information that others do not get, such as uncommitted files.")
+    ] = None
 
 
 class HandoffTools(Tools):
-    """The tools of handoffs."""
+    """The tools for handoffs."""
 
     def _citations(self, tokens: int) -> Citations:
         return Citations(partial(ask, self._ledger.client), tokens, self._ledger.agent)
 
     def handoff_next(
         self,
-        agent: Annotated[Id | None, Field(description="Whose queue; default: the acting agent's.")] = None,
+        agent: Annotated[
+            Id | None, Field(description="The agent whose queue to list, e.g. minimax; default: you.")
+        ] = None,
         scope: Annotated[
-            Literal["waiting", "all"], Field(description="all: every handoff, newest first, whoever it waits for.")
+            Literal["waiting", "all"],
+            Field(description="waiting: items that wait for `agent`; all: every handoff, newest first."),
         ] = "waiting",
         limit: PageSize = 10,
-        cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the page before.")] = "",
+        cursor: Annotated[str, Field(max_length=2_000, description="The `next` of the previous page.")] = "",
     ) -> WaitingPage:
-        """Show what waits, most urgent first, with the call that goes on with each."""
+        """List the waiting items, most urgent first, each with its next call."""
         if scope == "all":
             return self._listed(limit, cursor)
         whose = agent or self._ledger.agent
@@ -168,181 +173,207 @@ class HandoffTools(Tools):
         def page(rows: int) -> dict[str, Any]:
             return self._ledger.ask("handoffs.next", agent=whose, limit=rows, after=cursor or None)
 
-        found = self._citations(next_tokens_max).waiting(page(limit))
-        people = {one.name for one in self._ledger.client.agents() if "human" in one.roles}
-        calls = [None if one["agent"] in people else call_of(one) for one in found["items"]]
-        items = [waiting(item, call) for item, call in zip(with_commands(found)["items"], calls, strict=True)]
+        answer = self._citations(next_tokens_max).waiting(page(limit))
+        people = {agent.name for agent in self._ledger.client.agents() if "human" in agent.roles}
+        calls = [None if item["agent"] in people else call_of(item) for item in answer["items"]]
+        items = [waiting_item(item, call) for item, call in zip(with_commands(answer)["items"], calls, strict=True)]
         head = {"agent": whose, "others": self._ledger.others()}
-        return WaitingPage.model_validate(answers.paged(found | head, items, "items", page))
+        return WaitingPage.model_validate(answers.paged(answer | head, items, "items", page))
 
     def _listed(self, limit: int, cursor: str) -> WaitingPage:
         if cursor and not cursor.isdecimal():
-            raise Refused("INVALID_FIELD", "this cursor is not one that a page with scope all gave", field="cursor")
+            raise Refused(
+                "INVALID_FIELD",
+                "the cursor is not from a page with scope all: leave it out to start from the first page",
+                field="cursor",
+            )
 
         def page(rows: int) -> dict[str, Any]:
-            found = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
-            return {"total": found["total"], "next": found["next"] and str(found["next"]), "rows": found["handoffs"]}
+            answer = self._ledger.ask("handoffs.list", limit=rows, after=int(cursor) if cursor else None)
+            return {
+                "total": answer["total"],
+                "next": answer["next"] and str(answer["next"]),
+                "rows": answer["handoffs"],
+            }
 
-        found = page(limit) | {"agent": None, "others": self._ledger.others()}
-        items = [listed(row) for row in found.pop("rows")]
-        return WaitingPage.model_validate(answers.paged(found, items, "items", page))
+        answer = page(limit) | {"agent": None, "others": self._ledger.others()}
+        items = [listed_item(row) for row in answer.pop("rows")]
+        return WaitingPage.model_validate(answers.paged(answer, items, "items", page))
 
     @_with_arguments
     def handoff_act(
         self,
         action: Action,
-        id: Annotated[  # noqa: A002 - the word of every surface
-            Id | None, Field(description="The handoff; with create: its new id (default: day, title).")
+        id: Annotated[  # noqa: A002 - the name in every interface
+            Id | None,
+            Field(description="The handoff's id; for create a new id, e.g. fix-login (default: date and title)."),
         ] = None,
         idempotency_key: Annotated[
-            Label | None, Field(description="Makes a repeated call harmless: same key and content add nothing.")
+            Label | None,
+            Field(description="A text of your choice; repeating a call with the same key and content adds nothing."),
         ] = None,
-        **given: Any,
+        **args: Any,
     ) -> OperationResult:
-        """Do one thing with a handoff."""
-        given = {name: value for name, value in given.items() if value not in (None, "")}
+        """Do one operation on a handoff."""
+        args = {name: value for name, value in args.items() if value not in (None, "")}
         if action == "why" or action == "show":  # noqa: PLR1714 - mypy narrows by it
-            check_given(action, (), id, given)
+            check_arguments(action, (), id, args)
             return self._answer(id or "", [], with_handoff=action == "show")
-        check_given(action, OPERATIONS[action].arguments, id, given)
-        return self._operate(action, id, given, idempotency_key)
+        check_arguments(action, OPERATIONS[action].arguments, id, args)
+        return self._operate(action, id, args, idempotency_key)
 
-    def _operate(self, action: ToolVerb, id_: str | None, given: dict[str, Any], key: str | None) -> OperationResult:
+    def _operate(self, action: ToolVerb, id_: str | None, args: dict[str, Any], key: str | None) -> OperationResult:
         ledger = self._ledger
         author = ledger.author()
         if action in REVIEWS and "reviewer" not in (roles_of(ledger.client, author.name) or ()):
-            message = f"{author.name} is no reviewer: {action} is for the reviewer, who does it with `deed handoff`"
+            message = f"{author.name} is not a reviewer: the reviewer does {action} with `deed handoff`"
             raise Refused("NOT_AUTHORIZED", message, name=author.name)
         warnings: list[str] = []
         events: list[EventData]
         if action == "create":
-            name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, given)
-            shown, events, warnings = {"id": name}, [created], missing(created.notes, name)
+            name, created = creation(partial(ask, ledger.client), author.name, ledger.settings, id_, args)
+            row, events, warnings = {"id": name}, [created], missing(created.notes, name)
         else:
-            shown = ledger.ask(query_for(action), id=id_)
-            name, events = shown["id"], events_of(action, shown, given, author)
+            row = ledger.ask(query_for(action), id=id_)
+            name, events = row["id"], events_of(action, row, args, author)
             warnings = uncommitted(ledger.ask("handoffs.show", id=name)) if action == "complete" else []
-        with of_version(ledger.client, name, given.get("version")):
-            place = place_of(action, shown, given.get("version"))
+        with of_version(ledger.client, name, args.get("version")):
+            place = place_of(action, row, args.get("version"))
             drafts = [Draft(stream=f"handoff/{name}", data=data) for data in events]
-            if not drafts:  # ticked already
+            if not drafts:  # everything is checked already
                 return self._answer(name, [], with_handoff=False)
             if key is None:
                 drafts[0] = replace(drafts[0], expect=place)
-            else:  # what is sent again is not held against what it did at first
+            else:  # a repeated call must not fail because the first one changed the stream
                 drafts = [replace(draft, idem=f"{key}:{at}"[:200]) for at, draft in enumerate(drafts)]
             accepted = author.emit(*drafts)
-        rows = [{"event_index": one.index, "event_id": one.id, "is_repeat": one.is_repeat} for one in accepted]
+        rows = [{"event_index": event.index, "event_id": event.id, "is_repeat": event.is_repeat} for event in accepted]
         return self._answer(name, rows, with_handoff=False, warnings=warnings)
 
     def _answer(
         self, id_: str, events: list[dict[str, Any]], *, with_handoff: bool, warnings: list[str] | None = None
     ) -> OperationResult:
-        shown = self._ledger.ask("handoffs.show", id=id_)
-        # The answer says what is known of each reasoning, so that an agent who cited a wrong one learns of it.
+        row = self._ledger.ask("handoffs.show", id=id_)
+        # An operation describes each cited reasoning, so that an agent notices a wrong ref; `show` has the briefs.
         tokens = next_tokens_max if with_handoff else 0
-        shown = as_citations(self._citations(tokens).shown(shown))
-        answer: dict[str, Any] = {name: shown[name] for name in ("id", "status", "version", "is_ready")}
-        answer |= {name: shown[name] for name in ("compromised",) if name in shown}
-        answer |= {of: found for of in _GROUNDS if (found := shown.pop(of, None))}
+        row = as_citations(self._citations(tokens).shown(row))
+        answer: dict[str, Any] = {name: row[name] for name in ("id", "status", "version", "is_ready")}
+        answer |= {name: row[name] for name in ("compromised",) if name in row}
+        answer |= {name: cited for name in _CITATIONS if (cited := row.pop(name, None))}
         answer |= {"events": []} | ({"warnings": warnings} if warnings else {})
-        text: dict[str, Any] = {"why": cut_to_tokens(shown["why"]["sentence"], _text_tokens)}
-        parties = dict.fromkeys(filter(None, (shown["importer"] or shown["from"], shown["to"], shown["reviewer"])))
-        answer |= {"others": self._ledger.others(), "words": words_of(", ".join(parties), shown["updated_ms"], text)}
-        kept = answers.fitting(events, answer)
-        answer["events"] = events[:kept]
-        if kept < len(events):
-            answer["left_out"] = [f"{len(events) - kept} events"]
+        text: dict[str, Any] = {"why": cut_to_tokens(row["why"]["sentence"], _text_tokens)}
+        parties = dict.fromkeys(filter(None, (row["importer"] or row["from"], row["to"], row["reviewer"])))
+        answer |= {
+            "others": self._ledger.others(),
+            "words": untrusted_text(", ".join(parties), row["updated_ms"], text),
+        }
+        count = answers.fitting(events, answer)
+        answer["events"] = events[:count]
+        if count < len(events):
+            answer["left_out"] = [f"{len(events) - count} events"]
         if with_handoff:
-            whole = handoff_within(shown, answer)
+            whole = handoff_in_tokens(row, answer)
             text["handoff"] = whole.pop("handoff")
             answer |= whole
         return OperationResult.model_validate(answer)
 
 
-def check_given(action: Action, arguments: tuple[Argument, ...], id_: str | None, given: dict[str, Any]) -> None:
-    """Refuse a call that lacks an argument its operation needs, or has one that it does not take."""
-    takes = [one.name for one in sorted(arguments, key=lambda one: not one.is_needed)]
-    needed = [one for one in arguments if one.is_needed or (action in OF_WHAT_WAS_READ and one.name == "version")]
-    missing = [one.name for one in needed if one.name not in given]
+def check_arguments(action: Action, arguments: tuple[Argument, ...], id_: str | None, args: dict[str, Any]) -> None:
+    """Refuse a call that lacks a needed argument, or has one that its operation does not take."""
+    takes = [argument.name for argument in sorted(arguments, key=lambda argument: not argument.is_needed)]
+    needed = [
+        argument
+        for argument in arguments
+        if argument.is_needed or (action in OF_WHAT_WAS_READ and argument.name == "version")
+    ]
+    missing = [argument.name for argument in needed if argument.name not in args]
     if id_ is None and action != "create":
         missing.insert(0, "id")
     if missing:
-        read = ": the one that you read, as `show` tells it" if "version" in missing else ""
-        raise Refused("USAGE", f"{action} needs {' and '.join(missing)}{read}", fields=missing)
-    alien = sorted(set(given) - set(takes))
-    if alien:
-        raise Refused("USAGE", f"{action} takes no {alien[0]}: it takes {', '.join(['id', *takes])}", fields=alien)
-    if "version" in given and not re.match(REF_PATTERN, given["version"]):
-        raise Refused("USAGE", "version is a whole one, sha256:…, as `show` tells it", field="version")
+        advice = ": call show and send the version that you read" if "version" in missing else ""
+        raise Refused("USAGE", f"{action} needs {' and '.join(missing)}{advice}", fields=missing)
+    unknown = sorted(set(args) - set(takes))
+    if unknown:
+        raise Refused(
+            "USAGE", f"{action} has no argument {unknown[0]}: it takes {', '.join(['id', *takes])}", fields=unknown
+        )
+    if "version" in args and not re.match(REF_PATTERN, args["version"]):
+        raise Refused("USAGE", "version must be complete, sha256:…, as `show` returns it", field="version")
 
 
-def waiting(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
-    """Return an item of ``handoffs.next`` as it is told, its texts as the words of who sent it."""
-    told = answers.shorten(item, ("why", "title"), _why_tokens) | {"call": call}
+def waiting_item(item: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
+    """Return an item of ``handoffs.next`` for the answer, with its texts as ``words`` of its author."""
+    answer = answers.shorten(item, ("why", "title"), _why_tokens) | {"call": call}
     if not is_plain(item["id"]):
-        told["command"] = "deed next"
-    if not is_plain(item["from"]):  # what an imported file says of itself
-        told["from"] = item["author"]
-    author, at_ms = told.pop("author"), told.pop("since_ms")
-    return answers.quoted(as_citations(told), author, at_ms, "title", "why")
+        answer["command"] = "deed next"
+    if not is_plain(item["from"]):  # the name is a claim of an imported file
+        answer["from"] = item["author"]
+    author, at_ms = answer.pop("author"), answer.pop("since_ms")
+    return answers.quoted(as_citations(answer), author, at_ms, "title", "why")
 
 
-def listed(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of ``handoffs.list`` as an item: what goes on with it is to read it."""
+def listed_item(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of ``handoffs.list`` as an item; its next call is ``show``."""
     item = {name: row[name] for name in ("id", "status", "from", "to", "title")} | {"agent": row["to"]}
     item |= {"kind": "handoff", "action": "show", "command": f"deed handoff show {quote(row['id'])}"}
     item |= {"author": row["importer"] or row["from"], "why": row["reason"]}
     item |= {"since_index": row["updated_index"], "since_ms": row["updated_ms"]}
-    return waiting(item, call_of(item | {"act": "show", "arguments": {}}))
+    return waiting_item(item, call_of(item | {"act": "show", "arguments": {}}))
 
 
 def as_citations(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose reasonings are as they are told: our line on each, and its brief as its author's words."""
-    for of in [name for name in _GROUNDS if answer.get(name)]:
+    """Return an answer whose cited reasonings have our line on each, and the brief as the author's ``words``."""
+    for of in [name for name in _CITATIONS if answer.get(name)]:
         answer[of] = [
-            {name: one[name] for name in ("reasoning_ref", "said", "action")}
-            | ({"words": words_of(one["author"], one["at_ms"], one["prompt"])} if one["prompt"] else {})
-            for one in answer[of]
+            {name: citation[name] for name in ("reasoning_ref", "said", "action")}
+            | (
+                {"words": untrusted_text(citation["author"], citation["at_ms"], citation["prompt"])}
+                if citation["prompt"]
+                else {}
+            )
+            for citation in answer[of]
         ]
-    return {name: value for name, value in answer.items() if name not in _TOLD and (value or name not in _GROUNDS)}
+    return {name: value for name, value in answer.items() if name not in _REFS and (value or name not in _CITATIONS)}
 
 
 def call_of(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the tool call that does an item's operation; None for what a person answers in a terminal."""
+    """Return the tool call for an item's next step; None if a person must answer in a terminal."""
     if item["kind"] != "handoff":
         return None
-    # What is judged is read first: the version that `show` tells then goes into the call that judges it.
+    # Read before judging: the call that judges needs the version that `show` returns.
     action = "show" if item["act"] in OF_WHAT_WAS_READ else item["act"]
     return {"tool": "handoff_act", "arguments": {"action": action, "id": item["id"], **item["arguments"]}}
 
 
-def handoff_within(shown: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a handoff within an answer's tokens: texts cut at words, the newest of its log, and what was left out."""
-    notes = shown["notes"] | {"later": later(shown)}
-    shown = shown | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
-    listed = {"why", "log", "template", "tasks", "criteria", "notes"}
-    whole = {name: value for name, value in shown.items() if name not in listed and value is not None}
-    told = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
-    left_out = [f"the rest of {name}" for name in told.pop("shortened", [])]
-    told |= {"notes": [], "tasks": [], "criteria": [], "log": []}
+def handoff_in_tokens(handoff: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a handoff within the token limit: texts cut between words, the newest log lines, and ``left_out``."""
+    notes = handoff["notes"] | {"later": later(handoff)}
+    handoff = handoff | {"notes": [{"of": of, "text": text} for of, texts in notes.items() for text in texts]}
+    separate = {"why", "log", "template", "tasks", "criteria", "notes"}
+    whole = {name: value for name, value in handoff.items() if name not in separate and value is not None}
+    fields = answers.shorten(whole, ("task", "context", "summary", "reason"), _text_tokens)
+    left_out = [f"the rest of {name}" for name in fields.pop("shortened", [])]
+    fields |= {"notes": [], "tasks": [], "criteria": [], "log": []}
     for name, rows in (
-        ("notes", shown["notes"]),  # first: what the receiver cannot find out by himself
-        ("criteria", shown["criteria"]),
-        ("tasks", shown["tasks"]),
-        ("log", [line["line"] for line in reversed(shown["log"])][:_log_lines_max]),
+        ("notes", handoff["notes"]),  # first, because the receiver cannot find these out alone
+        ("criteria", handoff["criteria"]),
+        ("tasks", handoff["tasks"]),
+        ("log", [line["line"] for line in reversed(handoff["log"])][:_log_lines_max]),
     ):
-        kept: list[Any] = []
+        fitting_rows: list[Any] = []
         for row in rows[:_rows_max]:
             small = row if isinstance(row, str) else answers.shorten(row, ("text",), _why_tokens)
-            if answers.tokens_of(answer | {"handoff": told | {name: [*kept, small]}}) > answers.filled_tokens_max:
+            if (
+                answers.tokens_of(answer | {"handoff": fields | {name: [*fitting_rows, small]}})
+                > answers.filled_tokens_max
+            ):
                 break
-            kept.append(small)
-        told[name] = kept[::-1] if name == "log" else kept
-        if len(kept) < len(shown[name]):
-            left_out.append(f"{len(shown[name]) - len(kept)} of {len(shown[name])} {name}")
+            fitting_rows.append(small)
+        fields[name] = fitting_rows[::-1] if name == "log" else fitting_rows
+        if len(fitting_rows) < len(handoff[name]):
+            left_out.append(f"{len(handoff[name]) - len(fitting_rows)} of {len(handoff[name])} {name}")
     for name in ("dependents", "answered_by", "depends_on", "artifacts"):
-        if answers.tokens_of(answer | {"handoff": told}) > answers.filled_tokens_max and told.get(name):
+        if answers.tokens_of(answer | {"handoff": fields}) > answers.filled_tokens_max and fields.get(name):
             left_out.append(name)
-            told[name] = []
-    return {"handoff": told} | ({"left_out": left_out} if left_out else {})
+            fields[name] = []
+    return {"handoff": fields} | ({"left_out": left_out} if left_out else {})

@@ -1,4 +1,4 @@
-"""What an agent does with a whole reasoning, its own or another's: what the command line does by the same names."""
+"""Operations on a whole reasoning or a past entry: snapshot, validation, review, retraction and resolution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.reasoning.snapshots.take import take_snapshot
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Ask
@@ -24,18 +24,18 @@ problems_max: Final = 5
 
 
 def judged(author: Author, ledger: ToolLedger, entry: Alone, session: str | None, task: str) -> dict[str, Any]:
-    """Take a snapshot, validate, ask a human, or correct a session; return what is told of it."""
+    """Take a snapshot, validate, ask a human, or correct a session; return the fields of the answer."""
     view = partial(ask, ledger.client)
     if entry.type in {"retraction", "resolution"}:
         is_resolved = entry.type == "resolution"
-        given = (entry.ref, entry.context)
-        done = correct(author, view, ledger.settings, *given, is_resolved=is_resolved, within=session)
+        correction = (entry.ref, entry.context)
+        done = correct(author, view, ledger.settings, *correction, is_resolved=is_resolved, within=session)
         index = done["event_index"]
         answer = {name: done[name] for name in ("target", "warnings")}
         return {"session_id": done["id"], "first_index": index, "last_index": index} | answer
     if entry.type == "snapshot":
-        taken = take_snapshot(author, view, session=session, reasoning=entry.ref, context=entry.context)
-        return {"snapshot_id": taken.snapshot_id, "fidelity": taken.reasoning_fidelity}
+        snapshot = take_snapshot(author, view, session=session, reasoning=entry.ref, context=entry.context)
+        return {"snapshot_id": snapshot.snapshot_id, "fidelity": snapshot.reasoning_fidelity}
     if entry.type == "validation":
         return _validated(author, view, entry.ref)
     decision = act_on(view, entry.ref, author=author, task=task)
@@ -44,12 +44,14 @@ def judged(author: Author, ledger: ToolLedger, entry: Alone, session: str | None
 
 
 def _validated(author: Author, view: Ask, ref: str) -> dict[str, Any]:
-    """Validate against the work tree that the server runs in; who may publishes what was found."""
+    """Validate against the server's work tree; the report is published if the author may do so."""
     tree = work_tree(Path.cwd())
     with open_tree(tree) if tree is not None else nullcontext() as opened:
         done = validate_ref(view, ref, tree=opened)
     report, counts = done.report, done.report.counts()
-    told = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
+    answer = {"passed": report.passed, "references": counts.evidence, "stand": counts.evidence_ok}
     # The messages quote the reasoning.
-    problems = words_of(author.name, time.time_ns() // 10**6, [one.message for one in report.issues[:problems_max]])
-    return {**told, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}
+    problems = untrusted_text(
+        author.name, time.time_ns() // 10**6, [issue.message for issue in report.issues[:problems_max]]
+    )
+    return {**answer, "tree": report.tree.sort, "problems": problems, **offer(author, view, done)}

@@ -1,8 +1,8 @@
-"""The tools that look something up: another agent's reasoning, and any text of the ledger.
+"""The tools that read: another agent's reasoning, and a search of all text in the ledger.
 
-A reasoning comes as a brief with its measured fidelity, or as the whole graph in pages. The graph's hash is recomputed
-here before any of it is given. A page of it ends between words; the pages one after the other are the bytes that were
-hashed, or with ``have`` the delta that was sent.
+A reasoning is returned as a brief with its measured fidelity, or as the full graph in pages. The server recomputes the
+graph's hash before it returns any page. A page ends between words. All pages together are exactly the hashed bytes, or
+with ``have`` the delta.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import Tools
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.snapshots.act import Action, Decision, act_on
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sdk.times import parse_since
 from deedbook.ledger.errors import Refused
@@ -45,44 +45,52 @@ _BREAK: Final = re.compile(r"[\s,;，。；、]")
 _chars_a_token_max: Final = 6
 _problems_max: Final = 3
 _dropped_steps_max: Final = 10
-_page_tokens_min: Final = 500  # Beside the prompt of level full, which is under answer_tokens_max with it.
+_page_tokens_min: Final = 500  # together with the prompt of level full this stays under answer_tokens_max
 
 
 class Graph(Answer):
-    """A page of the whole graph (or of the delta to it), whose hash was recomputed."""
+    """A page of the full graph (or of the delta to it); the server recomputed its hash."""
 
     words: Words
-    sent_as: Annotated[str, Field(description="full, or chain or squashed: a delta on `base`.")]
+    sent_as: Annotated[str, Field(description="full: the whole graph; chain or squashed: a delta against `base`.")]
     base: str | None
     from_char: int
-    chars: Annotated[int, Field(description="Characters of all pages together.")]
+    chars: Annotated[int, Field(description="The number of characters of all pages together.")]
 
 
 class FetchedReasoning(Quoting):
-    """A brief, judged, and at level full the graph; with `have` the change alone."""
+    """A brief with its assessment, and at level full the graph; with `have` only the change."""
 
     reasoning_ref: str
     level: str
-    words: Annotated[Words, Field(description="The brief; empty with `have`, and after a graph's first page.")]
+    words: Annotated[Words, Field(description="The brief; empty with `have` and on later pages of a graph.")]
     tokens: int
     exact: bool
     budget: int
     fidelity: float
-    gate: Annotated[dict[str, Any], Field(description="Whether the level may be relied on, and which may.")]
+    gate: Annotated[dict[str, Any], Field(description="Whether this level is reliable enough, and which levels are.")]
     action: Annotated[
         Action,
-        Field(description="act on the brief; act_on_full: on the graph, level full; else a human is asked first."),
+        Field(description="act: on the brief; act_on_full: read level full first; else ask a human first."),
     ]
-    may_act: Annotated[bool, Field(description="False until a human, asked by record_reasoning, approved.")]
+    may_act: Annotated[
+        bool, Field(description="False until a human approves a review that record_reasoning requested.")
+    ]
     reasons: Words
     verdict: Annotated[
-        dict[str, Any], Field(description="Who validated this last, and how much of its evidence stood.")
+        dict[str, Any],
+        Field(description="The last validation: its author, and how much of the evidence was confirmed."),
     ]
-    dropped: Annotated[dict[str, Any], Field(description="Sections, and the first of so many steps, not in the brief.")]
+    dropped: Annotated[
+        dict[str, Any],
+        Field(description="Sections and first steps that are not in the brief; `steps_count` counts all."),
+    ]
     published: bool
     rejected: Annotated[
         dict[str, Any] | None,
-        Field(description="A published brief that does not hold, who signed it, and why: this one was made instead."),
+        Field(
+            description="A published brief that failed the check, its signer and the problems; this brief replaces it."
+        ),
     ]
     graph: Graph | None = None
     next: Annotated[str | None, Field(description="The cursor of the graph's next page; null on the last.")]
@@ -98,90 +106,112 @@ class Hit(Answer):
     event_id: str
     kind: str
     score: float | None = None
-    near: Annotated[str | None, Field(description="How near a hit is that lacks some of the words.")] = None
+    near: Annotated[str | None, Field(description="How near a hit is that does not contain all words.")] = None
     correction: Annotated[
-        dict[str, Any] | None, Field(description="It no longer holds: who retracted or resolved it, and why.")
+        dict[str, Any] | None,
+        Field(description="It is no longer valid: the agent that retracted or resolved it, and why."),
     ] = None
     words: Words
     shortened: list[str] | None = None
 
 
 class Hits(Quoting):
-    """What a search found, best first."""
+    """The hits of a search, best first."""
 
     hits: list[Hit]
     total: int
-    holds: Annotated[str, Field(description="all: hits hold all words; some: none does, these are the nearest.")]
+    holds: Annotated[
+        str, Field(description="all: the hits contain all words; some: no event does, these are the nearest.")
+    ]
     next: Annotated[int | None, Field(description="The cursor of the next page; null on the last.")]
 
 
 class LookupTools(Tools):
-    """The tools that look something up."""
+    """The tools that read."""
 
     def fetch_reasoning(
         self,
-        ref: Annotated[Id, Field(description="A reasoning's id or ref, or 12 or more digits of the ref.")],
+        ref: Annotated[
+            Id,
+            Field(description="A reasoning's id (audit-auth), its ref (sha256:…), or at least 12 digits of the ref."),
+        ],
         level: Annotated[
             Literal["minimal", "standard", "full"] | None,
             Field(
-                description="At most 200 or 700 tokens, or the whole graph in pages; default: the lowest that holds."
+                description="minimal: 200 tokens; standard: 700; full: the graph in pages. Default: lowest reliable."
             ),
         ] = None,
-        budget: Annotated[int | None, Field(ge=1, le=100_000, description="Tokens of the prompt."), NUMBER] = None,
-        have: Annotated[Id | None, Field(description="A version you have: only what changed since is sent.")] = None,
-        cursor: Annotated[str, Field(max_length=100, description="The `next` of the page before.")] = "",
+        budget: Annotated[
+            int | None, Field(ge=1, le=100_000, description="The most tokens for the brief, e.g. 300."), NUMBER
+        ] = None,
+        have: Annotated[
+            Id | None, Field(description="The ref of a version that you have: only the changes since are sent.")
+        ] = None,
+        cursor: Annotated[str, Field(max_length=100, description="The `next` of the previous page.")] = "",
     ) -> FetchedReasoning:
-        """Read what another agent reasoned, as briefly as may be relied on."""
+        """Read another agent's reasoning, as briefly as is reliable."""
         view = partial(ask, self._ledger.client)
         at, ref = read_cursor(cursor, ref)
-        asked = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
-        # By its ref: a snapshot may bear any id, and is meant only where it is called one.
+        wanted = TransferLevel.FULL if at is not None or have is not None else level and TransferLevel(level)
+        # Use the ref: a snapshot may have any id, and is meant only with the prefix snapshot/.
         subject = ref if ref.startswith("snapshot/") else fetch(view, ref).ref
         decide = partial(act_on, view, subject, asker=self._ledger.agent)
-        decision = decide(level=asked or None)
+        decision = decide(level=wanted or None)
         ref = decision.snapshot.reasoning_ref or ""
         if not ref:
-            raise Refused("NOT_FOUND", f"{subject} holds no reasoning: `deed snapshot show` prints it", asked=subject)
+            raise Refused(
+                "NOT_FOUND", f"{subject} contains no reasoning: `deed snapshot show` prints it", asked=subject
+            )
         sent, gate = TransferLevel(decision.level), decision.gate
-        found = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
-        fidelity = found.brief.fidelity.value
-        if budget is not None:  # decided by what is sent, which may be far less than the level's own
+        received = receive_brief(view, ref, sent, budget=budget, memory=decision.graph)
+        fidelity = received.brief.fidelity.value
+        if budget is not None:  # decide by the text that is sent, which may be far shorter than the level allows
             decision = decide(level=sent, fidelity=fidelity)
-            gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, found.verdict)
-        answer = fields_of(found, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
+            gate = check_level(sent, {**decision.snapshot.fidelities, sent: fidelity}, received.verdict)
+        answer = fields_of(received, decision, with_prompt=not at and have is None) | {"others": self._ledger.others()}
         answer["gate"] = msgspec.to_builtins(gate)
         is_whole = fidelity == 1 and cursor == "" and have is None
-        if sent is TransferLevel.FULL and not is_whole:  # else the graph stands in the prompt already
-            self._add_graph(answer, found, have, at or 0)
+        if sent is TransferLevel.FULL and not is_whole:  # otherwise the prompt already contains the graph
+            self._add_graph(answer, received, have, at or 0)
         return FetchedReasoning.model_validate(answer)
 
-    def _add_graph(self, answer: dict[str, Any], found: ReceivedBrief, have: str | None, at: int) -> None:
-        view, ref = partial(ask, self._ledger.client), found.brief.reasoning_ref
+    def _add_graph(self, answer: dict[str, Any], received: ReceivedBrief, have: str | None, at: int) -> None:
+        view, ref = partial(ask, self._ledger.client), received.brief.reasoning_ref
         base = None if have is None else fetch(view, have).memory
         graph = fetch(view, ref, have=base)
         text = graph.canonical
         if graph.sent.base is not None:
             text = view("reasoning.fetch", {"ref": ref, "have": graph.sent.base})["payload"]
         if not 0 <= at <= len(text):
-            raise Refused("INVALID_FIELD", "this cursor is not one that a page of this graph gave", field="cursor")
+            raise Refused(
+                "INVALID_FIELD",
+                "the cursor is not from a page of this graph: leave it out to start from the first page",
+                field="cursor",
+            )
         head = {"sent_as": graph.sent.sent_as, "base": graph.sent.base, "from_char": at, "chars": len(text)}
         room = filled_tokens_max - tokens_of(answer | {"graph": head}) - 120
         page = page_of(text[at:], max(room, _page_tokens_min))
-        answer["graph"] = {"words": words_of(found.author, found.at_ms, page), **head}
+        answer["graph"] = {"words": untrusted_text(received.author, received.at_ms, page), **head}
         if at + len(page) < len(text):
             answer["next"] = f"{graph.ref}@{at + len(page)}"
 
     def search(  # noqa: PLR0917 - clients rely on these names
         self,
-        text: Annotated[str, Field(min_length=1, max_length=1_000, description="Words to look for.")],
-        sort: Annotated[list[Sort] | None, Field(max_length=8, description="Only streams of these sorts.")] = None,
-        kind: Annotated[list[Id] | None, Field(max_length=8, description="Only these kinds: finding.logged …")] = None,
-        author: Annotated[Id | None, Field(description="Only what this agent signed.")] = None,
+        text: Annotated[
+            str, Field(min_length=1, max_length=1_000, description="Words to search for, e.g. token expiry.")
+        ],
+        sort: Annotated[
+            list[Sort] | None, Field(max_length=8, description='Only these stream types, e.g. ["handoff", "session"].')
+        ] = None,
+        kind: Annotated[
+            list[Id] | None, Field(max_length=8, description='Only these event kinds, e.g. ["finding.logged"].')
+        ] = None,
+        author: Annotated[Id | None, Field(description="Only events that this agent signed.")] = None,
         since: Since = None,
         limit: PageSize = 10,
         cursor: After = None,
     ) -> Hits:
-        """Find events by their text, in any form of a word, or else the nearest: findings, steps, handoffs, reports."""
+        """Find events by their text, in any form of a word: findings, steps, handoffs, reports; else the nearest."""
         check_kinds(kind or ())
         since_ms = None if since is None else parse_since(since, datetime.now(UTC))
         filters: dict[str, Any] = {"sort": sort, "kinds": kind, "author": author, "since_ms": since_ms}
@@ -189,59 +219,67 @@ class LookupTools(Tools):
         def page(rows: int) -> dict[str, Any]:
             return self._ledger.ask("search.find", text=text, limit=rows, after=cursor, **filters)
 
-        found = page(limit)
-        found["others"] = self._ledger.others()
-        hits = [hit_of(shorten(one, ("excerpt",), _excerpt_tokens)) for one in found["hits"]]
-        return Hits.model_validate(paged(found, hits, "hits", page))
+        answer = page(limit)
+        answer["others"] = self._ledger.others()
+        hits = [hit_of(shorten(row, ("excerpt",), _excerpt_tokens)) for row in answer["hits"]]
+        return Hits.model_validate(paged(answer, hits, "hits", page))
 
 
 def hit_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a search with what its author chose, name of the stream and text, as his words."""
+    """Return a row of a search with the stream name and the excerpt as ``words`` of the author."""
     author, at_ms = row.pop("author"), row.pop("accepted_ms")
-    if (done := row.get("correction")) is not None:
-        done = shorten(done, ("words",), _excerpt_tokens)
-        by, done_ms = done.pop("author"), done.pop("happened_ms")
-        row["correction"] = done | {"words": words_of(by, done_ms, done["words"])}
+    if (correction := row.get("correction")) is not None:
+        correction = shorten(correction, ("words",), _excerpt_tokens)
+        by, done_ms = correction.pop("author"), correction.pop("happened_ms")
+        row["correction"] = correction | {"words": untrusted_text(by, done_ms, correction["words"])}
     return quoted(row, author, at_ms, "stream", "excerpt")
 
 
-def fields_of(found: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
-    """Return the fields of the answer for a brief; pages after the first repeat no prompt."""
-    described = describe(found)
+def fields_of(received: ReceivedBrief, decision: Decision, *, with_prompt: bool) -> dict[str, Any]:
+    """Return the fields of the answer for a brief; later pages do not repeat the prompt."""
+    described = describe(received)
     names = set(FetchedReasoning.model_fields) - {"graph", "gate", "next", "words", "others", "reasons"}
     answer = {name: value for name, value in described.items() if name in names}
-    steps = answer["dropped"]["steps"]  # of a long graph they would leave its page no room
+    steps = answer["dropped"]["steps"]  # all steps of a long graph would leave no room for its page
     answer["dropped"] |= {"steps": steps[:_dropped_steps_max], "steps_count": len(steps)}
     answer |= {"next": None, "exact": described["exact"] and tokenizer().exact}
-    answer["verdict"] = {"outcome": found.verdict.outcome, "text": found.verdict.text}
-    # What speaks for and against it may quote evidence, and what a human has answered are his words.
-    answer["reasons"] = words_of(found.author, found.at_ms, decision.reasons)
+    answer["verdict"] = {"outcome": received.verdict.outcome, "text": received.verdict.text}
+    # Reasons may quote evidence or the answer of a human, so they are untrusted text.
+    answer["reasons"] = untrusted_text(received.author, received.at_ms, decision.reasons)
     answer |= {"action": decision.action, "may_act": decision.may_act}
-    answer |= {"newer": found.newer} if found.newer else {}
+    answer |= {"newer": received.newer} if received.newer else {}
     answer |= {"review": decision.review.id} if decision.review is not None else {}
-    if found.rejected is not None:
+    if received.rejected is not None:
         answer["rejected"] |= {"problems": answer["rejected"]["problems"][:_problems_max]}
     prompt = described["prompt"] if with_prompt else ""
-    return answer | {"words": words_of(found.author, found.at_ms, prompt)} | ({} if with_prompt else {"tokens": 0})
+    return (
+        answer
+        | {"words": untrusted_text(received.author, received.at_ms, prompt)}
+        | ({} if with_prompt else {"tokens": 0})
+    )
 
 
 def read_cursor(cursor: str, ref: str) -> tuple[int | None, str]:
-    """Return where the next page begins and of which version; None and ``ref`` without a cursor."""
+    """Return the start of the next page and the version; None and ``ref`` without a cursor."""
     if not cursor:
         return None, ref
-    found = _CURSOR.match(cursor)
-    if found is None:
-        raise Refused("INVALID_FIELD", "this cursor is not one that fetch_reasoning gave", field="cursor")
-    return int(found[2]), found[1]
+    match = _CURSOR.match(cursor)
+    if match is None:
+        raise Refused(
+            "INVALID_FIELD",
+            "the cursor is not from fetch_reasoning: leave it out to start from the first page",
+            field="cursor",
+        )
+    return int(match[2]), match[1]
 
 
 def page_of(text: str, tokens: int) -> str:
-    """Return a beginning of ``text`` within ``tokens`` (in JSON) that ends between words, at least one word long."""
+    """Return the beginning of ``text`` within ``tokens`` (as JSON), cut between words and at least one word long."""
     most = min(len(text), max(tokens, 1) * _chars_a_token_max)
     chars = greatest(1, most, lambda chars: count_tokens(json_text(text[:chars])) <= tokens)
     if chars >= len(text):
         return text
-    ends = [one.end() for one in _BREAK.finditer(text, 0, chars)]
+    ends = [match.end() for match in _BREAK.finditer(text, 0, chars)]
     if ends:
         return text[: ends[-1]]
     following = _BREAK.search(text, chars)

@@ -1,8 +1,8 @@
-"""The server: eight tools under published schemas, typed errors, compact answers, resources, instructions.
+"""The server: eight tools under published schemas, typed errors, compact answers, resources and instructions.
 
-Tools are plain functions; the SDK runs each call of one in a thread of its own, so calls do not wait for one another,
-and what was begun is finished there even when its client has cancelled: a submission is in the ledger whole or not at
-all. What this class changes of the SDK's is the form of an answer: compact, and errors in the ledger's codes.
+Tools are plain functions. The SDK runs each call in its own thread, so calls do not wait for each other, and a call
+runs to its end even if its client cancels: the ledger has all of a submission or nothing. This class changes only the
+form of the SDK's answers: compact JSON, and errors in the ledger's codes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ MARKDOWN: Final = "text/markdown"
 TEXT: Final = "text/plain"
 
 INSTRUCTIONS: Final = Path(__file__).with_name("instructions.md").read_text("utf-8")
-"""What an agent is told of these tools when it connects."""
+"""The instructions for agents, sent when a client connects."""
 
 
 class ToolText(NamedTuple):
-    """How a tool is announced: its title, what it is for, whether it only reads, whether repeating it adds nothing."""
+    """The published texts of a tool, and its hints: it only reads; a repeated call adds nothing."""
 
     title: str
     description: str
@@ -64,47 +64,47 @@ class ToolText(NamedTuple):
 TEXTS: Final[dict[str, ToolText]] = {
     "generate_handoff_report": ToolText(
         "Make a handoff report",
-        "Sign the report of a session so that the next agent resumes from it. Use it at the end of the work; what you"
-        " leave out is taken from what the session recorded. Making the same report again adds nothing.",
+        "Sign the report of a session so that the next agent can resume from it. Call it at the end of the work. Parts"
+        " that you omit are taken from the session's records. Making the same report again adds nothing.",
         reads=False,
     ),
     "resume_previous_session": ToolText(
         "Resume from earlier sessions",
-        "Read what the last session learned, what failed, what is open and what is next. Use it when you start.",
+        "Read the last session's findings, failed approaches, open questions and next steps. Call it first.",
     ),
     "query_handoff_reports": ToolText(
         "Find handoff reports",
-        "Find reports by agent, date and task pattern: what did minimax work on last week?",
+        "Find reports by agent, date and task pattern, e.g. the work of minimax in the last week.",
     ),
     "record_reasoning": ToolText(
         "Record work and reasoning",
-        "Record assessments, findings, unknowns, dead ends and tools of a session, and steps of a reasoning, signed and"
-        " all together or not at all. With `task`, a session or reasoning that does not exist is started; the answer"
-        " names it. An assessment of phase POSTFLIGHT makes the session's report. An entry of type thoughts has six"
-        " agents search a hard problem while you work.",
+        "Record assessments, findings, unknowns, dead ends and tools of a session, and reasoning steps. All entries are"
+        " signed together, or none. With `task`, the call starts a session or reasoning that does not exist and"
+        " returns its id. An assessment of phase POSTFLIGHT makes the session's report. With an entry of type thoughts,"
+        " six agents search a hard problem while you work.",
         reads=False,
         repeatable=False,
     ),
     "fetch_reasoning": ToolText(
         "Read another agent's reasoning",
-        "Get a brief of a reasoning with its measured fidelity, how its evidence stands and whether you may act on it;"
-        " level full gives the whole graph, its hash recomputed, in pages.",
+        "Get a brief of a reasoning with its measured fidelity, the state of its evidence, and whether you may act on"
+        " it. Level full returns the whole graph in pages; the server has recomputed its hash.",
     ),
     "handoff_next": ToolText(
-        "What waits for me",
-        "List the handoffs that wait for you, most urgent first, or all there are, each with the call that goes on.",
+        "My queue of handoffs",
+        "List the handoffs that wait for you, most urgent first, or all handoffs, each with its next call.",
     ),
     "handoff_act": ToolText(
         "Act on a handoff",
-        "Create a handoff, claim it, check tasks and criteria, log, block, unblock, release, complete, amend or cancel"
-        " it; ask why it is not ready, or show it. Approve, reject, waive, verify and request_changes are for an agent"
-        " that is its reviewer; a person does them in a terminal.",
+        "Create, claim, log, block, unblock, release, complete, amend or cancel a handoff; check tasks and criteria;"
+        " show it; or ask why it is not ready. Approve, reject, waive, verify and request_changes are only for an agent"
+        " that is its reviewer; people do these in a terminal.",
         reads=False,
         repeatable=False,
     ),
     "search": ToolText(
         "Search the ledger",
-        "Find events by words: findings, reasoning steps, handoffs, reports.",
+        "Find events by their text: findings, reasoning steps, handoffs, reports.",
     ),
 }
 
@@ -115,10 +115,10 @@ class DeedbookServer(MCPServer[Any]):
     def __init__(
         self, ledger: ToolLedger, *, auth: AuthSettings | None = None, token_verifier: TokenVerifier | None = None
     ) -> None:
-        """Serve the tools at the ledger; over HTTP only to who has the token."""
-        # Each is a tool's method by its name in TEXTS.
-        boxes = (ReportTools(ledger), RecordTool(ledger), LookupTools(ledger), HandoffTools(ledger))
-        tools = [make_tool(getattr(box, name)) for name in TEXTS for box in boxes if hasattr(box, name)]
+        """Serve the tools for the ledger; over HTTP only clients with the token may call them."""
+        # Each tool is a method with its name in TEXTS.
+        groups = (ReportTools(ledger), RecordTool(ledger), LookupTools(ledger), HandoffTools(ledger))
+        tools = [make_tool(getattr(group, name)) for name in TEXTS for group in groups if hasattr(group, name)]
         super().__init__(
             NAME,
             title="Deedbook",
@@ -137,11 +137,13 @@ class DeedbookServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Call a tool: its answer as structured data and compact JSON, or its error in the ledger's codes."""
+        """Call a tool; return its answer as structured data and compact JSON, or its error with a ledger code."""
         try:
             if name not in self._arguments:
-                raise Refused("NOT_FOUND", f"there is no tool {name[:80]!r}: there are {', '.join(self._arguments)}")
-            await asyncio.to_thread(getattr, self._ledger, "client")  # in a folder that is not trusted each is refused
+                raise Refused(
+                    "NOT_FOUND", f"there is no tool {name[:80]!r}: the tools are {', '.join(self._arguments)}"
+                )
+            await asyncio.to_thread(getattr, self._ledger, "client")  # an untrusted folder refuses every call
             check_arguments(name, self._arguments[name], arguments)
             result = await super().call_tool(name, arguments, context)
         except DeedbookError as error:
@@ -155,19 +157,19 @@ class DeedbookServer(MCPServer[Any]):
         return result
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> NoReturn:
-        """Refuse every prompt: there is none, and the SDK would answer with an error that has no code."""
-        message = f"there is no prompt {name[:80]!r}: this server has tools and resources"
+        """Refuse every prompt: this server has none, and the SDK would send an error without a code."""
+        message = f"there is no prompt {name[:80]!r}: this server has only tools and resources"
         error = error_dict(Refused("NOT_FOUND", message))
         raise MCPError(code=types.INVALID_PARAMS, message=error["message"], data=error)
 
     async def run_stdio_async(self) -> None:
-        """Serve over standard input and output; each line that is no message is answered, too."""
+        """Serve over standard input and output; invalid lines are answered, too."""
         server = self._lowlevel_server
         async with stdio_server() as (reading, writing):
             await server.run(Answering(reading, writing), writing, server.create_initialization_options())
 
     async def list_resources(self) -> list[types.Resource]:
-        """List the latest briefs and reports: the templates name every other."""
+        """List the latest briefs and reports; the templates give access to all others."""
         try:
             listed = await asyncio.to_thread(latest, self._ledger)
         except DeedbookError as error:
@@ -176,14 +178,14 @@ class DeedbookServer(MCPServer[Any]):
 
 
 def make_tool(function: Callable[..., Any]) -> Tool:
-    """Return the tool that a function is, with its annotations, refusing arguments it does not name."""
+    """Return the tool of a function, with annotations; it refuses unknown arguments."""
     name, text = function.__name__, TEXTS[function.__name__]
     annotations = types.ToolAnnotations(
         title=text.title,
         read_only_hint=text.reads,
         idempotent_hint=text.repeatable,
         open_world_hint=False,
-        destructive_hint=False,  # events are added, and none is ever changed
+        destructive_hint=False,  # events are only added, never changed
     )
     tool = Tool.from_function(
         function,
@@ -200,7 +202,7 @@ def make_tool(function: Callable[..., Any]) -> Tool:
 
 
 def slim(schema: Any) -> None:
-    """Take out of a schema what each session would pay for: titles that repeat names, null for what is optional."""
+    """Remove from a schema the parts that cost tokens in vain: titles that repeat names, null for optional fields."""
     if isinstance(schema, list):
         for part in schema:
             slim(part)
@@ -208,9 +210,9 @@ def slim(schema: Any) -> None:
         if isinstance(schema.get("title"), str):
             del schema["title"]
         if "default" in schema and schema["default"] is None and {"type": "null"} in schema.get("anyOf", []):
-            left = [part for part in schema.pop("anyOf") if part != {"type": "null"}]
+            rest = [part for part in schema.pop("anyOf") if part != {"type": "null"}]
             del schema["default"]
-            schema.update(left[0] | schema if len(left) == 1 else {"anyOf": left})
+            schema.update(rest[0] | schema if len(rest) == 1 else {"anyOf": rest})
         for part in schema.values():
             slim(part)
 
@@ -221,26 +223,26 @@ def _refused(name: str, error: DeedbookError) -> types.CallToolResult:
 
 
 def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
-    """Add the templates of briefs and reports: the same texts that tools give, for clients that attach them."""
+    """Add the resource templates for briefs and reports: the same texts as from tools, for clients that attach them."""
 
     @server.resource(
         "deedbook://brief/{ref}",
         name="brief",
         title="Reasoning brief",
         mime_type=TEXT,
-        description="The standard brief of a reasoning, by its id or ref, as a prompt.",
+        description="The standard brief of a reasoning, by its id (audit-auth) or ref (sha256:…), as a prompt.",
     )
     def brief(ref: str) -> str:
         with _answered():
-            found = receive_brief(partial(ask, ledger.client), ref, TransferLevel.STANDARD)
-            return ledger.quote(found.author, found.at_ms, found.prompt.prompt)
+            received = receive_brief(partial(ask, ledger.client), ref, TransferLevel.STANDARD)
+            return ledger.quote(received.author, received.at_ms, received.prompt.prompt)
 
     @server.resource(
         "deedbook://report/{session_id}",
         name="report",
         title="Handoff report",
         mime_type=MARKDOWN,
-        description="The whole report of a session, as Markdown.",
+        description="The full report of a session, as Markdown.",
     )
     def report(session_id: str) -> str:
         with _answered():
@@ -248,27 +250,27 @@ def _add_resources(server: DeedbookServer, ledger: ToolLedger) -> None:
 
 
 def report_of(ledger: ToolLedger, session_id: str) -> str:
-    """Return the Markdown of a session's latest report, its long texts whole, as its author's words."""
+    """Return the Markdown of a session's latest report with full texts, marked as untrusted text of the author."""
     fields = ledger.ask("reports.show", id=session_id)["report"]
     return ledger.quote(fields["author"], fields["timestamp"], whole(fields, ledger.client.get_blob)["markdown"])
 
 
 def latest(ledger: ToolLedger) -> list[types.Resource]:
-    """Return the latest briefs and reports, each with whose it is."""
+    """Return the latest briefs and reports, each with its author."""
     reasonings = ledger.ask("reasoning.list", status="concluded", limit=listed_max)["reasonings"]
     reports = ledger.ask("reports.list", limit=listed_max)["reports"]
     return [
-        *(_resource("brief", one["id"], one["author"], TEXT) for one in reasonings),
-        *(_resource("report", one["session_id"], one["author"], MARKDOWN) for one in reports),
+        *(_resource("brief", row["id"], row["author"], TEXT) for row in reasonings),
+        *(_resource("report", row["session_id"], row["author"], MARKDOWN) for row in reports),
     ]
 
 
-def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
-    # Listed is no word of others, what it is about neither: a list has no place for the marks around them.
+def _resource(kind: str, id_: str, by: str, mime_type: str) -> types.Resource:
+    # A list cannot mark untrusted text, so it contains none: no titles and no tasks.
     name = quote(id_, safe="")
     return types.Resource(
-        uri=f"deedbook://{sort}/{name}",
-        name=f"{sort} {name}",
+        uri=f"deedbook://{kind}/{name}",
+        name=f"{kind} {name}",
         description=f"By {by}.",
         mime_type=mime_type,
     )
@@ -276,7 +278,7 @@ def _resource(sort: str, id_: str, by: str, mime_type: str) -> types.Resource:
 
 @contextlib.contextmanager
 def _answered() -> Iterator[None]:
-    """Answer in the ledger's codes what is refused within the block."""
+    """Turn refusals within the block into resource errors with ledger codes."""
     try:
         yield
     except DeedbookError as error:

@@ -1,12 +1,12 @@
-"""Standard input as the server reads it: lines of bounded length, each answered, ended by the client or by a signal.
+"""Standard input for the server: lines of bounded length, each answered, until the client or a signal ends it.
 
-The SDK reads from a thread that nothing can interrupt. So it is given a pipe, which this module fills from the real
-input: on a signal the pipe ends as if the client had closed it. Of a line that is too long the rest is dropped.
+The SDK reads in a thread that nothing can interrupt. So this module gives it a pipe and fills the pipe from the real
+input; on a signal the pipe ends as if the client had closed it. The end of a line that is too long is dropped.
 
-The SDK also drops a line that is no message without a word, and its sender would wait for ever. JSON-RPC 2.0, "Response
-object": an error with the id of the request, or null where that cannot be told. A line is JSON and yet no message if it
-holds half of a surrogate pair, which some clients write, or an id that is a fraction. An id is taken only from a
-request's own level: another one could be that of a request which is still to be answered.
+The SDK silently drops invalid lines, and their senders would wait for ever. This module answers them with an error that
+has the id of the request, or null if the id is unknown (JSON-RPC 2.0, "Response object"). A line can be JSON and still
+invalid: with half of a surrogate pair, which some clients write, or with a fraction as id. The id is taken only from
+the top level of a request, because a nested id could belong to another request that is still to be answered.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ id_max_chars: Final = 200
 _BEGINNING: Final = re.compile(
     r'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\]{1,200}")\s*[,}]'
 )
-"""A line that cannot be read to its end, if its id stands before everything that is nested."""
+"""Matches the beginning of an unreadable line whose id comes before any nested value."""
 
 
 @contextlib.contextmanager
 def stoppable_input() -> Iterator[None]:
-    """Put a pipe in the place of standard input, which ends with the real one, or at SIGINT or SIGTERM."""
+    """Replace standard input by a pipe that ends with the real input, or at SIGINT or SIGTERM."""
     real = os.dup(0)
     reading, writing = os.pipe()
     os.dup2(reading, 0)
@@ -65,39 +65,39 @@ def stoppable_input() -> Iterator[None]:
 
 
 def _fill(real: int, stopped: int, writing: int) -> None:
-    """Pass on what comes from ``real`` until it ends or ``stopped`` can be read, then end the pipe."""
+    """Copy ``real`` to the pipe until it ends or ``stopped`` is readable, then close the pipe."""
     length = 0
     try:
         while True:
             ready, _, _ = select.select([real, stopped], [], [])
             if stopped in ready or not (chunk := os.read(real, _chunk_bytes)):
                 return
-            kept, length = bounded(chunk, length)
-            while kept:
-                kept = kept[os.write(writing, kept) :]
+            data, length = bounded(chunk, length)
+            while data:
+                data = data[os.write(writing, data) :]
     except OSError:
-        return  # whoever read the pipe has gone: there is nobody to pass anything on to
+        return  # the reader has closed the pipe
     finally:
         os.close(writing)
 
 
 def bounded(chunk: bytes, length: int) -> tuple[bytes, int]:
-    """Return what of a chunk lies within ``line_size_max_bytes`` of its line, and how long the last line is now.
+    """Return a chunk without bytes beyond ``line_size_max_bytes`` of their line, and the length of its last line.
 
-    ``length`` is how much of the first line came before.
+    ``length`` is the length of the first line so far.
     """
-    kept = []
+    parts = []
     for number, part in enumerate(chunk.split(b"\n")):
         if number:
-            kept.append(b"\n")
+            parts.append(b"\n")
             length = 0
-        kept.append(part[: max(0, line_size_max_bytes - length)])
+        parts.append(part[: max(0, line_size_max_bytes - length)])
         length += len(part)
-    return b"".join(kept), length
+    return b"".join(parts), length
 
 
 class Answering:
-    """The SDK's stream of messages, from which each line that is none was answered and taken out."""
+    """The SDK's stream of messages, without invalid lines, which are answered here."""
 
     def __init__(self, reading: ReadStream[SessionMessage | Exception], writing: WriteStream[SessionMessage]) -> None:
         self._reading = reading
@@ -138,30 +138,32 @@ def answer_to(failure: Exception) -> JSONRPCError | None:
     """Return the answer to a line that the SDK could not read as a message; None for an empty line."""
     if not isinstance(failure, ValidationError):
         return None
-    found = failure.errors(include_url=False, include_context=False)
-    if found[0]["type"] == "json_invalid":
-        line = str(found[0]["input"])
+    problems = failure.errors(include_url=False, include_context=False)
+    if problems[0]["type"] == "json_invalid":
+        line = str(problems[0]["input"])
         return _unparsed(line) if line.strip() else None
-    # Of a message that lacks something, the whole of it is the input; and none is a request and an answer at once.
-    whole = next((one["input"] for one in found if one["type"] == "missing" and len(one["loc"]) == 2), None)
-    return _refusal(INVALID_REQUEST, id_of(whole), Refused("INVALID_FORMAT", "this line is no JSON-RPC 2.0 request"))
+    # If a message lacks a field, the input is the whole message; no message is both a request and an answer.
+    whole = next(
+        (problem["input"] for problem in problems if problem["type"] == "missing" and len(problem["loc"]) == 2), None
+    )
+    return _refusal(INVALID_REQUEST, id_of(whole), Refused("INVALID_FORMAT", "this line is not a JSON-RPC 2.0 request"))
 
 
 def _unparsed(line: str) -> JSONRPCError:
     if len(line.encode("utf-8", "surrogatepass")) >= line_size_max_bytes:
-        refused = Refused("TOO_LARGE", f"a line has at most {line_size_max_bytes} bytes: send less at once")
+        refused = Refused("TOO_LARGE", f"a line may have at most {line_size_max_bytes} bytes: split the request")
     else:
-        refused = Refused("INVALID_FORMAT", "this line is no JSON, or its texts are not Unicode")
+        refused = Refused("INVALID_FORMAT", "this line is not valid JSON, or contains invalid Unicode")
     try:
         name = id_of(json.loads(line))
     except (ValueError, RecursionError):
-        begun = _BEGINNING.match(line)
-        name = None if begun is None else json.loads(begun[1])
+        match = _BEGINNING.match(line)
+        name = None if match is None else json.loads(match[1])
     return _refusal(PARSE_ERROR, name, refused)
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return the id of a request that is wrong in something else; None where there is none that can be answered."""
+    """Return the id of an otherwise invalid request; None if it has no valid id."""
     name = message.get("id") if isinstance(message, dict) and isinstance(message.get("method"), str) else None
     if isinstance(name, str) and len(name) <= id_max_chars and name.isprintable():
         return name

@@ -1,7 +1,7 @@
-"""Searches of a tree of thoughts through the tools: begun in a call, played beside the calls, asked about by their id.
+"""Tree-of-thoughts searches through the tools: a call starts one, a thread runs it, later calls ask for its state.
 
-A search runs for minutes, so the call that begins it returns the task's id as soon as the task stands in the ledger.
-What happens if this server ends first: its agents stop, and the entry with ``resume``, or `deed tot resume`, goes on.
+A search runs for minutes, so the call that starts it returns the task's id as soon as the task is in the ledger. If
+this server ends first, the agents stop; the entry with ``resume``, or `deed tot resume`, continues the search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from deedbook.consumers.interfaces.mcp.answers import shorten_list
 from deedbook.consumers.interfaces.mcp.entries import Thoughts
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
-from deedbook.consumers.sdk.quotation import words_of
+from deedbook.consumers.sdk.quotation import untrusted_text
 from deedbook.consumers.sdk.text import shorten
 from deedbook.consumers.sdk.tokens import cut_to_tokens
 from deedbook.consumers.thoughts.logs import entries_of
@@ -32,16 +32,16 @@ lines_max: Final = 8
 line_chars_max: Final = 200
 _texts: Final = {"problem": 100, "answer": 400, "message": 100}
 _lists: Final = {"reasoning_trace": 300, "validation_errors": 100, "timeline": 300}
-"""How many tokens each may have of an answer."""
+"""The most tokens of each in an answer."""
 _NAME: Final = "thoughts of "
 
 
 def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
-    """Begin a search, or go on with one, and tell how it stands."""
+    """Start or continue a search, and return its state."""
     if not entry.ref:
         task_id = new_task_id()
-        asked = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
-        _play(ledger, task_id, asked)
+        search = partial(run_task, ledger.settings, entry.problem, TaskOptions(entry.task_type), task_id=task_id)
+        _play(ledger, task_id, search)
     else:
         task_id = ledger.ask("tot.show", id=entry.ref.strip())["id"]
         if entry.resume and not _is_played(task_id):
@@ -50,22 +50,22 @@ def search_thoughts(ledger: ToolLedger, entry: Thoughts) -> dict[str, Any]:
 
 
 def _play(ledger: ToolLedger, task_id: str, play: Callable[..., Any]) -> None:
-    """Play a task in a thread; return once something was texts of it, or raise what kept it from that."""
+    """Run a task in a thread; return once it has recorded something, or raise the error that prevented it."""
     if sum(thread.name.startswith(_NAME) for thread in threading.enumerate()) >= searches_max:
-        raise Refused("USAGE", f"{searches_max} searches run already: wait for one to end", field="entries")
-    begun, failures, client = threading.Event(), list[DeedbookError](), ledger.client
+        raise Refused("USAGE", f"{searches_max} searches are already running: wait until one ends", field="entries")
+    started, failures, client = threading.Event(), list[DeedbookError](), ledger.client
 
     def run() -> None:
         try:
-            play(progress=lambda _: begun.set(), client=client)
+            play(progress=lambda _: started.set(), client=client)
         except DeedbookError as error:
             failures.append(error)
             _log.warning("%s: %s: %s", task_id, error.code, error.message)
         finally:
-            begun.set()
+            started.set()
 
     threading.Thread(target=run, name=_NAME + task_id, daemon=True).start()
-    begun.wait(begin_wait_s)
+    started.wait(begin_wait_s)
     if failures:
         raise failures[0]
 
@@ -75,22 +75,22 @@ def _is_played(task_id: str) -> bool:
 
 
 def _report(ledger: ToolLedger, task_id: str, after: int) -> dict[str, Any]:
-    """Return how a task stands: its latest lines, and once it ended the answer, who checked it, or what went wrong."""
+    """Return the state of a task: its latest lines, and at the end the answer with its verification, or the error."""
     is_played, events, task = _is_played(task_id), read_task(ledger.client, task_id), Task(task_id)
     for event in events:
         task.apply(event)
-    found, shown = outcome(task), ledger.ask("tot.show", id=task_id)
-    error, verification = found["error"] or {}, found["verification"] or {}
+    result, row = outcome(task), ledger.ask("tot.show", id=task_id)
+    error, verification = result["error"] or {}, result["verification"] or {}
     language, later = events[0].data.language, [event for event in events if event.index > after]
     entries = ((event.index, entry) for event in later for entry in entries_of(event, language))
     lines = [(index, shorten(entry.msg, line_chars_max)) for index, entry in entries]
     lines = lines[:lines_max] if after else lines[-lines_max:]
-    texts = found | {"problem": shown["problem"], "message": error.get("message")}
+    texts = result | {"problem": row["problem"], "message": error.get("message")}
     texts |= {"timeline": [line for _, line in lines], "validation_errors": verification.get("validation_errors")}
     words: dict[str, Any] = {name: cut_to_tokens(texts[name], tokens) for name, tokens in _texts.items() if texts[name]}
     words |= {name: shorten_list(texts[name], tokens)[0] for name, tokens in _lists.items() if texts[name]}
-    report = {"task_id": task_id, "status": shown["status"], "thinker": shown["thinker"], "stats": shown["stats"]}
+    report = {"task_id": task_id, "status": row["status"], "thinker": row["thinker"], "stats": row["stats"]}
     report |= {"is_searched_here": is_played, "after": lines[-1][0] if lines else after}
     report |= {"verification": {name: verification[name] for name in ("is_valid", "by")}} if verification else {}
     report |= {"error": {name: value for name, value in error.items() if name != "message"}} if error else {}
-    return report | {"words": words_of(events[0].author, events[-1].accepted_ms, words)}
+    return report | {"words": untrusted_text(events[0].author, events[-1].accepted_ms, words)}

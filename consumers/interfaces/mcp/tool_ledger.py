@@ -1,8 +1,7 @@
-"""The ledger as tools use it: open, shared by threads, and with one rule more about who signs.
+"""The ledger for tools: open, shared by threads, and with one more rule about who signs.
 
-Calls run side by side, and the gate puts what they submit in order. Who may sign is asked of the ledger at each
-signing, because roles change while a server runs: an agent that was made human or admin since then signs nothing here
-any more.
+Calls run concurrently, and the gate orders their submissions. Each signing asks the ledger for the agent's roles,
+because roles change while a server runs: an agent that has become human or admin signs nothing here any more.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.consumers.sdk.quotation import UNTRUSTED, age, block, origin_of
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, age, origin_of, untrusted_block
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -23,13 +22,13 @@ from deedbook.ledger.home.membership import read_membership
 from deedbook.ledger.lifecycle.authority import RESERVED_NAMES
 
 NEVER_SIGNED_AS: Final = ("human", "admin")
-"""Roles whose signature means that a person decided: no tool gives it."""
+"""Roles whose signature means that a person decided; no tool signs with them."""
 
 
 class ToolLedger(Ledger):
     """An open ledger whose agent signs only what a tool may sign.
 
-    In a folder that is not trusted nothing is opened, and every call is refused until it is.
+    An untrusted folder is not opened, and every call is refused until the folder is trusted.
     """
 
     def _prepare(self) -> None:
@@ -52,8 +51,8 @@ class ToolLedger(Ledger):
     def client(self) -> Client:
         """The client underneath.
 
-        Raises Refused: ``NOT_TRUSTED``, in words that hold nothing of the folder; ``USAGE`` once ``client.toml`` is not
-        what it was: calls are under way that began with it, so it is not exchanged; as ``Ledger.client``.
+        Raises Refused: ``NOT_TRUSTED``, in a text with nothing from the folder; ``USAGE`` if ``client.toml`` changed
+        (it is not reloaded, because calls that use the old one may be running); as ``Ledger.client``.
         """
         with self._opening:
             if self._client is None and not self._stop.is_set():
@@ -64,26 +63,26 @@ class ToolLedger(Ledger):
                     raise Refused(refusal.code, trust.UNTRUSTED) if refusal.code == "NOT_TRUSTED" else refusal from None
         client = super().client
         if read_membership(self.settings.home) != self._member:
-            message = "client.toml has changed since this server was started, which goes on by the old one: restart it"
+            message = "client.toml has changed since this server started: restart the server"
             raise Refused("USAGE", message)
         return client
 
     def others(self) -> dict[str, str]:
-        """Return what stands beside the words of others in every answer that holds some."""
-        return origin_of(self.client, Home(self.settings.home)).beside()
+        """Return the notice that every answer with untrusted text carries."""
+        return origin_of(self.client, Home(self.settings.home)).label()
 
     def quote(self, author: str, at: str | int, text: str) -> str:
-        """Return words of others as a text that is read by itself."""
-        said = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
-        return f"{UNTRUSTED}\n{block(said, origin_of(self.client, Home(self.settings.home)))}\n"
+        """Return untrusted text as a self-contained block with author, age and notice."""
+        text = f"{author}, {age(at, datetime.now(UTC))}:\n{text}"
+        return f"{UNTRUSTED_NOTICE}\n{untrusted_block(text, origin_of(self.client, Home(self.settings.home)))}\n"
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs. Raises Refused: ``USAGE`` without an agent; as ``check_may_sign``."""
         agent = name or self.agent
         if agent is None:
             advice = "start it with `deed mcp --as NAME`, or set DEEDBOOK_AGENT"
-            message = f"somebody must sign this, and this server acts for nobody: {advice}"
-            raise Refused("USAGE", f"{message}; `deed agent add NAME` registers an agent")
+            message = f"this server has no agent to sign with: {advice}"
+            raise Refused("USAGE", f"{message}; to register an agent, run `deed agent add NAME`")
         check_may_sign(agent, roles_of(self.client, agent))
         return super().author(agent)
 
@@ -94,36 +93,36 @@ class ToolLedger(Ledger):
             if refusal.code != "KEY_LOCKED":
                 raise
             message = (
-                f"the key of {name} is sealed: `deed key delegate --as {name}` in a terminal makes a session key for"
-                " this server, or start it with --passphrase-fd"
+                f"the key of {name} is sealed: make a session key for this server with `deed key delegate --as {name}`"
+                " in a terminal, or start it with --passphrase-fd"
             )
             raise Refused("KEY_LOCKED", message, **refusal.details) from refusal
 
 
 class Tools:
-    """Tools of one ledger, each a method."""
+    """A group of tools for one ledger; each tool is a method."""
 
     def __init__(self, ledger: ToolLedger) -> None:
         self._ledger = ledger
 
 
 def roles_of(client: Client, name: str) -> frozenset[str] | None:
-    """Return the roles of an agent now; None when no such agent is registered."""
-    return next((one.roles for one in client.agents() if one.name == name), None)
+    """Return the current roles of an agent; None if it is not registered."""
+    return next((agent.roles for agent in client.agents() if agent.name == name), None)
 
 
 def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") -> None:
-    """Refuse an agent that no tool may sign as, or that is not registered; ``before`` says what it would do.
+    """Refuse an agent that is not registered or that no tool may sign as; ``before`` begins the message.
 
     Raises Refused: ``AGENT_UNKNOWN``, ``NOT_AUTHORIZED``.
     """
     before = before and f"{before}, but "
     if roles is None:
-        advice = f"`deed agent add {name} --role agent` registers it, --as NAME takes another"
+        advice = f"register it with `deed agent add {name} --role agent`, or name another with --as NAME"
         raise Refused("AGENT_UNKNOWN", f"{before}{name} is not registered in this ledger: {advice}", name=name)
-    held = [role for role in NEVER_SIGNED_AS if role in roles]
-    if name in RESERVED_NAMES or held:
-        reason = f"{name} has the role {held[0]}" if held else f"{name} is the ledger's own key"
-        advice = "a person decides with `deed` in a terminal; start the server as an agent, with `deed mcp --as NAME`"
-        message = f"{before}{reason}, and no tool signs as that: {advice}"
+    forbidden = [role for role in NEVER_SIGNED_AS if role in roles]
+    if name in RESERVED_NAMES or forbidden:
+        reason = f"{name} has the role {forbidden[0]}" if forbidden else f"{name} is the ledger's own key"
+        advice = "start the server as an agent with `deed mcp --as NAME`; people decide with `deed` in a terminal"
+        message = f"{before}{reason}, and tools never sign with it: {advice}"
         raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

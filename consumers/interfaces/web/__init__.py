@@ -1,6 +1,7 @@
-"""The web: what a node lets be read over HTTP (`deed serve --web`), and what every server of ours shares.
+"""The read API of a node over HTTP (`deed serve --web`), and the parts that all our HTTP servers share.
 
-``server`` binds, serves and names its hosts; ``stream`` carries events as they come; ``rebuild`` says how far views are
-that are being made. The node's application is ``app``: ``api`` and ``questions`` answer, ``log`` shows the tiles of
-C2SP tlog-tiles, ``tokens`` says who may read. TLS, compression and rates for the open network are a reverse proxy's.
+``server`` binds, serves and checks host names; ``stream`` sends events as they arrive; ``rebuild`` reports the progress
+of views that are being built. The node's application is ``app``: ``api`` and ``questions`` answer requests, also for
+the tiles of C2SP tlog-tiles, and ``tokens`` authenticates readers. TLS, compression and rate limits belong to a reverse
+proxy.
 """

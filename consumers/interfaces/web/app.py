@@ -1,14 +1,14 @@
-"""What `deed serve --web` serves: the read API, what is counted, and a door before all of it.
+"""The application of `deed serve --web`: the read API, the metrics, and the checks before every request.
 
-The door answers what is no question (another method, a request with a body, an address that is too long), and whoever
-has no token for what is asked. Nothing but the description of the API is for everybody: the log's entries hold all that
-was said, so tiles are without a token only where the log was made public by name. No header lets pages of other sites
-read (CORS). A question is answered in a thread, so that a slow one holds up neither the node's event loop nor its
-agents, and is given up after ``answer_wait_max_s``.
+The checks refuse other methods, requests with a body, addresses that are too long, and requests without a valid token.
+Only the description of the API and the health check need no token. The log's entries contain all content, so tiles
+need a token unless the operator made the log public. No header allows pages of other sites to read (CORS). A thread
+answers each request, so that a slow one delays neither the node's event loop nor its agents; after
+``answer_wait_max_s`` the request fails.
 
-Routes are one table, found by their text: a router of patterns tries one after the other (a tenth of an answer's time,
-measured). Counts are prometheus-client's, one small package without others; a route is named as in the table, never by
-what was asked for, or whoever asks for a thousand ids makes a thousand series.
+Routes are found by their text in one table, because a router that tries patterns one after the other takes a tenth of
+an answer's time (measured). The metrics use prometheus-client, one small package without dependencies. A metric has the
+route of the table as its label, never the requested address, because a thousand ids would make a thousand series.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
-from deedbook.consumers.interfaces.web.api import JSON, Api, Asked, refused
+from deedbook.consumers.interfaces.web.api import JSON, Api, ApiRequest, refused
 from deedbook.consumers.interfaces.web.questions import ROOT
 from deedbook.consumers.interfaces.web.server import hosts, serving
 from deedbook.consumers.interfaces.web.stream import CHECK, Followers
@@ -72,8 +72,8 @@ async def publishing(
 ) -> AsyncIterator[str]:
     """Serve a ledger on a bound socket within the block; yields the address.
 
-    Where the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``metrics`` are what whoever serves
-    counts. Raises Refused: ``NOT_TRUSTED``: the tokens in the folder may be a stranger's. Unavailable: as
+    If the log ``is_public``, checkpoint and tiles need no token. ``gauges`` and ``metrics`` are the node's own.
+    Raises Refused: ``NOT_TRUSTED``, because the tokens in an untrusted folder may be a stranger's. Unavailable: as
     ``server.serving``.
     """
     with contextlib.closing(Web(client, is_public=is_public, gauges=gauges, metrics=metrics)) as web:
@@ -87,7 +87,7 @@ async def publishing(
 
 
 class Web:
-    """A ledger's answers over HTTP, and whom they are for: an ASGI application."""
+    """The read API of a ledger as an ASGI application, with authentication and metrics."""
 
     def __init__(
         self,
@@ -104,16 +104,16 @@ class Web:
         self._tokens = Tokens(client.settings.home)
         self._threads = ThreadPoolExecutor(questions_running_max, thread_name_prefix="deedbook-web")
         self._description = resources.files(__package__).joinpath("openapi.json").read_bytes()
-        # These ask no view, and are answered at once, whatever the threads are busy with.
-        self._at_once: dict[str, Callable[[Asked], Response]] = {
-            HEALTH: lambda asked: asked.document("health", {"status": "ok", "entries": asked.size}),
-            METRICS: lambda asked: asked.answer(generate_latest(registry), CONTENT_TYPE_LATEST),
-            ROOT: lambda asked: asked.document("api", {"paths": self._paths()}),
-            DESCRIPTION: lambda asked: asked.answer(self._description, JSON),
+        # These use no view and are answered at once, even if all threads are busy.
+        self._at_once: dict[str, Callable[[ApiRequest], Response]] = {
+            HEALTH: lambda request: request.document("health", {"status": "ok", "entries": request.size}),
+            METRICS: lambda request: request.answer(generate_latest(registry), CONTENT_TYPE_LATEST),
+            ROOT: lambda request: request.document("api", {"paths": self._paths()}),
+            DESCRIPTION: lambda request: request.answer(self._description, JSON),
         }
         self._routes = self._at_once | self.api.routes()
-        self._places = {route.partition("{")[0]: route for route in self._routes if "{" in route}
-        self._open = {ROOT, DESCRIPTION, HEALTH} | ({"/checkpoint", self._places["/tile/"]} if is_public else set())
+        self._prefixes = {route.partition("{")[0]: route for route in self._routes if "{" in route}
+        self._open = {ROOT, DESCRIPTION, HEALTH} | ({"/checkpoint", self._prefixes["/tile/"]} if is_public else set())
         own: Gauges = {
             "log_entries": lambda: self.api.size,
             "http_followers": lambda: self.followers.present,
@@ -129,34 +129,34 @@ class Web:
         )
 
     def close(self) -> None:
-        """Let go of the views."""
+        """Close the views."""
         self._threads.shutdown(cancel_futures=True)
         self.api.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        began, has_begun, (route, ref) = time.perf_counter(), False, self._place(scope["path"])
+        start_s, has_begun, (route, ref) = time.perf_counter(), False, self._route_of(scope["path"])
 
         async def send_noted(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                self._seconds.labels(route, str(message["status"])).observe(time.perf_counter() - began)
+                self._seconds.labels(route, str(message["status"])).observe(time.perf_counter() - start_s)
             await send(message)
 
         try:
             await (await self._answer(scope, route, ref))(scope, receive, send_noted)
-        except Exception as error:  # what nobody foresaw is an answer, too
+        except Exception as error:  # an unexpected error is answered, too
             if not isinstance(error, DeedbookError):
                 _log.exception("%s failed", scope["path"])
-                error = DeedbookError("UNEXPECTED", f"{type(error).__name__}: the log of `deed serve` says more")
+                error = DeedbookError("UNEXPECTED", f"{type(error).__name__}: see the log of `deed serve`")
             if has_begun:
                 raise
             await refused(error)(scope, receive, send_noted)
 
-    def _place(self, path: str) -> tuple[str, str]:
-        """Return the route of a path, and what stands in the place of its last part."""
-        for prefix, route in self._places.items():
+    def _route_of(self, path: str) -> tuple[str, str]:
+        """Return the route of a path, and the value of the route's placeholder."""
+        for prefix, route in self._prefixes.items():
             if path.startswith(prefix):
                 return route, path.removeprefix(prefix)
         return (path if path in self._routes else "other"), ""
@@ -164,30 +164,30 @@ class Web:
     async def _answer(self, scope: Scope, route: str, ref: str) -> Response:
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
         if method not in METHODS.split(", "):
-            return refused(Refused("USAGE", f"here one only reads: {METHODS}"), 405, allow=METHODS)
+            return refused(Refused("USAGE", f"this API is read-only: use {METHODS}"), 405, allow=METHODS)
         if len(path) + len(scope["query_string"]) > address_max_chars:
-            return refused(Refused("TOO_LARGE", f"an address has at most {address_max_chars} characters"), 414)
+            return refused(Refused("TOO_LARGE", f"an address may have at most {address_max_chars} characters"), 414)
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            raise Refused("TOO_LARGE", "a question has no body: ask by the address")
+            raise Refused("TOO_LARGE", "requests must have no body: send arguments in the address")
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})
         scope[CHECK] = partial(self._check, route, path, headers.get("authorization", ""))
         size, last = scope[CHECK]()
         if (answer := self._routes.get(route)) is None:
-            advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists what there is"
+            advice = did_you_mean(near(path, self._routes)) or f": {ROOT} lists all paths"
             raise Refused("NOT_FOUND", f"there is nothing at {path[:200]}{advice}")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         key = (path, scope["query_string"], headers.get("accept", ""), last)
-        asked = Asked(route, ref, query, headers, size, key)
+        request = ApiRequest(route, ref, query, headers, size, key)
         if route in self._at_once:
-            return answer(asked)
-        if (kept := self.api.kept(asked)) is not None:
-            return kept
+            return answer(request)
+        if (cached := self.api.cached(request)) is not None:
+            return cached
         try:
             async with asyncio.timeout(answer_wait_max_s):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, answer, asked)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, answer, request)
         except TimeoutError as error:
-            message = f"this was not answered within {answer_wait_max_s:g} s: ask for less, or again later"
+            message = f"the answer took longer than {answer_wait_max_s:g} s: request fewer rows, or try again later"
             raise Unavailable("BUSY", message) from error
 
     def _check(self, route: str, path: str, header: str) -> tuple[int, bytes]:
@@ -199,42 +199,44 @@ class Web:
             if route not in self._open:
                 role = self._tokens.check(header, snapshot).role
                 if (role == "metrics") != (route == METRICS):
-                    raise Refused("NOT_AUTHORIZED", f"{path[:200]} is not for a token of the role {role}", role=role)
+                    raise Refused(
+                        "NOT_AUTHORIZED", f"a token with the role {role} may not read {path[:200]}", role=role
+                    )
             return snapshot.size, snapshot.entry(snapshot.size - 1)
 
     def _paths(self) -> list[dict[str, Any]]:
-        gets = {path: one["get"] for path, one in msgspec.json.decode(self._description)["paths"].items()}
-        names = {path: [one["name"] for one in get["parameters"]] for path, get in gets.items()}
+        gets = {path: item["get"] for path, item in msgspec.json.decode(self._description)["paths"].items()}
+        names = {path: [item["name"] for item in get["parameters"]] for path, get in gets.items()}
         return [{"path": path, "meaning": get["summary"], "arguments": names[path]} for path, get in gets.items()]
 
 
-class _Counted(NamedTuple):
-    """A collector of what a node has counted; levels are asked for when somebody looks, and nothing runs beside."""
+class _MetricsCollector(NamedTuple):
+    """A prometheus collector of the node's metrics; gauges are read only when somebody requests the metrics."""
 
     metrics: Metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, meter in METERS.items():
+        for name, definition in METERS.items():
             values = self.metrics.values(name)
-            if meter.bounds:
-                bounds, counts = [*map(str, meter.bounds), "+Inf"], accumulate(self.metrics.spread(name))
+            if definition.bounds:
+                bounds, counts = [*map(str, definition.bounds), "+Inf"], accumulate(self.metrics.spread(name))
                 buckets = [*zip(bounds, counts, strict=True)]
-                yield HistogramMetricFamily(f"deedbook_{name}", meter.help, buckets=buckets, sum_value=values[""])
+                yield HistogramMetricFamily(f"deedbook_{name}", definition.help, buckets=buckets, sum_value=values[""])
                 continue
-            family = CounterMetricFamily if meter.kind == "counter" else GaugeMetricFamily
-            metric = family(f"deedbook_{name}", meter.help, labels=[meter.label] if meter.label else [])
+            family = CounterMetricFamily if definition.kind == "counter" else GaugeMetricFamily
+            metric = family(f"deedbook_{name}", definition.help, labels=[definition.label] if definition.label else [])
             for label, value in values.items():
-                metric.add_metric([label] if meter.label else [], value)
+                metric.add_metric([label] if definition.label else [], value)
             yield metric
 
 
 def _new_registry(metrics: Metrics | None, gauges: Gauges) -> CollectorRegistry:
-    """Return what `/metrics` shows: the process, what a node has counted (None: nobody counts), and levels by name."""
+    """Return the metrics of `/metrics`: the process, the node's counters (None: no node), and gauges by name."""
     registry = CollectorRegistry()
     Process(registry=registry)
     Info("deedbook_build", "The version that runs", registry=registry).info({"version": version("deedbook")})
     if metrics is not None:
-        registry.register(_Counted(metrics))
+        registry.register(_MetricsCollector(metrics))
     for name, value in gauges.items():
         Gauge(f"deedbook_{name}", name.replace("_", " "), registry=registry).set_function(value)
     return registry

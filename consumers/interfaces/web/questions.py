@@ -1,9 +1,9 @@
-"""A query of the views as an address: its arguments out of the URL, and its cursor, sealed.
+"""Queries of the views as addresses: the arguments in the URL, and sealed cursors.
 
-``GET /v1/FAMILY/NAME`` asks the query ``FAMILY.NAME``. Arguments have the query's own names and types, and a list is a
-name given several times. A cursor fits the question that it came from and no other: what a page ended with is sealed
-with a digest of the query and its filters. That keeps nobody from anything, as a reader sees every page: it turns a
-mix-up into a refusal instead of rows that fit neither question.
+``GET /v1/FAMILY/NAME`` runs the query ``FAMILY.NAME``. Arguments have the query's own names and types; a list is a name
+that is repeated. A cursor is valid only for the query that returned it: it is sealed with a digest of the query and its
+filters. This is no protection, because a reader may see every page. It turns a mix-up into an error instead of rows
+that fit neither query.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _seal_digits: Final = 12
 
 
 class Form(NamedTuple):
-    """How a question is spelled: its type, its arguments, of lists with the type of their items, and which pages."""
+    """The arguments of a query in a URL: their type, the item types of lists by name, and the cursor's name."""
 
     type: type[Arguments]
     items: dict[str, Any]
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A query with its arguments as they were asked for, its cursor open, and the moment."""
+    """A query with its arguments, its cursor unsealed, and the requested time."""
 
     query: str
     arguments: dict[str, Any]
@@ -46,27 +46,27 @@ class Question(NamedTuple):
 
     @property
     def form(self) -> Form:
-        """How it is spelled."""
+        """The arguments of the query in a URL."""
         return form_of(self.query)
 
     def sealed(self, value: Any) -> str | None:
-        """Return a cursor that is read back for this question only; None where no page follows."""
+        """Return a cursor that only this query accepts; None if there is no next page."""
         if value is None:
             return None
         payload = msgspec.json.encode(value)
-        filters = {name: one for name, one in self.arguments.items() if name not in (self.form.cursor, "limit")}
+        filters = {name: item for name, item in self.arguments.items() if name not in (self.form.cursor, "limit")}
         bound = msgspec.json.encode([self.query, filters, self.as_of], order="deterministic")
         digest = sha256(bound + b"\0" + payload).hexdigest()[:_seal_digits]
         return f"{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{digest}"
 
     def opened(self, sealed: str) -> Any:
-        """Return what a cursor was sealed from. Raises Refused: ``INVALID_FIELD`` for that of another question."""
+        """Return the value of a sealed cursor. Raises Refused: ``INVALID_FIELD`` for the cursor of another query."""
         payload = sealed.partition(".")[0].encode()
-        with contextlib.suppress(ValueError):  # no base64, no JSON, no UTF-8
+        with contextlib.suppress(ValueError):  # not base64, JSON or UTF-8
             value = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
             if self.sealed(value) == sealed:
                 return value
-        raise _invalid(self.query, "this cursor is of another question: follow `next` of the page before")
+        raise _invalid(self.query, "the cursor is from another query: use `next` of the previous page")
 
 
 def path_of(query: str) -> str:
@@ -78,57 +78,57 @@ def path_of(query: str) -> str:
     return f"{ROOT}/{query.replace('.', '/')}"
 
 
-def address(path: str, asked: dict[str, Any]) -> str:
-    """Return a path with what is asked of it; a list is a name given several times."""
-    spelled = {name: str(one).lower() if isinstance(one, bool) else one for name, one in asked.items()}
-    return f"{path}?{urlencode(spelled, doseq=True)}"
+def address(path: str, args: dict[str, Any]) -> str:
+    """Return a path with a query string; a list is a name that is repeated."""
+    params = {name: str(value).lower() if isinstance(value, bool) else value for name, value in args.items()}
+    return f"{path}?{urlencode(params, doseq=True)}"
 
 
 @cache
 def form_of(query: str) -> Form:
-    """Return how a query is spelled."""
+    """Return the arguments of a query in a URL."""
     return form_from(QUERIES[query].arguments)
 
 
 def form_from(arguments: type[Arguments]) -> Form:
-    """Return how arguments of a type are spelled."""
+    """Return the arguments of a type in a URL."""
     items = {field.encode_name: _item_of(field.type) for field in msgspec.structs.fields(arguments)}
-    return Form(arguments, items, next((one for one in _CURSORS if {one, "limit"} <= items.keys()), None))
+    return Form(arguments, items, next((name for name in _CURSORS if {name, "limit"} <= items.keys()), None))
 
 
 def _item_of(type_: Any) -> Any:
-    """Return the type of a list's items, however deep the list stands in unions and annotations; None for no list."""
+    """Return the item type of a list, also inside unions and annotations; None for other types."""
     parts = get_args(type_)
     return parts[0] if get_origin(type_) is list else next(filter(None, map(_item_of, parts)), None)
 
 
-def read(path: str, given: Sequence[tuple[str, str]]) -> Question:
+def read(path: str, params: Sequence[tuple[str, str]]) -> Question:
     """Return the question at a path of ``path_of``, with the arguments of a URL.
 
-    Raises Refused: ``UNKNOWN_FIELD``, ``INVALID_FIELD``, also for the cursor of another question.
+    Raises Refused: ``UNKNOWN_FIELD``, ``INVALID_FIELD``, also for the cursor of another query.
     """
     query = path.removeprefix(f"{ROOT}/").replace("/", ".")
     form = form_of(query)
-    values = values_of(form, given, query)
-    moment, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
-    moment = None if moment is None else parse_moment(moment)
-    question = Question(query, converted(form, values, query), moment)
+    values = values_of(form, params, query)
+    as_of, sealed = values.pop(AS_OF, None), values.pop(form.cursor, None)
+    as_of = None if as_of is None else parse_moment(as_of)
+    question = Question(query, converted(form, values, query), as_of)
     cursor = {} if sealed is None else {str(form.cursor): question.opened(sealed)}
     return question._replace(arguments=question.arguments | cursor)
 
 
-def values_of(form: Form, given: Sequence[tuple[str, str]], query: str) -> dict[Any, Any]:
-    """Return what was given by name, and lists as lists. Raises Refused: ``UNKNOWN_FIELD``, ``INVALID_FIELD``."""
+def values_of(form: Form, params: Sequence[tuple[str, str]], query: str) -> dict[Any, Any]:
+    """Return the arguments by name, lists as lists. Raises Refused: ``UNKNOWN_FIELD``, ``INVALID_FIELD``."""
     values: dict[Any, Any] = {}
-    for name, text in given:
+    for name, text in params:
         if name not in form.items and name != AS_OF:
             known = (*form.items, AS_OF)
-            advice = did_you_mean(near(name, known)) or f": there are {', '.join(known)}"
-            raise Refused("UNKNOWN_FIELD", f"{query} takes no {name[:80]!r}{advice}", field=name[:80])
+            advice = did_you_mean(near(name, known)) or f": the arguments are {', '.join(known)}"
+            raise Refused("UNKNOWN_FIELD", f"{query} has no argument {name[:80]!r}{advice}", field=name[:80])
         if form.items.get(name) is not None:
             values.setdefault(name, []).append(_item(text, form.items[name], query))
         elif values.setdefault(name, text) is not text:
-            raise _invalid(query, f"{name} is given more than once")
+            raise _invalid(query, f"{name} is repeated, but is not a list")
     return values
 
 
@@ -138,11 +138,11 @@ def _item(text: str, type_: Any, query: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except ValueError as error:
-        raise _invalid(query, f"{text[:80]!r} is no JSON object: {error}") from error
+        raise _invalid(query, f"{text[:80]!r} is not a JSON object: {error}") from error
 
 
 def converted(form: Form, values: dict[Any, Any], query: str) -> dict[str, Any]:
-    """Return values, each of its argument's type. Raises Refused: ``INVALID_FIELD``."""
+    """Return values converted to the types of their arguments. Raises Refused: ``INVALID_FIELD``."""
     try:
         plain = msgspec.to_builtins(msgspec.convert(values, form.type, strict=False))
     except msgspec.ValidationError as error:

@@ -1,7 +1,8 @@
-"""Views that are far behind are folded in the background, and whoever asks is told how far they are.
+"""Views that are far behind the log are built in the background; requests meanwhile get the progress.
 
-That is so once for a large log that was imported or met a new version of Deedbook, and when it is searched for the
-first time. What is behind by less is folded by the question itself, as everywhere; behind a server, that one folds.
+This happens once for a large log after an import or an upgrade of Deedbook, and for the first search. If views are only
+a little behind, the request itself brings them up to date, as in every interface. With a remote server, the server
+builds the views.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from deedbook.ledger.home.config import Settings
 
 behind_max: Final = 5_000
-"""Entries that a question may fold while somebody waits for it."""
+"""The most entries that a request may fold while its client waits."""
 
 
 class Rebuild:
-    """Folds the views of a ledger's folder, with a reader of its own: the client's answers between its batches."""
+    """Builds the views of a ledger's folder with its own reader, so that the client can answer between batches."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self.reader = Reader(client, settings)
@@ -35,19 +36,21 @@ class Rebuild:
         self._known = {False: -behind_max, True: -behind_max}
 
     def position(self, *, searches: bool = False) -> int:
-        """Return how far the views are folded that every question brings up to date, or all."""
+        """Return the position of the view that is furthest behind; ``searches`` includes the full-text views."""
         with self.reader.store.reading() as reading:
             ends = {
-                one.view: one.position for one in reading.view_versions() if VIEW_VERSIONS.get(one.view) == one.version
+                version.view: version.position
+                for version in reading.view_versions()
+                if VIEW_VERSIONS.get(version.view) == version.version
             }
         return min(ends.get(name, 0) for name in VIEW_VERSIONS if searches or name not in ON_DEMAND)
 
     def demand(self, size: int, *, searches: bool) -> None:
-        """Let a question pass whose views are near the log's end, and else begin to fold them.
+        """Return if the views are near the end of the log; otherwise start to build them.
 
-        Raises Unavailable: ``BUSY``, with the ``position`` they are at, and the log's ``size``; what folding raised.
+        Raises Unavailable: ``BUSY``, with the ``position`` of the views and the log's ``size``; the error of the build.
         """
-        if size - self._known[searches] > behind_max:  # they never go back, but where they are made anew while we run
+        if size - self._known[searches] > behind_max:  # a position decreases only if the views are rebuilt while we run
             self._known[searches] = self.position(searches=searches)
         if size - self._known[searches] <= behind_max:
             return
@@ -59,7 +62,7 @@ class Rebuild:
                 self._thread = threading.Thread(target=self._fold, daemon=True)
                 self._thread.start()
         position = self._reached.position
-        message = f"the views are being made from the log ({position} of {size} entries): ask again in a moment"
+        message = f"the views are being made from the log ({position} of {size} entries): try again in a few seconds"
         raise Unavailable("BUSY", message, position=position, size=size)
 
     def _fold(self) -> None:

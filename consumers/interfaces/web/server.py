@@ -1,7 +1,7 @@
-"""Serving over HTTP on this machine: a socket that is bound before anything is said, and a server that ends with it.
+"""HTTP serving on this machine: a socket that is bound before its address is printed, and a server on it.
 
-What is served is others' (``app``, the dashboard): here are the address, the names by which it may be called, and the
-limits of connections. It runs in the event loop of whoever serves, whose signals stay that one's.
+The applications are elsewhere (``app``, the dashboard). This module has the address, the allowed host names and the
+limits of connections. The server runs in the caller's event loop, and the caller handles the signals.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 
 
 def bind(where: str) -> socket.socket:
-    """Return a socket that listens at ``[HOST:]PORT``, by default of the loopback interface; port 0 takes a free one.
+    """Return a socket that listens at ``[HOST:]PORT`` (default host: loopback; port 0: any free port).
 
-    Raises Refused: ``USAGE`` for what is no such place. Unavailable: ``STORE_IN_USE`` when the port is taken,
-    ``STORE_UNAVAILABLE`` when the host is not this machine.
+    Raises Refused: ``USAGE`` for an invalid address. Unavailable: ``STORE_IN_USE`` if the port is taken,
+    ``STORE_UNAVAILABLE`` if the host is not this machine.
     """
     match = _WHERE.fullmatch(where)
     if match is None or int(match[2]) >= 2**16:
-        raise Refused("USAGE", f"--web takes HOST:PORT or PORT, as 127.0.0.1:8080, and not {where[:80]!r}")
+        raise Refused("USAGE", f"--web takes HOST:PORT or PORT, such as 127.0.0.1:8080, not {where[:80]!r}")
     host, port = match[1] or LOOPBACK, int(match[2])
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
         code = "STORE_UNAVAILABLE" if isinstance(error, socket.gaierror) else "STORE_IN_USE"
-        raise Unavailable(code, f"nobody can listen at {host}:{port}: {error.strerror}", port=port) from error
-    # Accepted sockets have it, too: asyncio knows none of these as TCP, and head and body would wait for each other.
+        raise Unavailable(code, f"cannot listen at {host}:{port}: {error.strerror}", port=port) from error
+    # Accepted sockets inherit this. asyncio does not set it on them, and head and body would wait for each other.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -63,8 +63,8 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve an application on a bound socket within the block; yields the address.
 
-    One that ``has_lifespan`` is told when it begins and ends. What it is called with has ``scope[DROP]``, which cuts
-    the connection of a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` when it does not start.
+    With ``has_lifespan`` the application gets lifespan events. ``scope[DROP]`` is a function that cuts the connection
+    of a client that does not read. Raises Unavailable: ``STORE_UNAVAILABLE`` if the server does not start.
     """
     host, port = listening.getsockname()[:2]
 
@@ -72,7 +72,7 @@ async def serving(
         scope[DROP] = partial(server.drop, scope)
         await app(scope, receive, send)
 
-    # By name: uvicorn takes httptools where that happens to be installed, which knows no limit of a request's head.
+    # Name h11: uvicorn would use httptools if it is installed, which has no limit for the size of a request's head.
     config = uvicorn.Config(
         serve,
         log_config=None,
@@ -88,7 +88,7 @@ async def serving(
     )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    starting = asyncio.create_task(server.answers.wait())
+    starting = asyncio.create_task(server.accepts.wait())
     try:
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
@@ -101,7 +101,7 @@ async def serving(
 
 
 def status_of(error: DeedbookError) -> int:
-    """Return the HTTP status that says what the exit code of an error says to a shell, and of some codes more."""
+    """Return the HTTP status for an error, by its code or its exit code."""
     if (status := _STATUSES.get(error.code)) is not None:
         return status
     match error.exit_code:
@@ -122,9 +122,9 @@ def status_of(error: DeedbookError) -> int:
 
 
 def hosts(client: EntryReads, bound: str) -> list[str]:
-    """Return the names by which the server may be called: a page of another site can point a name of its own here.
+    """Return the allowed host names, against DNS rebinding: another site can make its own name resolve to this server.
 
-    They are the address it listens at, the loopback's, and the host in the log's origin, as a reverse proxy passes it.
+    They are the bound address, loopback, and the host in the log's origin, which a reverse proxy passes on.
     """
     created = read_event(0, client.entry(0)).data
     origin = created.origin if isinstance(created, LedgerCreated) else ""
@@ -132,26 +132,26 @@ def hosts(client: EntryReads, bound: str) -> list[str]:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves the process's signals to who runs it, and says when it answers."""
+    """A uvicorn server that leaves signals to its caller, and sets an event once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.answers = asyncio.Event()
+        self.accepts = asyncio.Event()
         self._waiting: dict[tuple[object, object], float] = {}
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Do not handle signals."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start to accept requests, and set the event."""
         await super().startup(sockets=sockets)
         if self.started:
-            self.answers.set()
+            self.accepts.set()
 
     async def on_tick(self, counter: int) -> bool:
-        """Cut whoever has not sent a whole request in time: so few connections there are, and nobody else would."""
+        """Cut clients that send no complete request in time: connections are few, and uvicorn has no such limit."""
         waiting, self._waiting, now = self._waiting, {}, time.monotonic()
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
@@ -162,7 +162,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def drop(self, scope: Scope) -> None:
-        """Cut the connection that a request came by, with what waits there to be read."""
+        """Cut the connection of a request, with unread data."""
         for connection in self.server_state.connections:
             if getattr(connection, "scope", None) is scope:
                 connection.transport.abort()

@@ -1,8 +1,8 @@
-"""Events as they come, for whoever reads over HTTP: one source for the API and the dashboard, and what carries it.
+"""Live events over HTTP, for the API and the dashboard.
 
-A reader pulls: at most one page of the log is held for it, and nothing is read ahead of what it has taken. Whoever
-takes nothing for ``stall_max_s`` is cut off, with what lies in its socket. The id of a server-sent event is its index
-in the log: a reader that comes back with ``Last-Event-ID`` goes on behind it, without a gap (WHATWG HTML, section 9.2).
+A reader pulls: the server holds at most one page of the log for it and reads nothing ahead. A reader that takes nothing
+for ``stall_max_s`` is disconnected, with the unread data in its socket. The id of a server-sent event is its log index:
+a reader that reconnects with ``Last-Event-ID`` continues after it without a gap (WHATWG HTML, section 9.2).
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ stall_max_s: Final = 30.0
 followers_max: Final = 32
 page_events_max: Final = 64
 NEVER_SNIFFED: Final = {"x-content-type-options": "nosniff"}
-_NOTHING_KEPT: Final = {"cache-control": "no-store", "x-accel-buffering": "no", **NEVER_SNIFFED}
+_NOT_STORED: Final = {"cache-control": "no-store", "x-accel-buffering": "no", **NEVER_SNIFFED}
 
 
 class Followers:
-    """The places of those who follow a log: each takes a thread while it waits, so there are not more of them."""
+    """The clients that follow a log. Each uses a thread while it waits, so their number is limited."""
 
-    def __init__(self, places: int = followers_max) -> None:
-        self.places = places
-        self.threads = CapacityLimiter(places)
+    def __init__(self, limit: int = followers_max) -> None:
+        self.limit = limit
+        self.threads = CapacityLimiter(limit)
         self._present: set[CancelScope] = set()
 
     @property
     def present(self) -> int:
-        """How many places are taken."""
+        """The number of clients that follow now."""
         return len(self._present)
 
     def end(self) -> None:
-        """End every stream, and begin no other: a server that stops would wait for them."""
-        self.places = 0
+        """End every stream and allow no new ones, because a stopping server would wait for them."""
+        self.limit = 0
         for scope in self._present:
             scope.cancel()
 
     @contextlib.contextmanager
     def place(self) -> Iterator[CancelScope]:
-        """Hold a place within the block, which is cancelled at the ``end``.
+        """Count a client while the block runs; ``end`` cancels the block.
 
-        Raises Unavailable: ``BUSY`` when all are taken.
+        Raises Unavailable: ``BUSY`` if there are too many clients.
         """
-        if self.present >= self.places:
-            message = f"{self.places} readers follow the log already: ask again later, or read it page by page"
-            raise Unavailable("BUSY", message, limit=self.places)
+        if self.present >= self.limit:
+            message = f"{self.limit} clients already follow the log: try again later, or read it page by page"
+            raise Unavailable("BUSY", message, limit=self.limit)
         scope = CancelScope()
         self._present.add(scope)
         try:
@@ -82,11 +82,10 @@ async def events_from(
     threads: CapacityLimiter | None = None,
     until: int | None = None,
 ) -> AsyncIterator[Event | int]:
-    """Yield the events from ``index`` on, in order, and then what comes; an int says how far there was nothing.
+    """Yield the events from ``index`` on, in order, and then new ones; an int is the index up to which none matched.
 
-    That is yielded every ``heartbeat_s`` seconds without an event, so that a filter that lets little through does not
-    lead back to where it began. With ``until`` it ends before that index. It waits in a thread, one of ``threads``.
-    Raises: as ``Client.entries``.
+    The int is yielded every ``heartbeat_s`` seconds without an event, so that a client with a narrow filter can resume
+    there. With ``until`` it ends before that index. It waits in one of ``threads``. Raises: as ``Client.entries``.
     """
     quiet_since = time.monotonic()
     while until is None or index < until:
@@ -104,22 +103,22 @@ async def events_from(
 
 
 def as_server_sent(last: int, document: bytes = b"") -> bytes:
-    """Return an event as ``text/event-stream`` has it, or without one a heartbeat; ``last`` is the last index read."""
+    """Return an event in the format ``text/event-stream``, or a heartbeat; ``last`` is the last index read."""
     return b"id: %d\n" % last + (b"data: " + document if document else b": nothing new") + b"\n\n"
 
 
 class Stream(StreamingResponse):
-    """An answer without an end, which ends when its reader goes, reads nothing any more or may read no more.
+    """An endless answer that stops if its reader disconnects, stops reading, or loses its permission to read.
 
-    The last is what ``scope[CHECK]`` raises of, where there is one, before anything is sent, a heartbeat at the latest.
+    Before each message, at least once a heartbeat, ``scope[CHECK]`` raises if the permission is gone.
     """
 
     def __init__(self, content: AsyncIterator[bytes], media_type: str, followers: Followers) -> None:
-        super().__init__(content, media_type=media_type, headers=_NOTHING_KEPT)
+        super().__init__(content, media_type=media_type, headers=_NOT_STORED)
         self._followers = followers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer until the reader goes. Raises Unavailable: ``BUSY`` when all places are taken."""
+        """Answer until the reader disconnects. Raises Unavailable: ``BUSY`` if there are too many clients."""
 
         async def send_soon(message: Message) -> None:
             try:
@@ -127,15 +126,15 @@ class Stream(StreamingResponse):
                 async with asyncio.timeout(stall_max_s):
                     await send(message)
             except (TimeoutError, Refused):
-                scope.get(DROP, _nothing)()  # else what it does not read waits in its socket for ever
+                scope.get(DROP, _nothing)()  # otherwise unread data would stay in its socket for ever
                 raise ClientDisconnect from None
 
         with contextlib.suppress(ClientDisconnect):
             with self._followers.place() as place:
                 await super().__call__(scope, receive, send_soon)
             if place.cancelled_caught:
-                await send({"type": "http.response.body"})  # its reader sees an end, and no fault
+                await send({"type": "http.response.body"})  # the reader sees a normal end, not an error
 
 
 def _nothing() -> None:
-    """Do nothing, where no server of ours serves."""
+    """Do nothing: the default outside of our own server."""

@@ -1,9 +1,9 @@
-"""Who may read over HTTP: bearer tokens, each with a role and of a registered agent (RFC 6750).
+"""Bearer tokens for reading over HTTP, each with a role and for a registered agent (RFC 6750).
 
-Loopback is no gate, as every agent on the machine reaches it: reading takes a token there, too. A token is 32 random
-bytes, shown once. What is kept is its SHA-256, in a file that only its owner reads: so many random bits are not guessed
-from it, and need no slow hash. It reads nothing more once it has expired or was revoked, or as soon as the log says
-that its agent was removed or the agent's key has ended. Nothing of it is in the log: it grants nothing but reading.
+Loopback does not authenticate, because every agent on the machine can reach it: reading needs a token there, too. A
+token is 32 random bytes and is shown once. Its SHA-256 is stored in a file that only its owner can read; so many random
+bits cannot be guessed from it and need no slow hash. A token becomes invalid if it expires or is revoked, or if the log
+removes its agent or ends the agent's key. The log contains nothing about tokens, because they grant only reading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Role = Literal["reader", "metrics"]
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of a token: by what it is named, whose it is, what it may read, and until when (Unix ms)."""
+    """A stored token: its id, agent, role, digest, creation and expiry (Unix ms)."""
 
     id: str
     agent: Name
@@ -55,75 +55,79 @@ class Tokens:
 
     def __init__(self, home: Path) -> None:
         self._file = home / FILE
-        self._seen: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None
         self._tokens: list[Token] = []
 
     def present(self) -> list[Token]:
-        """Return all that are kept, the oldest first.
+        """Return all stored tokens, oldest first.
 
-        Raises Refused: ``KEY_FILE_MODE`` when others can read the file; ``INVALID_FORMAT`` when it is none of ours.
+        Raises Refused: ``KEY_FILE_MODE`` if others can read the file; ``INVALID_FORMAT`` if it is not a token file.
         """
         try:
             status = self._file.stat()
         except FileNotFoundError:
             return []
-        if self._seen != (seen := (status.st_ino, status.st_ctime_ns)):
+        if self._version != (version := (status.st_ino, status.st_ctime_ns)):
             try:
                 self._tokens = _decoder.decode(read_private(self._file))
             except msgspec.MsgspecError as error:
-                raise Refused("INVALID_FORMAT", f"{self._file} holds no tokens ({error}): delete it") from error
-            self._seen = seen
+                raise Refused("INVALID_FORMAT", f"{self._file} is not a token file ({error}): delete it") from error
+            self._version = version
         return self._tokens
 
     def create(self, agent: str, role: Role, expires_ms: int) -> tuple[Token, str]:
-        """Keep a new token; return what is kept, and the token itself, which nobody can read here again.
+        """Store a new token; return the stored record and the token itself, which cannot be read again.
 
-        Raises Refused: ``TOO_LARGE`` when there are too many. Unavailable: ``STORE_UNAVAILABLE``.
+        Raises Refused: ``TOO_LARGE`` if there are too many. Unavailable: ``STORE_UNAVAILABLE``.
         """
         text = PREFIX + secrets.token_urlsafe(_token_bytes)
         digest = sha256(text.encode()).hexdigest()
         token = Token(digest[:_id_digits], agent, role, digest, time.time_ns() // 1_000_000, expires_ms)
         with as_unavailable(self._file), locked(self._file.parent):
-            if len(held := self.present()) >= tokens_max:
-                raise Refused("TOO_LARGE", f"there are {tokens_max} tokens: `deed token revoke` those of nobody")
-            write_whole(self._file, msgspec.json.encode([*held, token]))
+            if len(tokens := self.present()) >= tokens_max:
+                raise Refused(
+                    "TOO_LARGE", f"there are already {tokens_max} tokens: revoke unused ones with `deed token revoke`"
+                )
+            write_whole(self._file, msgspec.json.encode([*tokens, token]))
         return token, text
 
     def revoke(self, name: str) -> list[Token]:
-        """Keep a token no more, by its id, or all of an agent; return them. Raises Refused: ``NOT_FOUND``."""
+        """Delete a token by its id, or all tokens of an agent; return them. Raises Refused: ``NOT_FOUND``."""
         with as_unavailable(self._file), locked(self._file.parent):
-            gone = [one for one in self.present() if name in (one.id, one.agent)]
-            if not gone:
-                raise Refused("NOT_FOUND", f"there is no token {name}, nor one of {name}: see `deed token list`")
-            write_whole(self._file, msgspec.json.encode([one for one in self.present() if one not in gone]))
-        return gone
+            revoked = [token for token in self.present() if name in (token.id, token.agent)]
+            if not revoked:
+                raise Refused(
+                    "NOT_FOUND", f"there is no token {name} and no token of an agent {name}: see `deed token list`"
+                )
+            write_whole(self._file, msgspec.json.encode([token for token in self.present() if token not in revoked]))
+        return revoked
 
     def check(self, header: str, snapshot: Snapshot) -> Token:
-        """Return the token that an ``Authorization`` header bears.
+        """Return the token in an ``Authorization`` header.
 
-        Raises Refused: ``TOKEN_INVALID``. Unavailable: ``STORE_UNAVAILABLE``: the file is none; where it lies, and what
-        is wrong with it, is not for whoever asks.
+        Raises Refused: ``TOKEN_INVALID``. Unavailable: ``STORE_UNAVAILABLE`` if the token file cannot be read; the
+        client gets neither its path nor the problem.
         """
         try:
             known = self.present()
         except DeedbookError as error:
-            _log.warning("nobody is let in: %s", error)
-            message = "no token can be looked up here: whoever serves this sees why by `deed token list`"
+            _log.warning("every reader is refused: %s", error)
+            message = "tokens cannot be checked: the operator of this server finds the reason with `deed token list`"
             raise Unavailable("STORE_UNAVAILABLE", message) from error
         scheme, _, text = header.partition(" ")
         digest = sha256(text.strip().encode("utf-8", "surrogateescape")).hexdigest()
-        fitting = [one for one in known if hmac.compare_digest(one.digest, digest)]
-        if scheme.lower() != "bearer" or not fitting:
-            message = "reading takes a token: `deed token create NAME` in the ledger's folder makes one"
+        matches = [candidate for candidate in known if hmac.compare_digest(candidate.digest, digest)]
+        if scheme.lower() != "bearer" or not matches:
+            message = "reading needs a token: make one with `deed token create NAME` in the ledger's folder"
             raise Refused("TOKEN_INVALID", message)
-        state = state_of(fitting[0], snapshot)
+        state = state_of(matches[0], snapshot)
         if state != "valid":
-            raise Refused("TOKEN_INVALID", f"this token counts no more ({state}): have another one made", state=state)
-        return fitting[0]
+            raise Refused("TOKEN_INVALID", f"this token is no longer valid ({state}): ask for a new one", state=state)
+        return matches[0]
 
 
 def state_of(token: Token, snapshot: Snapshot) -> str:
-    """Return ``valid``, ``expired``, or why its agent may read nothing."""
+    """Return ``valid``, ``expired``, or the reason why its agent may not read."""
     if token.expires_ms <= time.time_ns() // 1_000_000:
         return "expired"
     agent = snapshot.agent(token.agent)

@@ -19,7 +19,7 @@ import re
 import unicodedata
 from typing import Final
 
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.events.brief import Fidelity, Prose, Sentence
 from deedbook.projections.briefs.anchors import anchors, evidence_place
 from deedbook.projections.briefs.fidelity import measure_indexed
@@ -64,7 +64,7 @@ def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
 
 def _form_problems(text: str) -> list[str]:
     problems: list[str] = []
-    if text != one_line(text):
+    if text != sanitize_line(text):
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")

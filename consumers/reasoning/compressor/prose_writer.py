@@ -15,7 +15,7 @@ from deedbook.consumers.reasoning.compressor.prose import (
 )
 from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
 from deedbook.consumers.sdk.llm.settings import Message
-from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, data_block
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.brief import Prose, Sentence
 from deedbook.projections.briefs.index import index_graph
@@ -23,7 +23,7 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 
 _INSTRUCTIONS: Final = (
     "You summarise one agent's reasoning for the next agent. Between <graph> and </graph> stands a JSON object with the"
-    f" task, the conclusion, the limitations and the steps. {UNTRUSTED}\n"
+    f" task, the conclusion, the limitations and the steps. {UNTRUSTED_NOTICE}\n"
     'Answer with one JSON object and nothing else: {"sentences": [{"text": "…", "steps": [1, 2]}, …]} with 3 to 6'
     f" entries. Each text is exactly one sentence of at most {sentence_max_chars} characters, in the language of the"
     " graph and mostly in its words; steps are the numbers of the steps that it speaks of. Say only what those steps"

@@ -186,9 +186,8 @@ def published(
         domains = view("snapshots.domains", {"reasoning_ref": ref})["domains"]
         tried = (_problems(packed, canonical, other or None) for other in domains)
         problems = min(tried, key=len, default=problems)
-    if prose is not None and not problems:
-        if not holds(prose, memory):
-            problems = [CertificateProblem("prose", None, "Its sentences or their fidelity do not match the graph.")]
+    if prose is not None and not problems and not holds(prose, memory):
+        problems = [CertificateProblem("prose", None, "Its sentences or their fidelity do not match the graph.")]
     if problems:
         return None, RejectedBrief(answer.event_id, answer.author, problems)
     # A brief for another budget, or counted by another tokenizer, is no forgery, but it cannot be checked here.

@@ -16,8 +16,8 @@ import msgspec
 from deedbook.consumers.reasoning.validator.validator import Verdict
 from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
 from deedbook.consumers.sdk.llm.settings import Message
-from deedbook.consumers.sdk.quotation import UNTRUSTED, data_block
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, data_block
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.reasoning import Opinion
 from deedbook.projections.reasoning.memory import ReasoningStep
@@ -28,7 +28,7 @@ away_s: Final = 60.0
 _OPINIONS: Final[dict[str, Opinion]] = {"supported": "follows", "unsupported": "does_not_follow", "unsure": "unsure"}
 _INSTRUCTIONS: Final = (
     "You check one inference of another agent's reasoning. Between <inference> and </inference> stands a JSON object"
-    f" with the inference and its premises. {UNTRUSTED}\n"
+    f" with the inference and its premises. {UNTRUSTED_NOTICE}\n"
     "Decide from the premises alone, taking them as true, whether the inference follows from them or is well supported"
     " by them. Answer with one JSON object and nothing else:"
     ' {"verdict": "supported" | "unsupported" | "unsure", "reason": "one sentence, at most 500 characters"}.'
@@ -60,7 +60,7 @@ class ModelJudge:
             judged = _JudgeAnswer("unsure", f"{error.code}: {error.message}")
             if error.code == "LLM_UNAVAILABLE":
                 self._away, self._away_until_s = judged.reason[:reason_max_chars], time.monotonic() + away_s
-        return Verdict(_OPINIONS[judged.verdict], one_line(judged.reason, mark=" ")[:reason_max_chars])
+        return Verdict(_OPINIONS[judged.verdict], sanitize_line(judged.reason, replacement=" ")[:reason_max_chars])
 
 
 def judge_messages(step: ReasoningStep, premises: Sequence[ReasoningStep]) -> list[Message]:

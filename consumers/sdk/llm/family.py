@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.sdk.llm.settings import Family, LlmSettings, Message
-from deedbook.consumers.sdk.text import one_line, shorten
+from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.tot import Usage
 from deedbook.ledger.secrets.scanner import scan
@@ -175,7 +175,7 @@ def server_reason(text: str, key: str | None) -> str:
     """Return what a server says on one line: without words that repeat part of the key, and no secret at all."""
     size = min(len(key or ""), _shared_with_key_chars)
     parts = ["***", *(key[start : start + size] for start in range(len(key) - size + 1))] if key else []
-    words = one_line(text[: reason_max_chars * 8], mark=" ").split()
+    words = sanitize_line(text[: reason_max_chars * 8], replacement=" ").split()
     line = " ".join("…" if any(part in word for part in parts) else word for word in words)
     # It goes into signed events, and one that holds what looks like a secret would be refused with its brief.
     return "(it holds what looks like a secret)" if scan(line) is not None else shorten(line, reason_max_chars)

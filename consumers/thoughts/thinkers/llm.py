@@ -29,7 +29,7 @@ from deedbook.consumers.sdk.llm.model import LlmClient, prompt_digest
 from deedbook.consumers.sdk.llm.reader import read_answer
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import data_block
-from deedbook.consumers.sdk.text import one_line, shorten
+from deedbook.consumers.sdk.text import sanitize_line, shorten
 from deedbook.consumers.thoughts.task import fitting
 from deedbook.consumers.thoughts.thinkers import ModelAnswer, Path, Recorder, candidates_max, ranked
 from deedbook.ledger.errors import Refused, Unavailable
@@ -264,7 +264,7 @@ def _storable(answer: msgspec.Struct) -> dict[str, Any]:
 def _fault_text(fault: str, text: str) -> str:
     """Return the fault of an answer and its beginning, for the next question and the log."""
     beginning = f"; it began: {shorten(text, fault_max_chars)}" if text else ""
-    line = one_line(f"{shorten(fault, fault_max_chars)}{beginning}", mark=" ")
+    line = sanitize_line(f"{shorten(fault, fault_max_chars)}{beginning}", replacement=" ")
     return line if scan(line) is None else "it has a value that looks like a secret, which is never stored"
 
 

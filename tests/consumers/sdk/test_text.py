@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
-from deedbook.consumers.sdk.text import clean, cut, one_line, shorten
+from deedbook.consumers.sdk.text import cut, sanitize_line, sanitize_text, shorten
 
 MISLEADING = (
     "\x00\x07\x1b\x7f\x9b\u00ad\u061c\u200b\u200e\u2028\u2029\u202a\u202e\u2060\u2066\u2069\ufeff\ud800\U000e0001"
@@ -16,16 +16,16 @@ MISLEADING = (
 
 @pytest.mark.parametrize("sign", MISLEADING)
 def test_what_could_mislead_a_reader_is_marked(sign: str) -> None:
-    assert clean(f"a{sign}\n\tb") == "a\ufffd\n\tb"
-    assert one_line(f"a{sign}b") in {"a\ufffdb", "a b"}
+    assert sanitize_text(f"a{sign}\n\tb") == "a\ufffd\n\tb"
+    assert sanitize_line(f"a{sign}b") in {"a\ufffdb", "a b"}
 
 
 @given(st.text())
 def test_one_line_is_one_line_and_changes_nothing_twice(text: str) -> None:
     for mark in ("\ufffd", " "):
-        line = one_line(text, mark)
+        line = sanitize_line(text, mark)
         assert len(line.splitlines()) <= 1
-        assert line == line.strip() == one_line(line, mark) == clean(line)
+        assert line == line.strip() == sanitize_line(line, mark) == sanitize_text(line)
 
 
 @given(st.text(), st.integers(0, 60))

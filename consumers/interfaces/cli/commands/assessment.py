@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.cli.commands import session_report
 from deedbook.consumers.interfaces.cli.commands.session_report import inputs_from, print_made
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import append, session_and
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import AssessmentRecorded, Phase, Vectors
 from deedbook.ledger.home.environment import wants_traceback
@@ -104,7 +104,7 @@ def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
         error = failure if isinstance(failure, DeedbookError) else DeedbookError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
         warn([f"no report was made: {error.code}: {error.message}"])
-        click.echo(f"  the assessment stands; the report is made again with: {clean(command)}", err=True)
+        click.echo(f"  the assessment stands; the report is made again with: {sanitize_text(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
     warn(report["warnings"])
     return report

@@ -16,7 +16,7 @@ from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
 from deedbook.consumers.interfaces.cli.progress import progress
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.bundle import Bundle, export_bundle
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, Refused
@@ -189,17 +189,17 @@ def conclude(
     if not (report.ok or (is_partial_enough and report.outcome == "PARTIAL")):
         if not app.as_json:
             for problem in report.problems[:problems_shown_max]:
-                click.echo(clean(_line(problem)), err=True)
-        raise Corrupted("VERIFICATION_FAILED", clean(report.verdict), report=data)
+                click.echo(sanitize_text(_line(problem)), err=True)
+        raise Corrupted("VERIFICATION_FAILED", sanitize_text(report.verdict), report=data)
 
-    text = [clean(report.verdict) + (", views equal what the log gives" if views else "")]
+    text = [sanitize_text(report.verdict) + (", views equal what the log gives" if views else "")]
     if report.resumed_at:
         text.append(f"the first {report.resumed_at} entries were verified by an earlier audit, and are the same")
     text += [] if report.tree_head is None else [f"tree head {report.tree_head}"]
     advice = "Pass --root with the fingerprint that `deed init` printed, to check that this is the ledger you mean."
     text += [] if report.anchored else [advice]
     text += [] if witnessed is None else [str(witnessed)]
-    app.show(kind, data, [*text, *(f"note: {clean(note.message)}" for note in report.notes)])
+    app.show(kind, data, [*text, *(f"note: {sanitize_text(note.message)}" for note in report.notes)])
 
 
 def _line(problem: Problem) -> str:

@@ -23,7 +23,7 @@ from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
 from deedbook.consumers.reasoning.validator.trees import open_tree, work_tree
 from deedbook.consumers.sdk.llm.model import named_client
-from deedbook.consumers.sdk.text import clean, told
+from deedbook.consumers.sdk.text import quote_text, sanitize_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.home.trust import actions_of
@@ -63,20 +63,20 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     data = describe(received) | {"certificate": HOLDS}
 
     def text() -> None:
-        click.echo(clean(data["expanded" if plain else "prompt"]))
+        click.echo(sanitize_text(data["expanded" if plain else "prompt"]))
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
         click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
         if data["prose"]:
             click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
-            click.echo(clean(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
+            click.echo(sanitize_text(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
         if data["prose_missing"]:
-            click.echo(f"-- no prose: {clean(data['prose_missing'])}", err=True)
+            click.echo(f"-- no prose: {sanitize_text(data['prose_missing'])}", err=True)
         print_verdict(data["verdict"], err=True)
         print_rejected(received.rejected)
         if data["imported"]:
-            click.echo(f"-- {clean(said_of_import(data['imported']))}", err=True)
+            click.echo(f"-- {sanitize_text(said_of_import(data['imported']))}", err=True)
         if data["rule_fired"]:
-            why = clean(data["rule_fired"]["reason"])
+            why = sanitize_text(data["rule_fired"]["reason"])
             to_do = "validate" if received.brief.whole_graph else "fetch"
             if data["verdict"]["outcome"] == "failed":
                 to_do = "ask a human about"  # as a snapshot's gate does
@@ -128,9 +128,9 @@ def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> 
     for one in data["steps"]:
         mark = "+" if one["kept"] else "-"
         after = f"  ← {', '.join(map(str, one['rests_on']))}" if one["rests_on"] else ""
-        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {told(one['content'])}")
+        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {quote_text(one['content'])}")
         for evidence in one["evidence"]:
-            click.echo(f"      {told(evidence)}")
+            click.echo(f"      {quote_text(evidence)}")
         if not one["kept"]:
             click.echo(f"      dropped: {one['why']}")
     if data["dropped_sections"]:
@@ -170,7 +170,7 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
     if not app.as_json:
         for one in notes[:issues_shown_max]:
-            click.echo(clean(f"note, step {one.step}: {one.reference}: {one.note}"), err=True)
+            click.echo(sanitize_text(f"note, step {one.step}: {one.reference}: {one.note}"), err=True)
         if "not_published" in data:
             click.echo(f"not published: {data['not_published']}", err=True)
     if not done.report.passed:
@@ -182,18 +182,20 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
 
     text = [f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)"]
     text += [
-        clean(f"inference, step {one.step}: judged: {one.opinion}: {one.reason}")
+        sanitize_text(f"inference, step {one.step}: judged: {one.opinion}: {one.reason}")
         for one in done.report.inferences
         if one.opinion is not None
     ]
     for check in done.report.assumptions:
         how = f" (check: {check.method})" if check.method else ""
-        text.append(clean(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}"))
+        text.append(
+            sanitize_text(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}")
+        )
     app.show("validation", data, text)
 
 
 def _issue_line(step: int | None, code: str, message: str) -> str:
-    return clean(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
+    return sanitize_text(f"{'the graph' if step is None else f'step {step}'}: {code}: {message}")
 
 
 @click.command(cls=Command, looks_back=True)

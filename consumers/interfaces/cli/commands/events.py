@@ -13,7 +13,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.events import whole_event
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
@@ -63,7 +63,7 @@ def why(
     if prov is not None:
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
         count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
-        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {clean(str(prov))}")
+        app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {sanitize_text(str(prov))}")
         return
     answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
@@ -81,15 +81,15 @@ def _print_walk(answer: dict[str, Any]) -> None:
             output.print_lines(f"{'  ' * step['depth']}{_step_line(step)}  [{step['via']} of {step['of']}]")
     for step in answer["unresolved"]:
         what = "not in this ledger" if step["blob_bytes"] is None else f"a blob of {step['blob_bytes']} bytes"
-        click.echo(f"{clean(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
+        click.echo(f"{sanitize_text(step['ref'])}: {what}  [{step['via']} of {step['of']}]")
     if not answer["is_complete"]:
         click.echo("there is more behind: --depth goes further")
 
 
 def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
-        return clean(event["ref"])
-    place = f"{event['event_index']}  {event['kind']}  {clean(event['stream'])}"
+        return sanitize_text(event["ref"])
+    place = f"{event['event_index']}  {event['kind']}  {sanitize_text(event['stream'])}"
     return f"{place}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
 

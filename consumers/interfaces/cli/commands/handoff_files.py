@@ -24,7 +24,7 @@ from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.sdk.files import read_file, write_file
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable
 
 
@@ -49,7 +49,7 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
 
     def text() -> None:
         for one in found.warnings:
-            click.echo(f"{clean(one.source)}:{one.line}: {clean(one.text)}", err=True)
+            click.echo(f"{sanitize_text(one.source)}:{one.line}: {sanitize_text(one.text)}", err=True)
         print_unmapped(answer)
         if copies:
             words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
@@ -117,7 +117,7 @@ def tell(app: App, told: Notice) -> None:
     if app.as_json:
         app.line({"what": told.what, "id": told.id, "text": told.text, **told.details})
     else:
-        click.echo(f"{told.what:<10} {clean(told.id)}  {clean(told.text)}")
+        click.echo(f"{told.what:<10} {sanitize_text(told.id)}  {sanitize_text(told.text)}")
     sys.stdout.flush()
 
 

@@ -14,7 +14,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import next_page, print_lines, stems
 from deedbook.consumers.sdk.mermaid import Flowchart, Style, node_name
-from deedbook.consumers.sdk.text import clean, one_line
+from deedbook.consumers.sdk.text import sanitize_line, sanitize_text
 from deedbook.ledger.lifecycle.handoff_status import FINAL
 
 path_named_max: Final = 12
@@ -56,11 +56,11 @@ def left_out(answer: dict[str, Any]) -> str:
 
 def _node_text(node: dict[str, Any]) -> str:
     if node["status"] is None:
-        return f"[missing] {clean(node['id'])}"
-    title = one_line(node["title"])
+        return f"[missing] {sanitize_text(node['id'])}"
+    title = sanitize_line(node["title"])
     parts = [f"[{node['status']} → {node['to'] or '?'}] {title}"]
     if title != node["id"]:
-        parts.append(f"({one_line(node['id'])})")
+        parts.append(f"({sanitize_line(node['id'])})")
     if node["tasks_total"]:
         parts.append(f"{node['tasks_done']}/{node['tasks_total']} tasks done")
     if node["is_ready"]:
@@ -105,16 +105,16 @@ def name_of(id_: str) -> str:
 
 def _names(names: list[str]) -> str:
     if len(names) <= path_named_max:
-        return " → ".join(map(one_line, names))
+        return " → ".join(map(sanitize_line, names))
     half = path_named_max // 2
-    return " → ".join(map(one_line, [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]))
+    return " → ".join(map(sanitize_line, [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]))
 
 
 def _label(node: dict[str, Any]) -> list[str]:
     if node["status"] is None:
-        return [one_line(node["id"]), "missing"]
+        return [sanitize_line(node["id"]), "missing"]
     done = f" · {node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else ""
-    return [one_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
+    return [sanitize_line(node["title"]), f"{node['status']} → {node['to'] or '?'}{done}"]
 
 
 def _is(marked: Mark, node: dict[str, Any], answer: dict[str, Any]) -> bool:

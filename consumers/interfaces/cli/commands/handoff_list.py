@@ -13,7 +13,7 @@ import click
 
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.reading import ReadingApp, ReadingCommand
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.lifecycle.handoff_status import Status
 
 rows_max: Final = 500
@@ -118,7 +118,7 @@ def _wrapped(text: str, cells: int) -> Iterator[str]:
 
 
 def _depends_text(wanted: list[dict[str, Any]]) -> str:
-    return one_line(", ".join(one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted))
+    return sanitize_line(", ".join(one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted))
 
 
 def _heading(column: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def _heading(column: dict[str, Any]) -> str:
 
 def _cards(column: dict[str, Any]) -> Iterator[str]:
     for handoff in column["handoffs"]:
-        yield one_line(handoff["title"] or handoff["id"])
+        yield sanitize_line(handoff["title"] or handoff["id"])
         done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
         yield f"→ {handoff['to'] or '?'}{done}"
         waits = [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]

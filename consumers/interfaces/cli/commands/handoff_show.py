@@ -16,8 +16,8 @@ from deedbook.consumers.interfaces.cli.commands.handoff_list import rows_max
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.quotation import gate_seen
-from deedbook.consumers.sdk.text import clean, one_line, told
+from deedbook.consumers.sdk.quotation import gate_state
+from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.ledger.trust.history import root_digits_shown
@@ -36,7 +36,7 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         return
 
     found = with_citations(app, app.query("handoffs.show", id=id_))
-    found["gate"] = gate_seen(app.ledger_home(), app.client())
+    found["gate"] = gate_state(app.ledger_home(), app.client())
     if history:
         found["history"] = signed_history.signed_history(app, found)
 
@@ -68,48 +68,48 @@ def as_of_line(as_of: dict[str, Any]) -> str:
     if not as_of["is_pinned"]:
         line += " (self-asserted: no root is pinned here, see `deed trust --root`)"
     for one in as_of["ignored"]:
-        line += f"\n  entry {one['index']} counts for nothing ({one['code']}): {clean(one['message'])}"
+        line += f"\n  entry {one['index']} counts for nothing ({one['code']}): {sanitize_text(one['message'])}"
     return line
 
 
 def print_handoff(found: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
-    click.secho(told(found["title"]), bold=True)
-    click.echo(f"{clean(found['id'])}  [{found['status']} → {found['to']}]")
-    click.echo(told(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
+    click.secho(quote_text(found["title"]), bold=True)
+    click.echo(f"{sanitize_text(found['id'])}  [{found['status']} → {found['to']}]")
+    click.echo(quote_text(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
     click.echo(f"version {found['version']}")
-    click.echo(told(found["why"]["sentence"]))
+    click.echo(quote_text(found["why"]["sentence"]))
     if found["depends_on"]:
         others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
-        click.echo(f"depends on {clean(', '.join(others))}")
+        click.echo(f"depends on {sanitize_text(', '.join(others))}")
     _print_relations(found)
     _print_notes(found["notes"] | {"later": later(found)})
     if found["task"]:
-        click.echo(f"\nTask  {told(found['task'], '  ')}")
+        click.echo(f"\nTask  {quote_text(found['task'], '  ')}")
     _print_lists(found)
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
         if found.get(of):
             click.echo()
             print_citations(found[of], heading, "")
     if found["context"]:
-        click.echo(f"\nContext  {told(found['context'], '  ')}")
+        click.echo(f"\nContext  {quote_text(found['context'], '  ')}")
     click.echo("\nLog")
     for line in found["log"]:
         # To the minute by its author's clock; of an imported line only the day is known.
         moment = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
-        click.echo(f"  - {moment} [{line['author']}] {told(line['text'])}")
+        click.echo(f"  - {moment} [{line['author']}] {quote_text(line['text'])}")
 
 
 def _print_relations(found: dict[str, Any]) -> None:
     if found["importer"]:
         said = found["claimed_status"] or "no status"
-        claim = f", which says {clean(said)!r}" if found["claimed_status"] is not None else ""
-        click.echo(f"imported by {found['importer']} from {clean(found['source'])}{claim}")
+        claim = f", which says {sanitize_text(said)!r}" if found["claimed_status"] is not None else ""
+        click.echo(f"imported by {found['importer']} from {sanitize_text(found['source'])}{claim}")
     for word, others in (("answers", [found["answers"]]), ("answered by", [one["id"] for one in found["answered_by"]])):
         if any(others):
-            click.echo(f"{word} {clean(', '.join(others))}")
+            click.echo(f"{word} {sanitize_text(', '.join(others))}")
     if found["superseded_by"]:
-        click.echo(f"superseded by {clean(found['superseded_by'])}")
+        click.echo(f"superseded by {sanitize_text(found['superseded_by'])}")
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
@@ -123,7 +123,9 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
             file, is_kept, ref = text.rpartition(" kept: ")
             # Its sender wrote it: only what is a reference stands in a command of ours.
             is_known = is_kept and kind == "tested_by" and re.match(REF_PATTERN, ref)
-            click.echo(f"  kept: {told(file)}: `deed blob get {ref}`" if is_known else f"  {heading}: {told(text)}")
+            click.echo(
+                f"  kept: {quote_text(file)}: `deed blob get {ref}`" if is_known else f"  {heading}: {quote_text(text)}"
+            )
 
 
 _MARK_NOTES: Final = {
@@ -139,10 +141,10 @@ def _print_lists(found: dict[str, Any]) -> None:
             click.echo(f"\n{heading}")
         for number, one in enumerate(rows, 1):
             mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
-            note = _MARK_NOTES.get(one.get("mark"), "").format(told(one.get("waiver_reason", "")))
-            click.echo(f"  {number}. [{mark}] {told(one['text'])}{note}")
+            note = _MARK_NOTES.get(one.get("mark"), "").format(quote_text(one.get("waiver_reason", "")))
+            click.echo(f"  {number}. [{mark}] {quote_text(one['text'])}{note}")
             if one.get("evidence"):
-                click.echo(told(f"       {one['evidence']}"))
+                click.echo(quote_text(f"       {one['evidence']}"))
 
 
 @click.command("next", cls=Command, looks_back=True)
@@ -177,8 +179,8 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
         since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
         output.print_lines(
-            f"{item['action']:8}  {where} {one_line(item['title'])}  (since {since})",
-            f"          {one_line(item['why'])}{'  ' if doubt else ''}{doubt}",
+            f"{item['action']:8}  {where} {sanitize_line(item['title'])}  (since {since})",
+            f"          {sanitize_line(item['why'])}{'  ' if doubt else ''}{doubt}",
         )
-        output.print_command(one_line(item["command"]), " " * 10)
+        output.print_command(sanitize_line(item["command"]), " " * 10)
         output.print_lines(*(f"          reasoning {one['said']}" for one in item.get("reasoning", ())))

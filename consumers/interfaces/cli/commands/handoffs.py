@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events.fields import EventData
@@ -83,7 +83,7 @@ def why(app: App, id_: str) -> None:
     found["next"] = operations.commands_on(app.query_with, found)
     del found["waits"]
 
-    app.show("handoffs.why", found, clean(found["sentence"]), following=next(iter(found["next"]), None))
+    app.show("handoffs.why", found, sanitize_text(found["sentence"]), following=next(iter(found["next"]), None))
     _print_next(() if app.as_json else found["next"])
 
 
@@ -208,9 +208,9 @@ def emit(
     def text() -> None:
         click.echo(f"{name} is {found['status']} ({at})")
         for words in content.told_changes(changes):
-            click.echo(clean(f"  {words}"))
+            click.echo(sanitize_text(f"  {words}"))
         if tells_left:
-            click.echo(clean(answer["why"]))
+            click.echo(sanitize_text(answer["why"]))
         print_citations(answer.get("reasoning", ()), "reasoning")
         warn(warnings)
         _print_next(answer["next"])

@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.hooks.prime import prime as primed
 from deedbook.consumers.interfaces.hooks.record import read_record, record_path
 from deedbook.consumers.interfaces.mcp.tool_ledger import check_may_sign, roles_of
 from deedbook.consumers.sdk.quotation import origin_of
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import present_session
@@ -198,7 +198,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
         budget=budget,
     )
     data = brief._asdict() | {"budget": budget, "agent": agent}
-    app.show("primed", data, lambda: click.echo(clean(brief.text), nl=False))
+    app.show("primed", data, lambda: click.echo(sanitize_text(brief.text), nl=False))
 
 
 def require_trust(app: App) -> None:

@@ -30,7 +30,7 @@ from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.llm.model import named_client
 from deedbook.consumers.sdk.llm.settings import Message
 from deedbook.consumers.sdk.quotation import gate
-from deedbook.consumers.sdk.text import visible
+from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.creation import check_is_new, create_ledger
 from deedbook.ledger.client.local import LocalClient
@@ -281,7 +281,7 @@ def _model_check(app: App) -> Check:
         asked = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
         question = 'Answer with this JSON object and nothing else: {"ready": true}'
         answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
-        asked, fix = f"{asked} answered {visible(json.dumps(answer))}", ""
+        asked, fix = f"{asked} answered {escape_text(json.dumps(answer))}", ""
     except DeedbookError as error:
         asked, fix = f"{asked}: {error.code}", error.message
     if client is not None:
@@ -343,7 +343,9 @@ def _key_checks(home: Home) -> Iterator[Check]:
     if tracked := tracked_keys(home):
         advice = "do not use them, and make none of them private now: whoever has the repository has them too"
         found = f"git tracks {', '.join(tracked)}: these keys came with the repository, they are the stranger's"
-        yield Check("keys", ok=False, found=visible(found), fix=f"{advice}; an agent of yours needs keys of its own")
+        yield Check(
+            "keys", ok=False, found=escape_text(found), fix=f"{advice}; an agent of yours needs keys of its own"
+        )
         return
     files = sorted([*home.keys.glob("*.key"), *home.keys.glob("*.nkey"), *home.keys.glob("*.session")])
     wide = [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
@@ -351,7 +353,7 @@ def _key_checks(home: Home) -> Iterator[Check]:
     fix = f"run `chmod 600 {trust.shown(home.keys)}/*`"
     if not trust.is_trusted(home.path):
         fix = "you have not trusted this folder: unless you made these keys they are a stranger's, do not use them"
-    yield Check("keys", not wide, visible(found), fix)
+    yield Check("keys", not wide, escape_text(found), fix)
 
 
 def tracked_keys(home: Home) -> list[str]:
@@ -367,6 +369,6 @@ def tracked_keys(home: Home) -> list[str]:
 def _server_check(home: Path | None) -> Check:
     configured = trust.read_folder(home).actions.nats_server if home else None
     if home is not None and configured:
-        program = visible(str(beside(resolved(home), configured)))
+        program = escape_text(str(beside(resolved(home), configured)))
         return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
     return Check("nats-server", ok=True, found=str(find_server()))

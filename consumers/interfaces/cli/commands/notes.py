@@ -15,7 +15,7 @@ import click
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table, when
 from deedbook.consumers.interfaces.cli.progress import progress
-from deedbook.consumers.sdk.text import clean, counted
+from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.consumers.sessions.copies import repair
 from deedbook.consumers.sessions.notes import JSON_NOTES, MARKDOWN_NOTES, Notes
 from deedbook.consumers.sessions.remotes import Transfer, check_runs_nothing, fetch, push
@@ -72,7 +72,7 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 
     def text() -> None:
         print_lines("", [signed["signed_as"]])
-        click.echo(clean(content))
+        click.echo(sanitize_text(content))
 
     app.show("note", data, text)
 
@@ -176,7 +176,7 @@ def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
         print_lines("", transfer.told)
         print_lines("FAILED: ", transfer.failed)
         counts = f"{len(transfer.new)} new, {len(transfer.updated)} updated, {len(transfer.merged)} merged"
-        click.echo(f"{clean(transfer.remote)}: {counts}")
+        click.echo(f"{sanitize_text(transfer.remote)}: {counts}")
 
     app.show(kind, transfer._asdict(), text)
     if transfer.failed:
@@ -186,7 +186,7 @@ def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
 def print_lines(before: str, lines: Sequence[str]) -> None:
     """Print lines on stderr."""
     for line in lines:
-        click.echo(clean(before + line), err=True)
+        click.echo(sanitize_text(before + line), err=True)
 
 
 def _parsed(content: str) -> Any:

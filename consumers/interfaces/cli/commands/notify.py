@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import print_table, when
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.reasoning.citations import Citations
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Exit, Refused
 from deedbook.ledger.home import trust
 
@@ -155,5 +155,7 @@ def _print_all(data: dict[str, Any]) -> None:
     print_table(("since", "agent", "action", "id", "title"), waits)
     for heading, name in (("Pending", "pending"), ("Dead letters", "dead")):
         click.secho(f"\n{heading} ({data[f'{name}_total']})", bold=True)
-        shown = [(one["id"], one["channel"], one["attempts"], clean(one["text"]), one["error"]) for one in data[name]]
+        shown = [
+            (one["id"], one["channel"], one["attempts"], sanitize_text(one["text"]), one["error"]) for one in data[name]
+        ]
         print_table(("id", "channel", "attempts", "text", "last error"), shown)

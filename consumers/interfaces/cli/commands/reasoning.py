@@ -23,7 +23,7 @@ from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.text import clean, counted, default_id
+from deedbook.consumers.sdk.text import counted, default_id, sanitize_text
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
@@ -322,7 +322,7 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
             place = f"(entries {one['first']} to {one['last']})"
             click.echo(f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… {place}")
             for path in one["unmapped"]:
-                click.echo(f"  unmapped: {clean(path)}", err=True)
+                click.echo(f"  unmapped: {sanitize_text(path)}", err=True)
         warn(warnings)
 
     app.show("recorded", {"recorded": recorded, "total": len(recorded), "warnings": warnings}, text)

@@ -13,7 +13,7 @@ from deedbook.consumers.auditor.report import fingerprint_in
 from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_up_to
 from deedbook.consumers.interfaces.cli.output import print_fields, when
 from deedbook.consumers.sdk.receipts import Anchors, Checked, check, evidence_in, hold, take
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from deedbook.ledger.proof.policy import Policy
@@ -148,14 +148,14 @@ def _data(checked: Checked) -> dict[str, Any]:
 
 
 def _print(checked: Checked, data: dict[str, Any]) -> None:
-    event, origin = checked.event, clean(checked.checkpoint.origin)
+    event, origin = checked.event, sanitize_text(checked.checkpoint.origin)
     trust = checked.trust if checked.trust == "self-asserted" else f"anchored by the {checked.trust}"
     click.echo(f"entry {event.index} of {checked.checkpoint.size} in the log {origin}: VALID ({trust})")
     print_fields(
         {
             "event": event.id,
             "kind": event.kind,
-            "stream": clean(event.stream),
+            "stream": sanitize_text(event.stream),
             "author": event.author,
             "accepted": when(event.accepted_ms),
             "log key": checked.vkey,

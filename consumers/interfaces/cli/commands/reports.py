@@ -23,7 +23,7 @@ from deedbook.consumers.interfaces.cli.output import (
     warn,
 )
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
-from deedbook.consumers.sdk.text import clean, counted, one_line, shorten
+from deedbook.consumers.sdk.text import counted, sanitize_line, sanitize_text, shorten
 from deedbook.consumers.sessions.query import mode_of, query_reports
 from deedbook.consumers.sessions.resume import resume as resume_sessions
 from deedbook.consumers.sessions.resume import whole
@@ -182,7 +182,7 @@ _line_cells_max: Final = 110
 
 def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
-    click.echo(clean(report["markdown"]).rstrip("\n"))
+    click.echo(sanitize_text(report["markdown"]).rstrip("\n"))
     click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
     place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
     click.echo(f"-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
@@ -204,16 +204,18 @@ def _print_overlaps(answer: dict[str, Any]) -> None:
     if not answer["overlaps"]:
         click.echo("(none)")
     for overlap in answer["overlaps"]:
-        click.secho(f"{overlap['score']:.2f}  both speak of {one_line(', '.join(overlap['shared']))}", bold=True)
+        click.secho(f"{overlap['score']:.2f}  both speak of {sanitize_line(', '.join(overlap['shared']))}", bold=True)
         for session in overlap["sessions"]:
-            click.echo(f"  {clean(session['session_id'])}  {clean(session['ai_id'])}: {_about(session)}")
+            click.echo(
+                f"  {sanitize_text(session['session_id'])}  {sanitize_text(session['ai_id'])}: {_about(session)}"
+            )
     left = f"; {answer['not_compared']} older ones were not compared" if answer["not_compared"] else ""
     click.echo(f"-- {answer['total_found']} found, above {answer['threshold']:.2f} of 1{left}")
 
 
 def _about(session: dict[str, Any]) -> str:
-    outcome = f" → {one_line(session['outcome'])}" if session["outcome"] else ""
-    return shorten(one_line(session["task"]) + outcome, _line_cells_max) + imported_by(session["imported"])
+    outcome = f" → {sanitize_line(session['outcome'])}" if session["outcome"] else ""
+    return shorten(sanitize_line(session["task"]) + outcome, _line_cells_max) + imported_by(session["imported"])
 
 
 def _print_calibration(answer: dict[str, Any]) -> None:
@@ -224,7 +226,7 @@ def _print_calibration(answer: dict[str, Any]) -> None:
     for number, agent in enumerate(answer["agents"]):
         if number:
             click.echo()
-        click.secho(clean(agent["ai_id"]), bold=True)
+        click.secho(sanitize_text(agent["ai_id"]), bold=True)
         click.echo(f"  {agent['meaning']}")
         click.echo(f"  {agent['grounds']['text']}")
         labels = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in agent["counts"].items() if count)

@@ -24,7 +24,7 @@ from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.sdk.ledger import entries_now
 from deedbook.consumers.sdk.service import service_author
 from deedbook.consumers.sdk.subscriptions import Subscriptions
-from deedbook.consumers.sdk.text import clean, counted
+from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.body import Event
@@ -61,7 +61,7 @@ def check(app: App, file: Path | None) -> None:
     warnings = advise(chains, agents, source.default_reviewer)
     names, path = [chain.name for chain in chains], str(source.path)
     data = {"file": path, "chains": names, "warnings": warnings, "agents_checked": agents is not None}
-    app.show("chains", data, clean(f"{path}: {', '.join(names) or 'no chains'}"))
+    app.show("chains", data, sanitize_text(f"{path}: {', '.join(names) or 'no chains'}"))
     if not app.as_json:
         warn(warnings)
         if agents is None:
@@ -217,9 +217,9 @@ def _step_text(step: dict[str, Any]) -> str:
 def _print_status(data: dict[str, Any]) -> None:
     at = "has not begun" if data["position"] is None else f"at entry {data['position']} of {data['head']}"
     click.echo(f"{data['agent']} {at}")
-    click.echo(clean(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))
+    click.echo(sanitize_text(f"chains of {data['file']}: {', '.join(data['chains']) or '(none)'}"))
     if problem := data["problem"]:
-        click.echo(clean(f"the file is not used: {problem['code']}: {problem['message']}"))
+        click.echo(sanitize_text(f"the file is not used: {problem['code']}: {problem['message']}"))
     if data["dead_letters"]:
         click.echo("not routed (try one again with --retry INDEX)")
         print_table(("index", "id", "error"), [tuple(one.values()) for one in data["dead_letters"]])

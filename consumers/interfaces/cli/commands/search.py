@@ -10,7 +10,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.kinds import check_kinds
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_in, terms_of
 
 
@@ -50,13 +50,13 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         hit["event_index"],
         output.when(hit["accepted_ms"]),
         hit["author"],
-        clean(hit["stream"]),
+        sanitize_text(hit["stream"]),
         hit["kind"],
         output.compromised_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )
     output.print_lines("  ".join(str(part) for part in place if part != ""))
-    excerpt, shown, position = clean(hit["excerpt"]), "", 0
+    excerpt, shown, position = sanitize_text(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
         shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
         position = end

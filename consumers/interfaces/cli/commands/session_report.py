@@ -11,7 +11,7 @@ import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.sdk.text import clean, counted
+from deedbook.consumers.sdk.text import counted, sanitize_text
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import SweepFailure, SweepResult
@@ -54,7 +54,7 @@ def print_made(report: dict[str, Any]) -> None:
     command = f"deed report show {quote(report['session_id'])}"
     written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
     places = ", ".join(written) or report["storage_location"]
-    click.echo(f"  in {clean(places)}; read it with: {clean(command)}")
+    click.echo(f"  in {sanitize_text(places)}; read it with: {sanitize_text(command)}")
 
 
 @click.command(cls=Command)
@@ -98,12 +98,12 @@ def _command_for(unmade: SweepFailure) -> str | None:
 def _print_swept(swept: SweepResult, *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for name in swept.ended:
-        click.echo(f"{would}ended     {clean(name)}")
+        click.echo(f"{would}ended     {sanitize_text(name)}")
     for report in swept.reported:
-        click.echo(f"{would}reported  {clean(report['session_id'])}")
+        click.echo(f"{would}reported  {sanitize_text(report['session_id'])}")
     for unmade in swept.unmade:
-        error = f"{unmade.error.code}: {clean(unmade.error.message)}"
-        click.echo(f"not made: {unmade.what} of {clean(unmade.session_id)}: {error}")
+        error = f"{unmade.error.code}: {sanitize_text(unmade.error.message)}"
+        click.echo(f"not made: {unmade.what} of {sanitize_text(unmade.session_id)}: {error}")
         if (command := _command_for(unmade)) is not None:
             click.echo(f"  {command}")
     outcome = f"{len(swept.ended)} ended, {counted(len(swept.reported), 'report')}, {len(swept.unmade)} not made"

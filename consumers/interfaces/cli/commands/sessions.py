@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.cli.session_choice import append, chosen_sess
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.validator.evidence import cite
-from deedbook.consumers.sdk.text import clean, dead_end_text, one_line, shorten, told
+from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line, sanitize_text, shorten
 from deedbook.consumers.sessions.report import correct
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -82,7 +82,7 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
     text = [name, *([click.style("\nDead ends of similar tasks", bold=True)] if dead_ends else [])]
     for event in dead_ends:
-        line, whose = one_line(dead_end_text(event)), output.imported_by(event["imported"])
+        line, whose = sanitize_line(dead_end_text(event)), output.imported_by(event["imported"])
         text.append(f"  - {line}  [{event['session_id']}]{whose}")
     app.show("session", answer, text)
 
@@ -195,7 +195,7 @@ def list_(app: App, **asked: Any) -> None:
         lambda row: {
             "id": _shown(row["id"]),
             "status": row["status"],
-            "task": shorten(one_line(row["task"]), task_cells_max),
+            "task": shorten(sanitize_line(row["task"]), task_cells_max),
             "started": output.when(row["happened_ms"]),
             "by": row["ai_id"] or row["author"],
             "findings": row["findings"],
@@ -226,30 +226,32 @@ def print_session(session: dict[str, Any]) -> None:
         if left_out:
             click.echo(f"({left_out} assessments between the first and the last ones are not shown: --json has all)")
     findings = [
-        "\n      ".join([_marked(event, told(event["finding"])), *map(told, event["evidence"])])
+        "\n      ".join([_marked(event, quote_text(event["finding"])), *map(quote_text, event["evidence"])])
         for event in session["findings"]
     ]
     _print_newest("Findings", findings)
-    _print_newest("Unknowns", [_marked(event, told(event["unknown"])) for event in session["unknowns"]])
-    _print_newest("Dead ends", [_marked(event, one_line(dead_end_text(event))) for event in session["dead_ends"]])
-    tools = [filter(None, (told(event["tool"]), told(event["purpose"]))) for event in session["tools"]]
+    _print_newest("Unknowns", [_marked(event, quote_text(event["unknown"])) for event in session["unknowns"]])
+    _print_newest("Dead ends", [_marked(event, sanitize_line(dead_end_text(event))) for event in session["dead_ends"]])
+    tools = [filter(None, (quote_text(event["tool"]), quote_text(event["purpose"]))) for event in session["tools"]]
     _print_newest("Tools", [": ".join(words) for words in tools])
 
 
 def _print_head(session: dict[str, Any]) -> None:
-    click.secho(told(session["task"]) or "(no task was said)", bold=True)
-    who = session["author"] if session["imported"] is None else clean(session["ai_id"])
+    click.secho(quote_text(session["task"]) or "(no task was said)", bold=True)
+    who = session["author"] if session["imported"] is None else sanitize_text(session["ai_id"])
     until = "" if session["ended_ms"] is None else f" to {output.when(session['ended_ms'])}"
-    click.echo(f"{clean(session['id'])}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}")
+    click.echo(
+        f"{sanitize_text(session['id'])}  [{session['status']}]  by {who}  {output.when(session['happened_ms'])}{until}"
+    )
     if (mark := session["imported"]) is not None:
-        source = f"{clean(mark['importer'])} from {clean(mark['source'])} and others"
+        source = f"{sanitize_text(mark['importer'])} from {sanitize_text(mark['source'])} and others"
         click.echo(f"  imported by {source}: it says this of itself")
     elif session["ai_id"] not in ("", session["author"]):
-        click.echo(f"  label: {clean(session['ai_id'])}")
+        click.echo(f"  label: {sanitize_text(session['ai_id'])}")
     if session["resumes"]:
-        click.echo(f"  goes on from {clean(session['resumes'])}")
+        click.echo(f"  goes on from {sanitize_text(session['resumes'])}")
     if session["summary"]:
-        click.echo(f"  summary: {told(session['summary'])}")
+        click.echo(f"  summary: {quote_text(session['summary'])}")
     click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))
 
 
@@ -288,7 +290,7 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
 def _marked(event: dict[str, Any], text: str) -> str:
     """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
     words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
-    words += [told(event["subject"])] if event["subject"] else []
+    words += [quote_text(event["subject"])] if event["subject"] else []
     weight = f"  ({', '.join(words)})" if words else ""
     place, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
     return place if done is None else f"~~{place}~~\n      {output.corrected(done)}"

@@ -20,7 +20,7 @@ from deedbook.consumers.reasoning.compressor.transfer import find_answer
 from deedbook.consumers.reasoning.snapshots.act import act_on, describe
 from deedbook.consumers.reasoning.snapshots.take import receive_snapshot, take_snapshot
 from deedbook.consumers.reasoning.validator.trees import open_tree
-from deedbook.consumers.sdk.text import clean
+from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
@@ -65,7 +65,7 @@ def show(app: App, id_: str) -> None:
     answer = plain(app, found)
 
     def text() -> None:
-        click.echo(clean(answer["prompt"]))
+        click.echo(sanitize_text(answer["prompt"]))
         print_verdict(answer["verdict"])
         assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
         click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
@@ -144,7 +144,7 @@ def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
 
 
 def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> None:
-    click.echo(clean(data["prompt"]))
+    click.echo(sanitize_text(data["prompt"]))
     fidelity = "no reasoning" if data["fidelity"] is None else f"fidelity {data['fidelity']:.2f}"
     gate = f"gate: {data['gate']['gate']}"
     if data["gate"]["gate"] == "failed":
@@ -156,11 +156,11 @@ def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> Non
         click.echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`")
     click.secho(f"-- {decided(data)}", bold=True)
     for reason in data["reasons"]:
-        click.echo(f"   {clean(reason)}")
+        click.echo(f"   {sanitize_text(reason)}")
     if data["not_assessed"]:
         click.echo(f"   not assessed: {', '.join(data['not_assessed'])}")
     if data["not_compared"]:
-        click.echo(f"   not compared: {clean(data['not_compared'])}")
+        click.echo(f"   not compared: {sanitize_text(data['not_compared'])}")
     if data["graph"] is not None:
         click.echo("-- here it is:")
         print_steps(data["graph"])
@@ -237,14 +237,14 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
 
 
 def _print_review(found: dict[str, Any]) -> None:
-    click.secho(clean(found["question"]), bold=True)
+    click.secho(sanitize_text(found["question"]), bold=True)
     click.echo(f"{found['id']}  [{found['status']}]  asked by {found['author']} {when(found['requested_ms'])}")
     lines = [f"task: {found['task']}"] if found["task"] else []
     lines += [f"rule: {found['rule']}", *(f"- {reason}" for reason in found["reasons"])]
     lines += [f"reasoning: {found['reasoning_ref']}"] if found["reasoning_ref"] else []
     lines += [f"snapshot: {found['snapshot_id']}"] if found["snapshot_id"] else []
     for line in lines:
-        click.echo(f"  {clean(line)}")
+        click.echo(f"  {sanitize_text(line)}")
     if found["verdict"]:
         said = f": {found['comment']}" if found["comment"] else ""
-        click.echo(f"{found['verdict']} by {found['answered_by']}{clean(said)}")
+        click.echo(f"{found['verdict']} by {found['answered_by']}{sanitize_text(said)}")

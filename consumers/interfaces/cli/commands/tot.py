@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_lines, when
 from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.thoughts.logs import write_logs
 from deedbook.consumers.thoughts.run import new_task_id, read_task, resume_task, run_task, stop_task
 from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
@@ -204,7 +204,7 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
         steps = [tree["nodes"][id_]["content"] for id_ in tree["search_state"]["best_path"][1:]]
         if not app.as_json:
             run_text()
-            print_lines(*(f"best path {number}. {one_line(step)}" for number, step in enumerate(steps, 1)))
+            print_lines(*(f"best path {number}. {sanitize_line(step)}" for number, step in enumerate(steps, 1)))
         end = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
         known = ("task_id", "stats", "pids", "keys", "logs", "paused")
         details = {name: found[name] for name in known} | {"recoverable": end.get("recoverable", False)}

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.sdk.text import visible
+from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting
 from deedbook.ledger.home.absence import no_ledger
@@ -128,7 +128,7 @@ def _described(folder: Folder, root: str, record: Record | None) -> dict[str, An
     is_whole = record is not None and trusting.covers(record, folder)
     state = "unknown" if record is None else "trusted" if is_whole else "changed"
     return {
-        "home": visible(str(folder.path)),
+        "home": escape_text(str(folder.path)),
         "root_fingerprint": root,
         "state": state,
         "reason": replaceable_by(folder.path) or "",
@@ -141,7 +141,7 @@ def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return escape_text(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
@@ -204,17 +204,19 @@ def _print(data: dict[str, Any]) -> None:
     click.echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
     click.echo(f"  state   {words[data['state']]}")
     if data["reason"]:
-        click.echo(f"  beware  {visible(data['reason'])}")
+        click.echo(f"  beware  {escape_text(data['reason'])}")
     for act in data["settings"]:
-        click.echo(f"  {act['setting']} ({act['state']}): {visible(act['does'])}")
+        click.echo(f"  {act['setting']} ({act['state']}): {escape_text(act['does'])}")
         for line in act["value"].split("\n"):
             click.echo(f"      | {line}")
     if not data["settings"]:
         click.echo("  no setting of it runs or sends anything; trusting it lets its keys sign")
     for path in data.get("homes", []):
-        click.echo(f"trusted  {visible(path)}")
+        click.echo(f"trusted  {escape_text(path)}")
     for path in data.get("gone", []):
-        click.echo(f"gone     {visible(path)} (`deed trust --remove --home {trusting.shown(Path(path))}` forgets it)")
+        click.echo(
+            f"gone     {escape_text(path)} (`deed trust --remove --home {trusting.shown(Path(path))}` forgets it)"
+        )
 
 
 def _print_trusted(data: dict[str, Any], *, is_shown: bool) -> None:

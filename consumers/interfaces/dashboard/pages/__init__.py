@@ -1,4 +1,4 @@
-"""Every page and operation of the dashboard: the only table of routes. Pages with a menu word are in the menu."""
+"""The only table of routes: every page of the dashboard and every form. Routes with a menu text are in the menu."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("/audit", "audit", audit, "Audit"),
 )
 
-OPERATION_ROUTES: Final[tuple[Route, ...]] = (
+FORMS: Final[tuple[Route, ...]] = (
     Route("/h/{id}/decide", "handoff", partial(decided, "handoff", handoff)),
     Route("/reviews/{id:path}/decide", "review", partial(decided, "review", review)),
     Route(VERIFY, "audit", verify),

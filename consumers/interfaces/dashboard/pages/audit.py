@@ -1,4 +1,4 @@
-"""`/audit`: what the log's checkpoint and its witnesses say now, what an audit found, and one more to start."""
+"""`/audit`: the current checkpoint and its witnesses, the result of the last audit, and a form to start one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.interfaces.dashboard.page import Go, Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect
 from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.ledger.client.reads import HeadView
 from deedbook.ledger.errors import DeedbookError
@@ -18,37 +18,37 @@ from deedbook.ledger.proof.checkpoint import open_note, parse_checkpoint, verifi
 VERIFY: Final = "/audit/verify"
 
 
-def audit(seen: Seen) -> Page:
+def audit(context: PageContext) -> Page:
     """Return ``{"head", "checkpoint", "witnesses", "compromised_keys", "skipped", "audit", "csrf", "has_views"}``."""
-    head = seen.client.head()
-    keys = seen.ask("agents.keys")["keys"]
+    head = context.client.head()
+    keys = context.ask("agents.keys")["keys"]
     data = {
         "head": msgspec.to_builtins(head),
-        "checkpoint": checkpoint(seen),
-        "witnesses": _witnesses(seen, head),
+        "checkpoint": checkpoint(context),
+        "witnesses": _witnesses(context, head),
         "compromised_keys": [key for key in keys if key["compromised_since"] is not None],
-        "skipped": seen.ask("catalog.skipped")["entries"],
-        "audit": msgspec.to_builtins(seen.audit.state),
-        "csrf": seen.session.token(VERIFY),
-        "has_views": seen.settings.server is None,
+        "skipped": context.ask("catalog.skipped")["entries"],
+        "audit": msgspec.to_builtins(context.audit.state),
+        "csrf": context.session.token(VERIFY),
+        "has_views": context.settings.server is None,
     }
     return Page("audit.html", "Audit", data)
 
 
-def verify(seen: Seen, form: Mapping[str, str]) -> Go:
-    """Start an audit, unless one is running, and show how far it is."""
-    seen.session.demand(form, VERIFY)
-    seen.audit.start(views="views" in form and seen.settings.server is None, now_ms=seen.now_ms)
-    return Go("/audit")
+def verify(context: PageContext, form: Mapping[str, str]) -> Redirect:
+    """Start an audit unless one is running, and lead to its progress."""
+    context.session.demand(form, VERIFY)
+    context.audit.start(views="views" in form and context.settings.server is None, now_ms=context.now_ms)
+    return Redirect("/audit")
 
 
-def checkpoint(seen: Seen) -> dict[str, Any]:
-    """Return the signed checkpoint of the log now, compared with the key that the log names, and its newest time."""
+def checkpoint(context: PageContext) -> dict[str, Any]:
+    """Return the current signed checkpoint, verified by the key that the log names, and the last entry's time."""
     at_ms = None
     try:
-        at_ms = read_event(seen.head, seen.client.entry(seen.head)).accepted_ms
-        note = seen.client.checkpoint()
-        origin, keys = parse_checkpoint(note).origin, seen.ledger.ask("agents.keys")["keys"]
+        at_ms = read_event(context.head, context.client.entry(context.head)).accepted_ms
+        note = context.client.checkpoint()
+        origin, keys = parse_checkpoint(note).origin, context.ledger.ask("agents.keys")["keys"]
         signing = [key["key"] for key in keys if (key["sort"], key["state"]) == (CHECKPOINT, "valid")]
         _, signer = open_note(note, *verifiers_of(origin, signing))
     except DeedbookError as error:
@@ -56,10 +56,10 @@ def checkpoint(seen: Seen) -> dict[str, Any]:
     return {"why_not": "", "at_ms": at_ms, "note": note, "origin": origin, "key": signer.public_key.hex()}
 
 
-def _witnesses(seen: Seen, head: HeadView) -> dict[str, Any]:
-    """Return who cosigned the log, and when; ``is_asked`` is false where nobody is asked to."""
+def _witnesses(context: PageContext, head: HeadView) -> dict[str, Any]:
+    """Return the witnesses that cosigned the log, and when; ``is_asked`` is false if no witness is configured."""
     try:
-        witnessed = witnessed_of(seen.client, seen.settings, head.size, head.root)
+        witnessed = witnessed_of(context.client, context.settings, head.size, head.root)
     except DeedbookError as error:
         return {"is_asked": True, "problem": error.message}
     return {"is_asked": witnessed is not None, "problem": "", **(msgspec.to_builtins(witnessed) or {})}

@@ -1,10 +1,10 @@
-"""`/events`, the log as it grows; `/e/ID`, one entry with all that proves it; `/search`, what was written."""
+"""`/events`, the log as it grows; `/e/ID`, one entry with its proofs; `/search`, full-text search."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.dashboard.page import Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.sdk import receipts
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.consumers.sdk.kinds import check_kinds
@@ -15,46 +15,46 @@ rows_max: Final = 50
 neighbours_max: Final = 50
 
 
-def events(seen: Seen) -> Page:
-    """Return ``{"events", "total", "next", "asked", "kinds"}``, newest first; older ones are those before ``next``."""
-    asked = {name: seen.query.get(name) or None for name in ("actor", "kind", "stream")}
-    check_kinds((asked["kind"],) if asked["kind"] else ())
-    answer = seen.ask(
+def events(context: PageContext) -> Page:
+    """Return ``{"events", "total", "next", "asked", "kinds"}``, newest first; the next page is before ``next``."""
+    filters = {name: context.query.get(name) or None for name in ("actor", "kind", "stream")}
+    check_kinds((filters["kind"],) if filters["kind"] else ())
+    answer = context.ask(
         "catalog.find",
         newest=True,
-        after=seen.number("before"),
+        after=context.number("before"),
         limit=rows_max,
-        author=asked["actor"],
-        kind=asked["kind"],
-        stream=asked["stream"],
+        author=filters["actor"],
+        kind=filters["kind"],
+        stream=filters["stream"],
     )
-    data = answer | {"asked": asked | {"before": seen.number("before")}, "kinds": sorted(KINDS)}
+    data = answer | {"asked": filters | {"before": context.number("before")}, "kinds": sorted(KINDS)}
     return Page("events.html", "Events", data)
 
 
-def event(seen: Seen) -> Page:
+def event(context: PageContext) -> Page:
     """Return ``{"event", "row", "signed", "proof", "causes", "effects", …}`` of one entry.
 
-    ``signed`` tells whether its signature fits and the rules admit it, read the checked way (``problem``: why not);
-    ``proof`` is the inclusion in the log under a signed checkpoint, checked here (``problem``: why there is none).
+    ``signed`` says whether its signature is valid and the rules admit it, verified from signed entries (``problem``:
+    why not). ``proof`` is the inclusion under a signed checkpoint, verified here (``problem``: why there is none).
     """
-    index = seen.ask("resolve", ref=seen.params["ref"])["event_index"]
-    row = seen.ask("catalog.show", ref=str(index))
-    entry = whole_event(seen.client, index, seen.view)
-    walk = seen.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
-    signed = _signed(seen, index, entry["stream"], entry["key"])
-    data = {"row": row, "signed": signed, "proof": _proof(seen, index), **walk, "event": entry}
+    index = context.ask("resolve", ref=context.params["ref"])["event_index"]
+    row = context.ask("catalog.show", ref=str(index))
+    entry = whole_event(context.client, index, context.view)
+    walk = context.ask("catalog.why", ref=row["id"], depth=1, limit=neighbours_max)
+    signed = _signed(context, index, entry["stream"], entry["key"])
+    data = {"row": row, "signed": signed, "proof": _proof(context, index), **walk, "event": entry}
     return Page("event.html", f"#{index} {row['kind']}", data)
 
 
-def _signed(seen: Seen, index: int, stream: str, key: str) -> dict[str, Any]:
-    """Return whether an entry counts in its stream, and whose key signed it, from signed entries."""
+def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str, Any]:
+    """Return whether an entry counts in its stream, and which key signed it, verified from signed entries."""
     try:
-        checked = seen.client.streams.read(stream)
+        checked = context.client.streams.read(stream)
     except DeedbookError as error:
         return {"counts": False, "problem": error.message, "key_sort": None, "delegated_by": None, "ended_index": None}
-    ignored = next((one.message for one in checked.ignored if one.index == index), None)
-    record = seen.client.streams.authority.key(key, checked.head.size)
+    ignored = next((entry.message for entry in checked.ignored if entry.index == index), None)
+    record = context.client.streams.authority.key(key, checked.head.size)
     return {
         "counts": any(at == index for at, _ in checked.entries),
         "problem": ignored,
@@ -64,11 +64,11 @@ def _signed(seen: Seen, index: int, stream: str, key: str) -> dict[str, Any]:
     }
 
 
-def _proof(seen: Seen, index: int) -> dict[str, Any]:
-    """Return the checked inclusion of an entry: under which checkpoint, of what size and root, over how many hashes."""
+def _proof(context: PageContext, index: int) -> dict[str, Any]:
+    """Return the verified inclusion of an entry: the checkpoint, its size and root, and the number of hashes."""
     try:
-        receipt = receipts.take(seen.client, index, wait_max_s=0)
-        checked = receipts.check(receipt, receipts.Anchors(), known=seen.client.trust_store.checkpoint_keys)
+        receipt = receipts.take(context.client, index, wait_max_s=0)
+        checked = receipts.check(receipt, receipts.Anchors(), known=context.client.trust_store.checkpoint_keys)
     except DeedbookError as error:
         return {"is_proven": False, "problem": f"{error.code}: {error.message}"}
     point = checked.checkpoint
@@ -84,10 +84,10 @@ def _proof(seen: Seen, index: int) -> dict[str, Any]:
     }
 
 
-def search(seen: Seen) -> Page:
-    """Return what `search.find` answers for ``q``, with the question; nothing where nothing is asked."""
-    text = seen.query.get("q", "").strip()
+def search(context: PageContext) -> Page:
+    """Return the answer of `search.find` for ``q``, and ``q``; without ``q`` there are no hits."""
+    text = context.query.get("q", "").strip()
     answer: dict[str, Any] = {"hits": [], "total": 0, "next": None, "holds": "all"}
     if text:
-        answer = seen.ask("search.find", text=text, limit=rows_max, after=seen.number("after"))
+        answer = context.ask("search.find", text=text, limit=rows_max, after=context.number("after"))
     return Page("search.html", f"Search {text}".strip(), answer | {"q": text})

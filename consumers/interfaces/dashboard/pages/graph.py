@@ -1,4 +1,4 @@
-"""`/graph`: what a handoff waits for, the red way to what holds it up; `/k`: what is known, and what came of it."""
+"""`/graph`: the dependencies of a handoff, with blocking paths in red; `/k`: the knowledge graph."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.address import PATHS, path_to
 from deedbook.consumers.interfaces.dashboard.layout import FOUR_LINES, Box, Drawing, Edge, Node, layered
-from deedbook.consumers.interfaces.dashboard.page import Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 
 events_shown_max: Final = 25
 _COLOURS: Final = {"dead_end": "blocked", "unknown": "open", "finding": "completed", "report": "concluded"}
 
 
-def graph(seen: Seen) -> Page:
-    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}``, of ``sel``, ``depth`` and ``all``.
+def graph(context: PageContext) -> Page:
+    """Return ``{"id", "why", "drawing", "totals", "depth", "all", "events"}`` for ``sel``, ``depth`` and ``all``.
 
-    Without ``sel`` it is the end of the longest chain that is not done; with ``all`` what hangs together with it is
-    shown among all others, which are faded. ``events`` are the newest of the log.
+    Without ``sel`` the page shows the end of the longest unfinished chain. With ``all`` it shows every handoff, and
+    those that are not connected with ``sel`` are faded. ``events`` are the newest of the log.
     """
-    depth, is_all = seen.number("depth", 2), seen.query.get("all") == "1"
-    around = seen.ask("handoffs.around", id=seen.query.get("sel") or None, depth=depth, all=is_all)
+    depth, is_all = context.number("depth", 2), context.query.get("all") == "1"
+    around = context.ask("handoffs.around", id=context.query.get("sel") or None, depth=depth, all=is_all)
     data = {
         "id": around["id"],
-        "why": seen.ask("handoffs.why", id=around["id"]) if around["id"] else None,
+        "why": context.ask("handoffs.why", id=around["id"]) if around["id"] else None,
         "drawing": _drawing(around),
         "totals": around["totals"],
         "depth": depth,
         "all": is_all,
-        "events": seen.ask("catalog.find", newest=True, limit=events_shown_max)["events"],
+        "events": context.ask("catalog.find", newest=True, limit=events_shown_max)["events"],
     }
     return Page("graph.html", f"Dependencies of {around['id']}" if around["id"] else "Dependencies", data)
 
@@ -54,10 +54,10 @@ def _drawing(around: dict[str, Any]) -> Drawing:
     return layered(nodes, edges, box=FOUR_LINES)
 
 
-def knowledge(seen: Seen) -> Page:
-    """Return the answer of `knowledge.graph`, asked for by its own names, its ``drawing``, and a ``path`` a node."""
-    asked: dict[str, Any] = {name: seen.query.get(name) or None for name in ("sel", "q", "agent", "direction")}
-    answer = seen.ask("knowledge.graph", depth=seen.number("depth"), **asked)
+def knowledge(context: PageContext) -> Page:
+    """Return the answer of `knowledge.graph` with its ``drawing`` and a ``path`` for each node."""
+    args: dict[str, Any] = {name: context.query.get(name) or None for name in ("sel", "q", "agent", "direction")}
+    answer = context.ask("knowledge.graph", depth=context.number("depth"), **args)
     nodes = [node | {"path": _path(node)} for node in answer["nodes"]]
     boxes = [
         Node(
@@ -68,18 +68,18 @@ def knowledge(seen: Seen) -> Page:
             href="/k",
             query={"sel": node["id"]},
             is_faded=node["is_stale"],
-            is_selected=node["id"] == asked["sel"],
+            is_selected=node["id"] == args["sel"],
         )
         for node in nodes
         for state in (node["state"] or node["agent"],)
     ]
     lines = [Edge(edge["from"], edge["to"], "wait" if edge["is_stale"] else "") for edge in answer["edges"]]
     drawing = layered(boxes, lines, box=Box(216, 56))
-    return Page("knowledge.html", "Knowledge", answer | {"nodes": nodes, "asked": asked, "drawing": drawing})
+    return Page("knowledge.html", "Knowledge", answer | {"nodes": nodes, "asked": args, "drawing": drawing})
 
 
 def _path(node: dict[str, Any]) -> str | None:
-    sort, _, name = node["id"].partition("/")
-    if sort == "report":
+    kind, _, name = node["id"].partition("/")
+    if kind == "report":
         return path_to("session", name)
-    return path_to(sort, name) if sort in PATHS else None if node["event_index"] is None else path_to("event", name)
+    return path_to(kind, name) if kind in PATHS else None if node["event_index"] is None else path_to("event", name)

@@ -1,6 +1,6 @@
-"""`/r/REF`: a brief beside its graph, and whether it can be trusted.
+"""`/r/REF`: a brief beside its graph, with fidelity, evidence and validations.
 
-Every figure is measured of the text that stands there, and what the graph cites is looked up whenever it is asked for.
+Every request measures the fidelity of the text that the page shows, and checks again the evidence that the graph cites.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
 from deedbook.consumers.interfaces.dashboard.layout import Box, Drawing, Edge, Node, layered
-from deedbook.consumers.interfaces.dashboard.page import Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, fetch, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief, look_again
 from deedbook.consumers.reasoning.validator.trees import work_tree
-from deedbook.consumers.sdk.text import one_line
+from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
@@ -29,46 +29,46 @@ from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.delta import describe_change
 
 budgets: Final = {"200": TransferLevel.MINIMAL, "400": None, "700": TransferLevel.STANDARD, "full": TransferLevel.FULL}
-"""The levels that are published have budgets of their own; any other number makes a brief on the spot."""
+"""Published levels have their own budgets; for any other number the page makes a brief."""
 
 budget_max_tokens: Final = 100_000
 validations_shown_max: Final = 20
 steps_shown_max: Final = 100
-"""Of the table, and of all that is listed for each step; the next ones are a link away (``after``)."""
+"""The steps on one page of the table and of the lists for steps; ``after`` gives the next page."""
 
 versions_shown_max: Final = 8
 dropped_named_max: Final = 40
 steps_drawn_max: Final = 120
-"""A larger graph is drawn without what the brief leaves out, unless ``all`` is asked for."""
+"""A larger graph is drawn without the steps that the brief drops, unless ``all`` is requested."""
 
 _DOUBT: Final = {"refuted": 0, "not_checked": 1}
 _STATES: Final = {"inference": "active", "assumption": "open", "hypothesis": "review", "conclusion": "completed"}
 
 
-def reasoning(seen: Seen) -> Page:
-    """Return one version: its ``brief`` as it reads, ``fidelity``, ``steps``, ``graph``, reports and ``delta``."""
-    ref, budget = seen.params["ref"], seen.query.get("budget") or "700"
-    row = seen.ask("reasoning.show", id=ref)
+def reasoning(context: PageContext) -> Page:
+    """Return one version: its ``brief``, ``fidelity``, ``steps``, ``graph``, validation reports and ``delta``."""
+    ref, budget = context.params["ref"], context.query.get("budget") or "700"
+    row = context.ask("reasoning.show", id=ref)
     del row["memory"]
-    (version,) = (one for one in row["versions"] if one["version"] == row["asked_version"])
-    received = _received(seen.view, ref, budget)
-    explained, chosen = explain_brief(received), seen.number("step")
+    (version,) = (item for item in row["versions"] if item["version"] == row["asked_version"])
+    received = _received(context.view, ref, budget)
+    explained, chosen = explain_brief(received), context.number("step")
     steps = explained["steps"]
-    shown, following = _page_of(seen, steps)
-    event = read_event(version["event_index"], seen.client.entry(version["event_index"]))
+    page, following = _page_of(context, steps)
+    event = read_event(version["event_index"], context.client.entry(version["event_index"]))
     delta = None
-    if against := seen.query.get("against"):  # applied here, and what comes of it hashes to the ref
-        before = fetch(seen.view, against)
-        after = fetch(seen.view, version["ref"], have=before.memory)
+    if against := context.query.get("against"):  # apply the delta here and check that the result hashes to the ref
+        before = fetch(context.view, against)
+        after = fetch(context.view, version["ref"], have=before.memory)
         delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
-    origins = seen.ask("reasoning.existing", ids=seen.ask("reasoning.origins", ref=version["ref"])["ids"])
-    owners = sorted({one["author"] for one in origins["reasonings"].values()})
-    reports = seen.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"]
-    others = [one for one in reports if one["author"] not in owners]
-    looked = look_again(seen.view, received.memory, _tree_of(seen.settings), others)
-    listed = {one["step"] for one in shown} | {chosen}
-    doubted = sorted(looked["assumptions"], key=lambda one: _DOUBT.get(one["status"], 2))
-    row["versions"] = [one for one in row["versions"] if one is not version][-versions_shown_max:]
+    origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", ref=version["ref"])["ids"])
+    owners = sorted({origin["author"] for origin in origins["reasonings"].values()})
+    reports = context.ask("validations.list", ref=version["ref"], limit=validations_shown_max)["validations"]
+    others = [report for report in reports if report["author"] not in owners]
+    checks = look_again(context.view, received.memory, _tree_of(context.settings), others)
+    listed = {step["step"] for step in page} | {chosen}
+    doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
+    row["versions"] = [item for item in row["versions"] if item is not version][-versions_shown_max:]
     data = {
         "reasoning": row
         | {
@@ -83,21 +83,21 @@ def reasoning(seen: Seen) -> Page:
         "rules": msgspec.to_builtins(received.answer.all_rules),
         "sections": explained["sections"],
         "fidelity": explained["measured"],
-        "is_full": "full" in seen.query,
+        "is_full": "full" in context.query,
         "budgets": list(budgets),
         "budget": budget,
         "delta": delta,
-        "steps": shown,
+        "steps": page,
         "steps_total": len(steps),
         "next": following,
         "dropped": _dropped(steps),
         "chosen": next((step for step in steps if step["step"] == chosen), None),
-        "graph": _drawing(seen, steps, chosen),
+        "graph": _drawing(context, steps, chosen),
         "limitations": received.memory.known_limitations,
-        "looked": looked
+        "looked": checks
         | {
-            "evidence": [one for place, one in enumerate(looked["evidence"]) if place < 12 or one["step"] in listed],
-            "assumed": Counter(one["status"] for one in looked["assumptions"]),
+            "evidence": [item for n, item in enumerate(checks["evidence"]) if n < 12 or item["step"] in listed],
+            "assumed": Counter(assumption["status"] for assumption in checks["assumptions"]),
             "assumptions": doubted[:steps_shown_max],
         },
         "validations": reports,
@@ -106,9 +106,9 @@ def reasoning(seen: Seen) -> Page:
     return Page("reasoning.html", received.memory.task, data)
 
 
-def _page_of(seen: Seen, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the steps behind the one asked for, and the last of them where there are more."""
-    after = seen.number("after")
+def _page_of(context: PageContext, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
+    """Return one page of steps, and the number of its last step if there are more."""
+    after = context.number("after")
     numbers = [step["step"] for step in steps]
     if after is not None and after not in numbers:
         raise Refused("NOT_FOUND", f"this reasoning has no step {after}")
@@ -118,7 +118,7 @@ def _page_of(seen: Seen, steps: list[dict[str, Any]]) -> tuple[list[dict[str, An
 
 
 def _dropped(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return why steps are not in the text, each with how many, and the first of them."""
+    """Return the reasons why steps were dropped, each with the number of steps and the first of them."""
     by_why: dict[str, list[int]] = {}
     for step in steps:
         if not step["in_text"]:
@@ -132,41 +132,41 @@ def _received(view: Ask, ref: str, budget: str) -> ReceivedBrief:
     if level is None:
         level, tokens = TransferLevel.STANDARD, int(budget) if budget.isdecimal() and len(budget) <= 6 else 0
         if not 0 < tokens <= budget_max_tokens:
-            raise Refused("USAGE", f"budget is `full` or a number up to {budget_max_tokens}, not {budget[:40]!r}")
+            raise Refused("USAGE", f"budget must be `full` or a number up to {budget_max_tokens}, not {budget[:40]!r}")
     return receive_brief(view, ref, level, budget=tokens)
 
 
-def _drawing(seen: Seen, steps: list[dict[str, Any]], chosen: int | None) -> Drawing:
-    kept = {name: seen.query[name] for name in ("budget", "full", "all") if name in seen.query}
-    is_whole = len(steps) <= steps_drawn_max or "all" in seen.query
-    drawn = {step["step"]: step for step in steps if is_whole or step["in_text"]}
+def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | None) -> Drawing:
+    query = {name: context.query[name] for name in ("budget", "full", "all") if name in context.query}
+    is_whole = len(steps) <= steps_drawn_max or "all" in context.query
+    drawn_steps = {step["step"]: step for step in steps if is_whole or step["in_text"]}
     nodes = [
         Node(
             str(number),
-            f"{number} {one_line(step['content'])}",
+            f"{number} {sanitize_line(step['content'])}",
             meta=" ".join(filter(None, (step["state"], step["type"]))),
             figure=f"{step['confidence']:.2f}".removeprefix("0"),
             state="rejected" if step["state"] == "refuted" else _STATES.get(step["type"], "claim"),
-            href=path_to("reasoning", seen.params["ref"]),
-            query=kept | {"step": str(number)},
+            href=path_to("reasoning", context.params["ref"]),
+            query=query | {"step": str(number)},
             is_faded=not step["in_text"],
             is_selected=number == chosen,
         )
-        for number, step in drawn.items()
+        for number, step in drawn_steps.items()
     ]
     edges = [
-        Edge(str(on), str(number), is_faded=not (step["in_text"] and drawn[on]["in_text"]))
-        for number, step in drawn.items()
+        Edge(str(on), str(number), is_faded=not (step["in_text"] and drawn_steps[on]["in_text"]))
+        for number, step in drawn_steps.items()
         for on in step["rests_on"]
-        if on in drawn
+        if on in drawn_steps
     ]
     return layered(nodes, edges, "topbottom", box=Box(132, 56))
 
 
 def _tree_of(settings: Settings) -> Path | None:
-    """Return the folder that evidence is looked up in: the one that validators are told, else the git work tree."""
+    """Return the folder in which evidence is checked: the one configured for validators, else the git work tree."""
     home = resolved(settings.home)
-    with suppress(DeedbookError):  # a folder that is not trusted names nothing
-        if (named := actions_of(settings).validator_tree) is not None:
-            return beside(home, named)
+    with suppress(DeedbookError):  # the settings of an untrusted folder are not used
+        if (configured := actions_of(settings).validator_tree) is not None:
+            return beside(home, configured)
     return work_tree(beside(home, ".")) or work_tree(Path.cwd())

@@ -1,10 +1,10 @@
-"""`/s/ID`: what an agent knew before and after, what it recorded on the way, its report, and what came of it."""
+"""`/s/ID`: a session with its assessments, findings, report, handoffs and reasonings."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from deedbook.consumers.interfaces.dashboard.page import Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.ledger.errors import or_none
 from deedbook.projections.answers.query import page_rows_max
 from deedbook.projections.reports.calibration import INVERTED, VECTOR_NAMES, assessment_pair, bias_above
@@ -14,18 +14,18 @@ _MADE: Final = frozenset({"handoff.created", "handoff.completed"})
 _ENDS: Final = frozenset({"PREFLIGHT", "POSTFLIGHT"})
 
 
-def session(seen: Seen) -> Page:
+def session(context: PageContext) -> Page:
     """Return ``{"session", "vectors", "has", "trajectory", "limit", "report", "handoffs", "reasonings", "rows_max"}``.
 
-    Of each vector ``before`` and ``after`` are what PREFLIGHT and POSTFLIGHT say (None: not assessed), ``between`` what
-    other assessments said meanwhile, ``is_inverted`` that less is better.
+    Each vector has ``before`` and ``after`` from PREFLIGHT and POSTFLIGHT (None: not assessed), ``between`` from other
+    assessments, and ``is_inverted`` if a lower value is better.
     """
-    row = seen.ask("sessions.show", id=seen.params["id"])
+    row = context.ask("sessions.show", id=context.params["id"])
     assessments = row.pop("assessments")
-    trajectory = seen.ask("sessions.trajectory", id=row["id"])
+    trajectory = context.ask("sessions.trajectory", id=row["id"])
     ends = assessment_pair(assessments)
     before, after = ({} if side is None else side["vectors"] for side in (ends.preflight, ends.postflight))
-    between = [one["vectors"] for one in assessments if one["phase"] not in _ENDS]
+    between = [assessment["vectors"] for assessment in assessments if assessment["phase"] not in _ENDS]
     vectors = [
         {
             "name": name,
@@ -33,7 +33,7 @@ def session(seen: Seen) -> Page:
             "after": after.get(name),
             "is_inverted": name in INVERTED,
             "change": trajectory["deltas"].get(name),
-            "between": [one[name] for one in between if name in one],
+            "between": [assessment[name] for assessment in between if name in assessment],
         }
         for name in VECTOR_NAMES
     ]
@@ -45,26 +45,26 @@ def session(seen: Seen) -> Page:
         "has": {"before": ends.preflight is not None, "after": ends.postflight is not None},
         "trajectory": trajectory,
         "limit": bias_above,
-        "handoffs": _handoffs(seen, row),
-        "report": or_none(lambda: seen.ask("reports.show", id=row["id"])),
-        "reasonings": seen.ask("reasoning.list", session=row["id"], limit=rows_max)["reasonings"],
+        "handoffs": _handoffs(context, row),
+        "report": or_none(lambda: context.ask("reports.show", id=row["id"])),
+        "reasonings": context.ask("reasoning.list", session=row["id"], limit=rows_max)["reasonings"],
     }
     return Page("session.html", row["task"] or row["id"], data)
 
 
-def _handoffs(seen: Seen, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the handoffs that the session's author created or completed while it ran; nobody knows of an imported one.
+def _handoffs(context: PageContext, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the handoffs that the session's author created or completed while it ran; none for an imported session.
 
-    Among its author's next events that is, as many as a page of them holds.
+    Only the first page of the author's events since the start is considered.
     """
     if row["imported"] is not None:
         return []
-    asked = {"author": row["author"], "after": row["started_index"]}
+    filters = {"author": row["author"], "after": row["started_index"]}
     end = row["ended_index"]
-    if end is None:  # nobody ended it: its author's next one did
-        begun = seen.ask("catalog.find", kind="session.started", limit=1, **asked)["events"]
-        end = begun[0]["event_index"] if begun else seen.head
-    events = seen.ask("catalog.find", limit=page_rows_max, **asked)["events"]
-    made = [one["stream"] for one in events if one["event_index"] <= end and one["kind"] in _MADE]
-    ids = [stream.removeprefix("handoff/") for stream in dict.fromkeys(made)]
-    return list(seen.ask("handoffs.existing", ids=ids)["handoffs"].values())
+    if end is None:  # without an end event the author's next session ends it
+        later_sessions = context.ask("catalog.find", kind="session.started", limit=1, **filters)["events"]
+        end = later_sessions[0]["event_index"] if later_sessions else context.head
+    events = context.ask("catalog.find", limit=page_rows_max, **filters)["events"]
+    streams = [event["stream"] for event in events if event["event_index"] <= end and event["kind"] in _MADE]
+    ids = [stream.removeprefix("handoff/") for stream in dict.fromkeys(streams)]
+    return list(context.ask("handoffs.existing", ids=ids)["handoffs"].values())

@@ -1,11 +1,11 @@
-"""`/t`: problems that are searched as trees; `/t/ID`: one of them, as it was after any entry of the log."""
+"""`/t`: problems searched as trees of thoughts; `/t/ID`: one of them, after any entry of the log."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.layout import ONE_LINE, Drawing, Edge, Node, layered
-from deedbook.consumers.interfaces.dashboard.page import Page, Seen
+from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.ledger.errors import Refused
 
 tasks_shown_max: Final = 50
@@ -13,34 +13,34 @@ nodes_drawn_max: Final = 200
 _GLYPHS: Final = {"best": "✓", "frontier": "○", "pruned": "✕", "": ""}
 
 
-def tasks(seen: Seen) -> Page:
-    """Return the answer of `tot.list`: ``{"tasks", "total", "next"}``; ``after`` is the ``next`` of the page before."""
-    return Page("tasks.html", "Thinking", seen.ask("tot.list", after=seen.number("after"), limit=tasks_shown_max))
+def tasks(context: PageContext) -> Page:
+    """Return the answer of `tot.list`: ``{"tasks", "total", "next"}``; ``after`` is the previous page's ``next``."""
+    return Page("tasks.html", "Thinking", context.ask("tot.list", after=context.number("after"), limit=tasks_shown_max))
 
 
-def thoughts(seen: Seen) -> Page:
+def thoughts(context: PageContext) -> Page:
     """Return ``{"task", "at", "steps", "drawing", "nodes", "left_out"}``, after the entry ``at`` (default: the last).
 
-    ``steps`` are the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at``, and how
-    many there are in ``all``. Of ``nodes``, in the order in which they were thought, each has a ``mark``: ``best`` (on
-    the best path), ``frontier``, ``pruned`` or none. Raises Refused: ``NOT_FOUND`` before its first entry.
+    ``steps`` has the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at``, and the
+    number of ``all`` entries. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path),
+    ``frontier``, ``pruned`` or none. Raises Refused: ``NOT_FOUND`` if ``at`` is before the first entry.
     """
-    task = seen.ask("tot.show", id=seen.params["id"])
+    task = context.ask("tot.show", id=context.params["id"])
     stream, first = f"tot/{task['id']}", task["started_index"]
 
-    def entry(**asked: Any) -> int | None:
-        events = seen.ask("catalog.find", stream=stream, limit=1, **asked)["events"]
+    def entry(**args: Any) -> int | None:
+        events = context.ask("catalog.find", stream=stream, limit=1, **args)["events"]
         return events[0]["event_index"] if events else None
 
-    newest = seen.ask("catalog.find", stream=stream, limit=1, newest=True)
+    newest = context.ask("catalog.find", stream=stream, limit=1, newest=True)
     last = newest["events"][0]["event_index"]
-    at = seen.number("at", last) or 0
-    if not first <= at <= (seen.head if seen.as_of is None else seen.as_of):
-        message = f"there is no {stream} after entry {at}: it begins at {first}"
+    at = context.number("at", last) or 0
+    if not first <= at <= (context.head if context.as_of is None else context.as_of):
+        message = f"{stream} does not exist as of entry {at}: it begins at {first}"
         raise Refused("NOT_FOUND", message, asked=at, first=first)
     if at < last:
-        task = seen.ledger.ask("tot.show", as_of=at, id=task["id"])
-    nodes = _nodes(seen.ledger.ask("tot.tree", as_of=at if at < last else seen.moment, id=task["id"]))
+        task = context.ledger.ask("tot.show", as_of=at, id=task["id"])
+    nodes = _nodes(context.ledger.ask("tot.tree", as_of=at if at < last else context.moment, id=task["id"]))
     steps = {"previous": entry(newest=True, after=min(at, last)), "next": entry(after=at)}
     steps |= {"first": first, "last": last, "all": newest["total"]}
     drawn = nodes[:nodes_drawn_max]
@@ -49,16 +49,16 @@ def thoughts(seen: Seen) -> Page:
 
 
 def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the nodes with their ``score`` and ``mark``, parents before children, each level as it was thought."""
-    known, state = answer["nodes"], answer["search_state"]
+    """Return the nodes with their ``score`` and ``mark``, parents before children, each level in order of creation."""
+    nodes, state = answer["nodes"], answer["search_state"]
     marks = dict.fromkeys(state["frontier"], "frontier") | dict.fromkeys(state["best_path"], "best")
     names = [answer["root_id"]] if answer["root_id"] else []
-    for name in names:  # which grows meanwhile
-        names.extend(known[name]["children_ids"])
-        if known[name]["status"] == "pruned" or marks.get(known[name]["parent_id"]) == "pruned":
+    for name in names:  # the list grows in the loop
+        names.extend(nodes[name]["children_ids"])
+        if nodes[name]["status"] == "pruned" or marks.get(nodes[name]["parent_id"]) == "pruned":
             marks[name] = "pruned"
-    score = {name: (known[name]["evaluation"] or {"score": None})["score"] for name in names}
-    return [known[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
+    score = {name: (nodes[name]["evaluation"] or {"score": None})["score"] for name in names}
+    return [nodes[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
 
 
 def _drawing(nodes: list[dict[str, Any]]) -> Drawing:

@@ -1,26 +1,26 @@
-// The live tail, keys and the filter. Everything works without it; nothing here decides anything. No markup is ever made
-// from strings: what is new comes as a document that the server rendered, without scripts (XMLHttpRequest).
+// Live updates, keyboard shortcuts and the filter. Every page works without this script, and it decides nothing. It never
+// makes markup from strings: new content is a document rendered by the server, parsed without scripts (XMLHttpRequest).
 "use strict";
 
-const body = document.body, held = new Set();
-let head = Number(body.dataset.head), shown = head, isFetching = false, isLeader = false;  // shown: all of it is seen
+const body = document.body, pending = new Set();
+let head = Number(body.dataset.head), shownHead = head, isFetching = false, isLeader = false;  // shownHead: all parts show it
 
-function say(word, text, live = document.getElementById("live")) {
-  if (live && live.textContent !== text) { live.className = "live " + word; live.textContent = text; }
+function showStatus(style, text, live = document.getElementById("live")) {
+  if (live && live.textContent !== text) { live.className = "live " + style; live.textContent = text; }
 }
 
-// A part of the page stays as it is while somebody points at it, has a field of it open, or may decide in it: what he
-// read is what he signs.
-function isHeld(part) {
+// A part of the page is not replaced while the user points at it, has a field of it focused, or may decide in it: users
+// must sign exactly what they read.
+function isInUse(part) {
   return part.querySelector("form.decide") || part.matches(":hover:not(#head, [data-polls])") || part.contains(document.activeElement) && part.querySelector("input, textarea, form");
 }
 function put(fresh) {
   document.title = fresh.title;
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
-    if (!other || other.isEqualNode(part)) { held.delete(part.id); continue; }
-    if (isHeld(part)) { held.add(part.id); continue; }
-    held.delete(part.id);
+    if (!other || other.isEqualNode(part)) { pending.delete(part.id); continue; }
+    if (isInUse(part)) { pending.add(part.id); continue; }
+    pending.delete(part.id);
     const known = new Set([...part.querySelectorAll("[id]")].map((one) => one.id)), focused = document.activeElement?.closest("[id]")?.id;
     const copy = document.importNode(other, true), folds = copy.querySelectorAll("details");
     part.querySelectorAll("details").forEach((one, at) => { if (folds[at]) folds[at].open = one.open; });
@@ -33,30 +33,30 @@ function put(fresh) {
 function refresh() {
   if (isFetching || document.hidden || !(Number(body.dataset.head) < head)) return;
   isFetching = true;
-  const asked = head, address = location.href, request = new XMLHttpRequest();
+  const requested = head, address = location.href, request = new XMLHttpRequest();
   request.open("GET", address);
   request.responseType = "document";
-  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); if (address === location.href) body.dataset.head = asked; if (!held.size) shown = asked; tell(); } };
+  request.onload = () => { if (request.status === 200 && request.response) { put(request.response); if (address === location.href) body.dataset.head = requested; if (!pending.size) shownHead = requested; showLive(); } };
   request.onloadend = () => { isFetching = false; if (request.status === 200) refresh(); };
   request.send();
 }
-function again() { body.dataset.head = -1; refresh(); }
-function tell() { if ("follows" in body.dataset) say("on", held.size && head > shown ? "live, " + (head - shown) + " new" : "live"); }
-function news(index) {
+function reload() { body.dataset.head = -1; refresh(); }
+function showLive() { if ("follows" in body.dataset) showStatus("on", pending.size && head > shownHead ? "live, " + (head - shownHead) + " new" : "live"); }
+function advance(index) {
   if (index > head) head = index;
-  tell();
+  showLive();
   refresh();
 }
 function follow(channel) {
-  // One tab holds the stream, since a browser opens six connections to one server; the others hear it from that one.
-  let source, watch;
+  // One tab holds the stream, because a browser opens only six connections to one server; it informs the other tabs.
+  let source, timer;
   isLeader = true;
   const open = () => {
     source?.close();
     source = new EventSource("/live");
-    const alive = () => { clearTimeout(watch); watch = setTimeout(open, 25000); };
-    source.onmessage = (event) => { alive(); channel.postMessage(event.data); news(Number(event.data)); };
-    source.onerror = () => { const why = source.readyState === 2 ? "not let in" : "reconnecting"; say("lost", why); channel.postMessage(why); if (source.readyState === 2) { clearTimeout(watch); watch = setTimeout(open, 3000); } };
+    const alive = () => { clearTimeout(timer); timer = setTimeout(open, 25000); };
+    source.onmessage = (event) => { alive(); channel.postMessage(event.data); advance(Number(event.data)); };
+    source.onerror = () => { const why = source.readyState === 2 ? "logged out" : "reconnecting"; showStatus("lost", why); channel.postMessage(why); if (source.readyState === 2) { clearTimeout(timer); timer = setTimeout(open, 3000); } };
     alive();
   };
   open();
@@ -66,16 +66,16 @@ function follow(channel) {
 if ("follows" in body.dataset && "EventSource" in window) {
   const channel = new BroadcastChannel("deedbook");
   channel.onmessage = ({ data }) => {
-    if (isFinite(data)) news(Number(data));
-    else if (data !== "hello") say("lost", data);
+    if (isFinite(data)) advance(Number(data));
+    else if (data !== "hello") showStatus("lost", data);
     else if (isLeader) channel.postMessage(String(head));
   };
   channel.postMessage("hello");
   if (navigator.locks) navigator.locks.request("deedbook-live", () => follow(channel)); else follow(channel);
   document.addEventListener("visibilitychange", refresh);
-  // What says how far something is, is asked for anew until it says so no more.
-  setInterval(() => { if (document.querySelector("[data-polls]")) { again(); } }, 1000);
-  document.addEventListener("mouseout", () => { if (held.size) { again(); } });
+  // A part that shows progress (data-polls) is reloaded every second until the progress is complete.
+  setInterval(() => { if (document.querySelector("[data-polls]")) { reload(); } }, 1000);
+  document.addEventListener("mouseout", () => { if (pending.size) { reload(); } });
 }
 function filter() {
   const field = document.querySelector(".filter input"), text = field?.value.toLowerCase() ?? "";
@@ -85,11 +85,11 @@ function filter() {
 document.addEventListener("input", ({ target }) => {
   if (target.closest(".filter")) filter();
   if (!("scrub" in target.dataset)) return;
-  // A slider through the log: the page follows while it moves, and its address can be shared.
+  // A slider through the log: the page follows it, and the address can be shared.
   history.replaceState(null, "", "?" + new URLSearchParams(new FormData(target.form)));
-  again();
+  reload();
 });
-// What unlocked the key stays with this origin: a cookie, which servers on other ports are sent, too, signs nothing.
+// The proof that unlocks the key stays in this origin's storage: browsers send cookies to servers on other ports, too.
 const unlocked = /^#unlocked=([\w-]+)$/.exec(location.hash)?.[1];
 if (unlocked) { localStorage.setItem("unlocked", unlocked); history.replaceState(null, "", location.pathname + location.search); }
 document.addEventListener("submit", ({ target }) => { if (target.elements.proof) target.elements.proof.value = localStorage.getItem("unlocked"); });
@@ -107,11 +107,11 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-// How long the key is still open: counted by what the server said, from when it said so.
+// The time for which the key stays unlocked: counted from the server's figure, not from this machine's clock.
 const left = document.getElementById("left"), end = performance.now() + 1000 * left?.dataset.left;
 function count() {
   const seconds = Math.max(0, Math.ceil((end - performance.now()) / 1000));
-  left.textContent = seconds ? Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0") : "no longer";
+  left.textContent = seconds ? Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0") : "expired";
   if (seconds) setTimeout(count, 1000);
 }
 if (left) count();

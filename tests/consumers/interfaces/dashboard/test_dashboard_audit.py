@@ -124,9 +124,9 @@ def test_the_head_of_pages_signs_a_checkpoint_once_for_each_end_of_the_log(
     ("size_seen", "of", "word"),
     [
         (0, 1, "quorum met"),
-        (3, 1, "3 entries are newer than what they saw"),
-        (0, 2, "not enough"),
-        (None, 1, "does not fit"),
+        (3, 1, "3 entries are newer and not cosigned yet"),
+        (0, 2, "quorum not met"),
+        (None, 1, "does not match"),
     ],
 )
 def test_what_witnesses_say_is_shown_as_it_is(

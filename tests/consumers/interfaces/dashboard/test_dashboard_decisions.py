@@ -198,14 +198,14 @@ def test_a_token_of_another_thing_ref_act_or_session_is_refused(rita: Viewer) ->
     rita.enter()  # another session of the same browser
     answers.append(rita.post("/h/x/decide", **form))
     for answer in answers:
-        refused(rita, answer, 403, "not of a page that this dashboard showed you")
+        refused(rita, answer, 403, "does not belong to a page that this dashboard showed you")
 
 
 def test_a_page_that_was_left_open_for_a_day_is_read_again(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     form = form_of(rita, "approve")
     rita.ledger.clock.advance(decision_form_max_s + 1)
-    refused(rita, rita.post("/h/x/decide", **form), 409, "loaded long ago")
+    refused(rita, rita.post("/h/x/decide", **form), 409, "loaded too long ago")
 
 
 def test_a_form_that_is_too_large_is_refused(rita: Viewer) -> None:
@@ -236,7 +236,9 @@ def test_the_past_decides_nothing(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     head = rita.ledger.head()[0] - 1
     assert rita.data("/h/x", as_of=head)["form"] is None
-    refused(rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "nobody decides here")
+    refused(
+        rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "this dashboard is read-only"
+    )
 
 
 def test_a_review_is_answered_once(rita: Viewer) -> None:

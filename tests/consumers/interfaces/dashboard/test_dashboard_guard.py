@@ -7,7 +7,7 @@ from looking import ORIGIN, SECRET
 
 from deedbook.consumers.interfaces.dashboard import app
 from deedbook.consumers.interfaces.dashboard.guard import CSP, Guard, launch_link, link_max_s
-from deedbook.consumers.interfaces.dashboard.page import Go, Route
+from deedbook.consumers.interfaces.dashboard.page import Redirect, Route
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -87,9 +87,9 @@ def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
 
     def act(seen, form):
         seen.session.demand(form, "/act", "h", "ref", "approve")
-        return Go("/done")
+        return Redirect("/done")
 
-    monkeypatch.setattr(app, "OPERATION_ROUTES", (Route("/act", "act", act),))
+    monkeypatch.setattr(app, "FORMS", (Route("/act", "act", act),))
     viewer.open()
     return viewer
 

@@ -29,7 +29,7 @@ def test_what_is_known_is_drawn_from_what_was_there_to_what_came_of_it(viewer: V
 
 
 def test_nothing_known_says_so_and_what_there_is_not_is_not_found(viewer: Viewer) -> None:
-    assert "Nothing known is like that" in viewer.page("/k", q="%")
+    assert "Nothing matches" in viewer.page("/k", q="%")
     assert "Nothing is known yet" in viewer.page("/k")
     for nothing in ("finding/0", "evidence/NONSENSE"):
         assert viewer.get("/k", sel=nothing).status_code == 404

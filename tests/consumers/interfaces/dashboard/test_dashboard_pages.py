@@ -109,7 +109,7 @@ def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
     assert (len(second["events"]), second["next"]) == (10, None)
     assert viewer.data("/events", stream="handoff/h7")["total"] == 1
     assert viewer.data("/events", actor="nobody")["events"] == []
-    assert "No event is like that" in viewer.page("/events", actor="nobody")
+    assert "No event matches" in viewer.page("/events", actor="nobody")
 
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
@@ -222,7 +222,7 @@ def test_only_who_reads_is_told_why(viewer: Viewer) -> None:
     viewer.dashboard.human, viewer.dashboard._why_not = None, "no human's key is here"
     viewer.ledger.hand_over("x")
     page = viewer.page("/")
-    assert "reading only: no human&#39;s key is here" in page
+    assert "read-only: no human&#39;s key is here" in page
     assert viewer.data("/")["items"] == []
 
 

@@ -65,7 +65,7 @@ def test_a_brief_that_claims_more_than_it_keeps_is_not_shown_and_its_author_is_n
     page, shown = viewer.page("/r/audit"), viewer.data("/r/audit")
     assert shown["brief"]["rejected"]["author"] == "forger"
     assert shown["fidelity"]["value"] < 1
-    assert "Made again here" in page
+    assert "Regenerated here" in page
 
 
 def test_a_refuted_or_unvalidated_graph_does_not_look_trusted(viewer: Viewer) -> None:

@@ -65,7 +65,7 @@ def test_the_timeline_begins_behind_a_time_as_well_as_at_an_entry(viewer: Viewer
 
 
 def test_nobody_has_done_anything(viewer: Viewer) -> None:
-    assert "Nobody has done anything yet" in viewer.page("/timeline")
+    assert "Nothing has happened yet" in viewer.page("/timeline")
     assert viewer.get("/timeline", since="someday").status_code == 400
     assert viewer.data("/timeline", agent="' OR 1=1 --")["acts"] == []
 

@@ -136,7 +136,7 @@ def test_the_token_is_over_everything_that_was_displayed_and_the_act() -> None:
 
 @pytest.mark.parametrize("changed", [{"version": "sha256:x"}, {"entries": "-1"}, {"size": ""}, {"shown_ms": "٣"}])
 def test_a_form_that_was_made_by_hand_is_refused(changed: dict[str, str]) -> None:
-    with pytest.raises(Refused, match="load its page again"):
+    with pytest.raises(Refused, match="reload the page"):
         decision_in(FORM | changed, SHOWN.stream)
 
 

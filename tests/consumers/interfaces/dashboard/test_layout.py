@@ -69,7 +69,7 @@ def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
 ) -> None:
     drawing = layered(*graph, direction)
     check(*graph, drawing)
-    layout._places.cache_clear()
+    layout._positions.cache_clear()
     assert json.dumps(layered(*graph, direction)) == json.dumps(drawing)
 
 
@@ -109,8 +109,8 @@ def test_boxes_without_lines_stand_in_rows_below() -> None:
 
 
 def test_what_stands_in_a_box_changes_no_place_and_costs_no_second_layout() -> None:
-    layout._places.cache_clear()
+    layout._positions.cache_clear()
     plain, marked = layered(*of(2, (0, 1))), layered([Node("a", "x" * 99), Node("b", "")], [Edge("a", "b", "holds")])
     assert [(one["x"], one["y"]) for one in plain["nodes"]] == [(one["x"], one["y"]) for one in marked["nodes"]]
-    assert layout._places.cache_info().hits == 1
-    assert layout._places.cache_info().maxsize == layout.drawings_kept_max
+    assert layout._positions.cache_info().hits == 1
+    assert layout._positions.cache_info().maxsize == layout.drawings_cached_max

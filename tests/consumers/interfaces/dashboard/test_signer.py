@@ -136,7 +136,7 @@ def test_no_refusal_repeats_what_was_typed(opening: Opening) -> None:
 
 def test_a_key_that_lies_unsealed_is_not_used(viewer: Viewer) -> None:
     ledger = viewer.dashboard.ledger
-    with pytest.raises(Refused, match="lies unsealed") as refused:
+    with pytest.raises(Refused, match="has no passphrase, so no browser may use it") as refused:
         Signer(Trials()).author(ledger, "rita", "anything")
     assert "deed key rotate --lost --as rita" in refused.value.message
 

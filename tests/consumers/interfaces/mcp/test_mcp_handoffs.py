@@ -72,7 +72,7 @@ def test_every_other_act_does_what_its_verb_does(own_home: Path) -> None:
     async def approve(call: Caller) -> None:
         shown = await call("handoff_act", id="work", action="show")
         refused = await call("handoff_act", id="work", action="approve")
-        assert (refused.code, "the one that you read" in refused.error["message"]) == ("USAGE", True)
+        assert (refused.code, "send the version that you read" in refused.error["message"]) == ("USAGE", True)
         version = shown.data["version"]
         assert await act(call, action="approve", version=version, comment="good") == "approved"
 

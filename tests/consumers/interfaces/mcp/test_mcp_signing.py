@@ -80,7 +80,7 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
         for tool, arguments in SIGNING[:1]:
             done = await call(tool, **arguments)
             assert done.code == code
-            assert "deed " in done.error["message"]
+            assert "`deed " in done.error["message"]
 
     call_tools(shared_home, work, agent=agent)
 

@@ -90,4 +90,4 @@ def test_more_searches_than_a_server_plays_are_refused(shared_home: Path, monkey
     monkeypatch.setattr(thoughts, "searches_max", 0)
     called = call_tools(shared_home, lambda call: thought(call, problem="4 9 10 13"))
     assert called.code == "USAGE"
-    assert "run already" in called.error["message"]
+    assert "are already running" in called.error["message"]

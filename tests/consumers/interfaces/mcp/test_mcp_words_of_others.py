@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs.notifier.episodes import notification_of
 from deedbook.consumers.handoffs.notifier.worker import waiting_of
 from deedbook.consumers.interfaces.hooks.responses import respond_to
 from deedbook.consumers.interfaces.hooks.supervisor import Call, Work
-from deedbook.consumers.sdk.quotation import UNTRUSTED, origin_of
+from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, origin_of
 from deedbook.ledger.events import handoff, reasoning, session
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.home.home import Home
@@ -102,7 +102,7 @@ def bare(value: Any, path: str = "$") -> list[str]:
 def check_text(text: str) -> None:
     """Fail unless a text quotes what is to be obeyed, in blocks alone, which it cannot end."""
     assert OBEY in text
-    assert UNTRUSTED in text
+    assert UNTRUSTED_NOTICE in text
     rest = BLOCK.sub("", text)
     assert OBEY not in rest
     assert "rm -rf" not in rest
@@ -143,7 +143,7 @@ def test_answers_of_every_tool_hold_words_of_others_in_envelopes_alone(hostile: 
             assert not any(sign in json.dumps(answer.data, ensure_ascii=False) for sign in HIDDEN), what
             assert OBEY in json.dumps(answer.data), what
             others = answer.data["others"]
-            assert (others["gate"], others["words"]) == ("open", UNTRUSTED), what
+            assert (others["gate"], others["words"]) == ("open", UNTRUSTED_NOTICE), what
             assert re.fullmatch("[0-9a-f]{12}", others["root"]), what
         refused = await call("handoff_act", action="claim", id="rejected")
         assert refused.error["code"] == "NOT_APPROVED"
@@ -207,7 +207,7 @@ def test_notifications_hold_words_of_others_in_envelopes_alone(hostile: Path) ->
             document = msgspec.json.decode(told.document)
             assert bare(document) == []
             assert OBEY in told.document.decode()
-            assert document["data"]["others"] == {"root": client.ledger[:12], "gate": "open", "words": UNTRUSTED}
+            assert document["data"]["others"] == {"root": client.ledger[:12], "gate": "open", "words": UNTRUSTED_NOTICE}
 
 
 def test_labels_of_a_drawing_cannot_be_left(hostile: Path) -> None:
