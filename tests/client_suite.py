@@ -17,7 +17,7 @@ from credentials import GITHUB
 
 from deedbook.ledger import limits
 from deedbook.ledger.client.author import Author, Draft
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event

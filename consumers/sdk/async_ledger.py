@@ -16,11 +16,11 @@ from deedbook.consumers.sdk.batch import Batch, collected, drafts_of, present_ba
 from deedbook.consumers.sdk.clients import clients
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.consumers.sdk.ledger import asking, given, index_in
-from deedbook.consumers.sdk.reacting import ReactingBase
+from deedbook.consumers.sdk.reactions import ReactingBase
 from deedbook.consumers.sdk.reactor import Handlers, LoopHandlers, Reactor
 from deedbook.consumers.sdk.receipts import take
 from deedbook.ledger.client.client import Client, When
-from deedbook.ledger.client.following import poll_wait_s
+from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Settings

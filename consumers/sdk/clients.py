@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader

@@ -24,7 +24,7 @@ from deedbook.consumers.sdk.receipts import take
 from deedbook.consumers.sdk.rotation import settle
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client, When
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home import trust

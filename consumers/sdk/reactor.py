@@ -20,7 +20,7 @@ import structlog
 
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.ledger.client.client import Client, read_reset
-from deedbook.ledger.client.following import follow, poll_wait_s
+from deedbook.ledger.client.event_stream import follow, poll_wait_s
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event

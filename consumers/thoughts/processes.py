@@ -23,7 +23,7 @@ from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.home.config import Actions, Config, Settings

@@ -27,8 +27,8 @@ from deedbook.consumers.thoughts.task import AGENTS, Task
 from deedbook.consumers.thoughts.thinkers.registry import choose_thinker, thinker_named
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.body import Event

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from nats.aio.client import Client as NatsClient
 
 from deedbook.ledger.client.author import Draft, draft_and_sign
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.identity import open_key

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.client.author import Author, Draft
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.events.handoff import HandoffCreated
 from deedbook.ledger.format.identity import open_key

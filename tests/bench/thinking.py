@@ -18,8 +18,8 @@ from deedbook.consumers.thoughts.run import run_task
 from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
-from deedbook.ledger.client.following import follow
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.event_stream import follow
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.home.config import Actions, Settings
 from tests.bench.delivery import served
 from tests.bench.pairs import Bench, Budget, Row, ratios, scaled, seconds

@@ -11,7 +11,7 @@ from building import ORIGIN, trusted, work_tree
 
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.creation import create_ledger
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home.config import Config

@@ -11,8 +11,8 @@ from building import Ledger
 from client_suite import ClientSuite, found
 
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.home.config import Settings

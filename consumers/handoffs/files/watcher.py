@@ -22,7 +22,7 @@ from deedbook.consumers.handoffs.files.sync import FILES, Notice, SyncContext
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
 from deedbook.consumers.sdk.files import settled_for_s
 from deedbook.ledger.client.client import every_row
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.system.files import as_unavailable
 from deedbook.projections.handoffs.fold import HANDLED

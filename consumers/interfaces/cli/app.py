@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from deedbook.consumers.interfaces.cli.following import follow_events
-from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.cli.live_events import follow_events
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import LazyGroup, Options, VerbBase
 from deedbook.consumers.interfaces.node.witnessed import witnessed_of
 from deedbook.consumers.sdk.events import describe

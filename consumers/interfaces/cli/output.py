@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
 from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.consumers.sdk.text import quote_text, sanitize_line, sanitize_text
 from deedbook.consumers.sdk.times import parse_since

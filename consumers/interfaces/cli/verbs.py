@@ -222,6 +222,7 @@ class LazyGroup(_WithCommon, click.Group):
 
 EXTRAS: Final = {
     "anyio": "web",
+    "httpx": "mcp",
     "graphlay": "web",
     "jinja2": "web",
     "mcp": "mcp",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from deedbook.consumers.interfaces.cli.reading import ReadingApp
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
 from deedbook.consumers.interfaces.dashboard.address import path_to, running
 from deedbook.ledger.errors import Refused
 

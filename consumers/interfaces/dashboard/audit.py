@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from deedbook.consumers.auditor.signatures import PROCESSES, apart
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.sdk.ledger import asking
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.system.files import read_regular, write_whole

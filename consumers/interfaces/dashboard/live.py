@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from anyio import CapacityLimiter, to_thread
 
 from deedbook.consumers.interfaces.web.stream import as_server_sent
-from deedbook.ledger.client.following import poll_wait_s
+from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 
 if TYPE_CHECKING:

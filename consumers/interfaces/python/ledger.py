@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.python.nouns import A, Handoff, R, Reasoning, Session
 from deedbook.consumers.sdk.async_ledger import AsyncLedger as SdkAsyncLedger
-from deedbook.consumers.sdk.reacting import ReactingLedger
+from deedbook.consumers.sdk.reactions import ReactingLedger
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.errors import Refused
 

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from deedbook.consumers.interfaces.web.server import DROP
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.following import poll_wait_s
+from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event

@@ -19,7 +19,7 @@ from deedbook.consumers.thoughts.settings import Overrides, TaskOptions
 from deedbook.consumers.thoughts.task import Task
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
 from deedbook.ledger.client.author import Author, Draft
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.events.authority import AgentRemoved, KeyRevoked

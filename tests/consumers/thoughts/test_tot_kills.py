@@ -20,8 +20,8 @@ from deedbook.consumers.thoughts.run import outcome, prepare, resume_task, role_
 from deedbook.consumers.thoughts.settings import TaskOptions
 from deedbook.consumers.thoughts.task import AGENTS
 from deedbook.consumers.thoughts.thinkers.game24 import Game24
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Exit, Unavailable
 
 if TYPE_CHECKING:

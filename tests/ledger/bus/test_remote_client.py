@@ -14,7 +14,7 @@ from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.subjects import read_subject, submit_subject
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.session import SessionStarted

@@ -16,7 +16,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.bus import connection
 from deedbook.ledger.bus.subjects import read_pattern, submit_pattern
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import Corrupted, Unavailable
 from deedbook.ledger.events.body import Event

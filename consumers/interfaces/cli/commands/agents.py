@@ -20,9 +20,9 @@ from deedbook.consumers.sdk.service import register_agent
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.client.author import Author, Draft
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.invitation import Invitation, new_token
 from deedbook.ledger.client.local import now_ms
-from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role
 from deedbook.ledger.home.config import check_name, check_server

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Group
+from deedbook.consumers.interfaces.cli.verbs import Options
 from deedbook.ledger.client.author import Draft, now
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import Refused
@@ -24,17 +26,14 @@ def clock(context: click.Context) -> None:
     """Compare the ledger's clock with this machine's. `clock set` corrects the ledger's."""
     if context.invoked_subcommand is not None:
         return
-    app: App = context.obj
-    found = compare_clocks(app.client())
-    app.show(
-        "clock",
-        found,
-        [
+    with contextlib.closing(App(context.find_object(Options))) as app:
+        found = compare_clocks(app.client())
+        lines = [
             f"last entry    {found['last']}  (entry {found['index']})",
             f"this machine  {found['system']}  ({found['difference_s']:+.0f} s)",
             "in order: the next entry is accepted" if found["ok"] else f"CLOCK_JUMPED: {found['fix']}",
-        ],
-    )
+        ]
+        app.show("clock", found, lines)
 
 
 @clock.command("set")

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import click
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.reading import ReadingApp, ReadingCommand
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.lifecycle.handoff_status import Status
 

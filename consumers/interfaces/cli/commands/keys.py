@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.sdk.rotation import rotate_agent, rotate_checkpoint
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised, KeyDelegated, KeyRevoked
 from deedbook.ledger.events.entries import read_event

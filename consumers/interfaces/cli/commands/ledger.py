@@ -33,8 +33,8 @@ from deedbook.consumers.sdk.quotation import gate
 from deedbook.consumers.sdk.text import escape_text
 from deedbook.ledger.client.client import Client, read_reset
 from deedbook.ledger.client.creation import check_is_new, create_ledger
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.client.opening import open_client
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from deedbook.consumers.interfaces.cli import output
-from deedbook.consumers.interfaces.cli.reading import ReadingApp, ReadingCommand
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.sdk.kinds import check_kinds
 
 rows_max: Final = 500

@@ -13,7 +13,7 @@ from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.verbs import ListOption
-from deedbook.ledger.client.following import poll_wait_s
+from deedbook.ledger.client.event_stream import poll_wait_s
 from deedbook.ledger.errors import Unavailable
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.registry import VIEWS

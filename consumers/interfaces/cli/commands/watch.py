@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.following import print_event
+from deedbook.consumers.interfaces.cli.live_events import print_event
 from deedbook.consumers.interfaces.cli.logs import configure_logging
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals

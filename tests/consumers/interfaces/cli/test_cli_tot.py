@@ -18,7 +18,7 @@ from deedbook.consumers.interfaces.cli.commands import tot as commands
 from deedbook.consumers.interfaces.cli.tot_text import mermaid_text, print_end, tree_text
 from deedbook.consumers.thoughts.logs import log_files
 from deedbook.consumers.thoughts.run import read_task, run_task
-from deedbook.ledger.client.opening import open_client
+from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.settings import read_settings
 

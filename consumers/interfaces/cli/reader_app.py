@@ -19,6 +19,7 @@ from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.local_reader import LocalReader, Views
 from deedbook.ledger.client.reads import LogReads
+from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored, shown
@@ -84,12 +85,15 @@ class ReadingApp(ClosableOptions):
         self._has_asked = True
         if self.settings().server is not None or query in CHECKED:
             raise NeedsApp
-        if self._reader is None:
-            self._reader = LocalReader(self.settings(), views=_open_views)
         sent = {name: value for name, value in arguments.items() if value is not None}
         try:
+            if self._reader is None:
+                self._reader = LocalReader(self.settings(), views=_open_views)
             return self._reader.view(query, sent, self.moment)
-        except ViewsBehind:
+        except (
+            ViewsBehind,
+            Unavailable,
+        ):  # an App brings views up to date, and shares a log that this process has open
             raise NeedsApp from None
 
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.sdk.events import CompromisedKeys, describe
 from deedbook.consumers.sdk.text import sanitize_text
 from deedbook.ledger.client.client import Ask, Client
-from deedbook.ledger.client.following import follow
+from deedbook.ledger.client.event_stream import follow
 from deedbook.ledger.events.body import Event
 
 
