@@ -47,9 +47,9 @@ To run several statements on one snapshot, use `BEGIN ISOLATION LEVEL REPEATABLE
 cannot hold U+0000: there it is U+E000 and `0`, and U+E000 itself is U+E000 and `e`.
 
 Column names have fixed meanings: `…_index` is the index of an entry in the log, `…_ms` Unix milliseconds by the
-ledger's clock, `is_…` and other booleans are 1 or 0, `…_by` and `author` are agents, `…_ref` and `ref` are digests (`sha256:`,
-`blake3:`), `position` counts from 0. Other columns are the fields of the same name in the events (`schemas/`). NULL
-means unknown, or not yet.
+ledger's clock, `is_…` and other booleans are 1 or 0, `…_by` and `author` are agents, `…_ref` and `ref` are digests
+(`sha256:`, `blake3:`), `position` counts from 0. Other columns are the fields of the same name in the events
+(`schemas/`). NULL means unknown, or not yet.
 """
 _MEANINGS: Final = {
     "event_index": "the entry in the log: `events.event_index`",

@@ -45,8 +45,8 @@ class Record(NamedTuple):
     """The record of one original, its stream, and ``more`` records of the same original.
 
     They are submitted as one atomic batch and counted as one item. ``over`` is the index of the record that this one
-    replaces because the original changed: so an original that changes back is not taken for a repeat. ``unmapped_stream`` is the
-    stream on which it is stored as unmapped if it is refused, if that is not the one made of its original and source.
+    replaces because the original changed: so an original that changes back is no repeat. ``unmapped_stream`` is the
+    stream for it if it is refused; empty: a stream named after its original and source.
     """
 
     stream: str
@@ -176,8 +176,8 @@ def import_records(
     again = [_refused_record(record, refusal) for record, refusal in refused if refusal is not None]
     for batch in _batches(again):
         outcomes += _submit(author, batch)
-    # A record that cannot even be stored as unmapped is unmapped by an earlier run, with another reason. Any other refusal
-    # is about the author.
+    # A record that cannot even be stored as unmapped was stored by an earlier run, with another reason. Any
+    # other refusal is about the author.
     for outcome in outcomes:
         if outcome.refusal is not None and not outcome.is_mapped and outcome.refusal.code not in _THERE:
             raise outcome.refusal

@@ -99,8 +99,8 @@ class PartialReplay:
     """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
     ``events`` are the events that count, and ``state`` the state after them. Three dicts are by index: ``refused`` are
-    the errors; ``doubtful`` are refusals after a gap, which may be their reason; ``compromised_signatures`` names the entry that
-    reports the signing key as compromised. ``missing`` is known after ``finish``.
+    the errors; ``doubtful`` are refusals after a gap, which may be their reason; ``compromised_signatures`` are
+    the entries that report the signing key as compromised. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:

@@ -91,7 +91,7 @@ def _handoff(event: Event, state: Layer, current: StreamState | None) -> Handoff
 
 
 def _compromised_approval(current: HandoffState, state: Layer) -> int | None:
-    """Return the entry that calls the key of a handoff's approval compromised, or None. Such an approval allows no claim."""
+    """Return the entry that calls the key of a handoff's approval compromised, or None. No claim may rest on it."""
     if current.approval_index is None:
         return None
     return compromised_at(state.key, current.approval_key, current.approval_index)
@@ -100,10 +100,8 @@ def _compromised_approval(current: HandoffState, state: Layer) -> int | None:
 def _require_approval_that_counts(current: HandoffState, event: Event, state: Layer) -> None:
     reported_by = _compromised_approval(current, state)
     if reported_by is not None:
-        message = (
-            f"the approval of {event.name} (entry {current.approval_index}) does not count, because entry {reported_by} \
+        message = f"the approval of {event.name} (entry {current.approval_index}) does not count: entry {reported_by} \
 reports its key as compromised: {current.reviewer} must approve again (`deed handoff approve {quote(event.name)}`)"
-        )
         raise Refused("NOT_APPROVED", message, status=current.status, compromised=reported_by)
 
 

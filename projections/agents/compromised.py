@@ -77,7 +77,7 @@ def marked(context: QueryContext, query: str, answer: Answer) -> Answer:
 def list_compromised(context: QueryContext, _args: Arguments) -> Answer:
     """Return ``{"keys": [{"key", "since", "compromised"}]}``, for callers that read log entries instead of views."""
     sql = (
-        f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "
+        f"SELECT key, compromised_since AS since, compromised_index AS compromised FROM {_NOW} "  # noqa: S608 - fixed texts
         "WHERE compromised_since IS NOT NULL "
         f"UNION SELECT k.key, k.since_index, i.compromised_index FROM {_NOW} k JOIN {_NOW} i "
         "ON i.key = k.delegated_by AND k.since_index >= i.compromised_since ORDER BY key, since"

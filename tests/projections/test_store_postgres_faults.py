@@ -212,7 +212,7 @@ def test_a_schema_of_another_ledger_or_a_newer_version_is_refused_and_left_alone
     with psycopg.connect(database, autocommit=True) as other:
         books = f'"{schema_of(ledger.reads.ledger)}".deedbook'
         other.execute(f"UPDATE {books} SET format = format + 1")
-        with pytest.raises(Corrupted, match="another version of Deedbook made the schema .*: drop the schema"):
+        with pytest.raises(Corrupted, match=r"another version of Deedbook made the schema .*: drop the schema"):
             PostgresStore(database, ledger=ledger.reads.ledger)
         other.execute(f"UPDATE {books} SET format = format - 1, ledger = 'another'")
         with pytest.raises(Corrupted, match="of another ledger"):
@@ -226,7 +226,7 @@ def test_a_schema_that_somebody_else_made_first_is_not_used(postgres, database):
         other.execute(f"CREATE FUNCTION {schema_of('x')}.spy() RETURNS text RETURN current_user || ' ran this'")
         other.execute(f"CREATE VIEW {schema_of('x')}.deedbook AS SELECT {schema_of('x')}.spy() AS ledger, 1 AS format")
         other.execute(f"GRANT USAGE ON SCHEMA {schema_of('x')} TO PUBLIC")
-        with pytest.raises(Corrupted, match="another role owns the schema .*: drop the schema"):
+        with pytest.raises(Corrupted, match=r"another role owns the schema .*: drop the schema"):
             PostgresStore(database, ledger="x")
         other.execute(f"DROP SCHEMA {schema_of('x')} CASCADE; RESET ROLE; DROP OWNED BY eve; DROP ROLE eve")
     PostgresStore(database, ledger="x").close()

@@ -1,11 +1,10 @@
 """Imports transcripts into the ledger, a few responses at a time, whatever their size; an import can be interrupted.
 
-Every response is mapped, stored as unmapped with the reason, or counted as one without thinking. The importer first asks the
-views what exists, so a second run adds nothing, whoever runs it and wherever the copy is. A transcript may grow while
-it is read: existing reasoning is then extended, never started again. A copy that ends earlier adds nothing.
+Every response is mapped, stored as unmapped with the reason, or counted as one without thinking. The importer first
+asks the views what exists, so a second run adds nothing, whoever runs it and wherever the copy is. A transcript may
+grow while it is read: existing reasoning is then extended, never started again. A copy that ends earlier adds nothing.
 
-A response that cannot be stored (a secret, or larger than a blob) is stored as unmapped as a note with its ids, its size and
-the reason.
+If a response cannot be stored (a secret, or larger than a blob), a note of its ids, size and reason is stored.
 
 If we crash here: each response is one atomic batch, so it is there or not; a blob without an event belongs to nobody.
 Running the import again adds the rest.

@@ -115,7 +115,7 @@ def names_of(answered: TranscriptResponse, extraction: Extraction) -> tuple[str,
 
 
 def unmapped_stream(left: TranscriptResponse | UnreadItem) -> str:
-    """Return the stream on which a response is stored as unmapped: the same wherever it is found, and however it grows."""
+    """Return the stream of an unmapped response: the same wherever it is found, and however it grows."""
     original = str(left.size).encode() if isinstance(left, UnreadItem) and not left.original else left.original or b""
     name = _by_ids(left) or _name("original", [hashlib.sha256(original).hexdigest()])
     return f"{UNMAPPED}/{name}"

@@ -222,7 +222,6 @@ class LazyGroup(_WithCommon, click.Group):
 
 EXTRAS: Final = {
     "anyio": "web",
-    "httpx": "mcp",
     "graphlay": "web",
     "jinja2": "web",
     "mcp": "mcp",
@@ -230,6 +229,8 @@ EXTRAS: Final = {
     "prometheus_client": "web",
     "prov": "prov",
     "psycopg": "postgres",
+    "pydantic": "mcp",
+    "pydantic_core": "mcp",
     "starlette": "web",
     "uvicorn": "web",
 }

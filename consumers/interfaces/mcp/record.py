@@ -115,15 +115,9 @@ class RecordTool(Tools):
         for entry in entries:
             if isinstance(entry, Alone | Thoughts):
                 if len(entries) > 1 or idempotency_key is not None:
-                    raise Refused(
-                        "USAGE",
-                        f"a {entry.type} must be the only entry of its call, and takes no idempotency_key",
-                        field="entries",
-                    )
-                if isinstance(entry, Thoughts):
-                    return self._answer([], None, is_repeat=False, judgement=search_thoughts(self._ledger, entry))
-                judgement = judged(author, self._ledger, entry, session_id, task)
-                return self._answer([], None, is_repeat=False, judgement=judgement)
+                    message = f"a {entry.type} must be the only entry of its call, and takes no idempotency_key"
+                    raise Refused("USAGE", message, field="entries")
+                return self._record_alone(author, entry, session_id, task)
         content = {
             "entries": [entry.model_dump(mode="json") for entry in entries],
             "session_id": session_id,
@@ -166,6 +160,14 @@ class RecordTool(Tools):
         report = self._report(author, entries, events)
         is_repeat = any(event.is_repeat for event in accepted)
         return self._answer(events, report, dead_ends=dead_ends, is_repeat=is_repeat, warnings=warnings)
+
+    def _record_alone(self, author: Author, entry: Alone | Thoughts, session_id: str | None, task: str) -> RecordedAll:
+        """Record an entry that is the only one of its call: a judgement, or thoughts to search."""
+        if isinstance(entry, Thoughts):
+            judgement = search_thoughts(self._ledger, entry)
+        else:
+            judgement = judged(author, self._ledger, entry, session_id, task)
+        return self._answer([], None, is_repeat=False, judgement=judgement)
 
     def _still_open(self) -> str | None:
         """Return the session of this process's previous call, if it is still open."""

@@ -1,8 +1,8 @@
 """Recovery of lost entries from the log stream, or continuation without them: offline, alone with the bus folder.
 
 The embedded server is started only for this, under the lock of ``serve``, and admits one key that is made for this run.
-The stream is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the resulting tree
-is compared with the trusted heads of readers on this machine.
+The stream is not trusted: every entry is replayed by the rules at its own index (``LogFollower``), and the resulting
+tree is compared with the trusted heads of readers on this machine.
 """
 
 from __future__ import annotations

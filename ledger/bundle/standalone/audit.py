@@ -324,10 +324,8 @@ class Audit:
             return 0 if is_partial_enough else 6, f"PARTIAL: {'; '.join(self.missing[:5])}: {what}"
         compromised = self.authority.compromised_signatures()
         if compromised:
-            return (
-                0,
-                f"SUSPECT_KEY at index {compromised[0]}: {len(compromised)} entries with compromised signatures: {what}",
-            )
+            first, total = compromised[0], len(compromised)
+            return 0, f"SUSPECT_KEY at index {first}: {total} entries with compromised signatures: {what}"
         return 0, f"VALID: {what}"
 
 

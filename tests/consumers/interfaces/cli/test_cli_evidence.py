@@ -133,7 +133,8 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     warned = {
         "src/auth.py:400": "no such line (The file has 3 lines)",
         "src/nothing.py:1": "gone (The file does not exist)",
-        "abcdef1:src/auth.py:1": "gone (The file does not exist, and neither does the commit abcdef1 in this repository)",
+        "abcdef1:src/auth.py:1": "gone (The file does not exist, "
+        "and neither does the commit abcdef1 in this repository)",
         "link.py:1": "symlink (Links are not followed)",
         "nul.bin:1": "unreadable (The file is not UTF-8 text)",
         "handoff/none": "gone (This ledger does not have it)",
