@@ -2,9 +2,10 @@
 
     >>> import tempfile, pathlib
     >>> from deedbook.ledger.client.author import Author, Draft
+    >>> from deedbook.ledger.client.creation import create_ledger
     >>> from deedbook.ledger.client.local import LocalClient
     >>> from deedbook.ledger.format.identity import open_key
-    >>> from deedbook.ledger.home.home import Home, create_ledger
+    >>> from deedbook.ledger.home.home import Home
     >>> from deedbook.ledger.home.config import Settings
     >>> home = Home(pathlib.Path(tempfile.mkdtemp()) / ".deedbook")
     >>> ledger = create_ledger(home, origin="example.org/docs", map_size=2**30)

@@ -18,9 +18,9 @@ is ahead proves that the stream has lost entries.
 
 ``consumers.interfaces.node`` drives it with real servers; ``tests/simulation`` drives the same functions with a seed.
 
-    >>> from deedbook.ledger.replication.role import Follower, Own, step
+    >>> from deedbook.ledger.replication.role import Follower, OwnLog, step
     >>> from deedbook.ledger.replication.signals import Tick
-    >>> state, actions = step(Follower(heard_ms=0), Tick(), Own("node", size=7), now_ms=10_000)
+    >>> state, actions = step(Follower(heard_ms=0), Tick(), OwnLog("node", size=7), now_ms=10_000)
     >>> type(state).__name__, actions
     ('Candidate', (PutLease(revision=0, lease=Lease(node='node', term=1)),))
 """

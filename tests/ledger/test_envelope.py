@@ -46,7 +46,7 @@ GOOD = Entry(1, b'{"a":1}', KEY.public, 1, bytes(64), 0, 1, 1_770_890_400_000, 1
 def test_pae_is_dsse_v1() -> None:
     # DSSE protocol.md: "DSSEv1" SP LEN(type) SP type SP LEN(body) SP body, lengths in bytes.
     body = '{"缓":1}'.encode()
-    assert pae(body) == b"DSSEv1 35 application/vnd.deedbook.event.v1+json 9 " + body
+    assert pae(body) == b"DSSEv1 38 application/vnd.deedbook.event.v1+json 9 " + body
     assert len(EVENT_TYPE) == 35
 
 
