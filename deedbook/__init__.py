@@ -52,7 +52,7 @@ else:
 
     def __dir__() -> list[str]:
         """Return the public names, also those that are not imported yet."""
-        return sorted({*globals(), *__all__})
+        return __all__
 
 
 __all__ = [

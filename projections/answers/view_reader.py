@@ -200,7 +200,7 @@ class ViewReader(Resource):
 
     def _say_set_aside(self, error: DamagedStore, aside: str) -> None:
         cause = error.details.get("cause", "no database")
-        self._notice(f"the views were damaged ({cause}): set aside as {aside}, and made anew from the log")
+        self._notice(f"the views were damaged ({cause}). They were moved to {aside}, and are built again from the log")
 
     def _now_ms(self, context: QueryContext) -> int:
         return ledger_now(last_ms(context), time.time_ns() // 1_000_000)

@@ -74,7 +74,10 @@ def test_kinds_are_past_tense_facts_of_a_family() -> None:
     # The messages between a search's agents keep the names that those know them by.
     named = {KIND_OF[data] for data in (*get_args(tot.Question), *get_args(tot.Answer), tot.TotError)}
     assert all(name.count(".") == 1 for name in KINDS)
-    assert all(name.endswith(("ed", ".taken", ".ready", ".log_written", ".clock_set", ".history_reset")) for name in KINDS.keys() - named)
+    assert all(
+        name.endswith(("ed", ".taken", ".ready", ".log_written", ".clock_set", ".history_reset"))
+        for name in KINDS.keys() - named
+    )
 
 
 def test_messages_of_a_tree_of_thoughts_are_of_the_kind_that_their_type_names() -> None:

@@ -226,20 +226,20 @@ def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_r
     grow(ledger, "a")
     read(ledger)
     with ledger.log.snapshot() as snapshot:
-        assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency_proof) == []
-        other.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
+        assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency) == []
+        other.meet(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
         assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
 
 
 def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name)
-    monkeypatch.setattr("deedbook.ledger.home.settings.pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setattr("deedbook.ledger.home.location.pwd.getpwuid", {}.__getitem__)
     trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     monkeypatch.setattr(trust_store, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
     ledger.home.path.joinpath("config.toml").touch()
     with ledger.log.snapshot() as snapshot:
-        trust_store.meet(snapshot.consistency_proof, lambda _: pytest.fail("there is no reset"))
+        trust_store.meet(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
     assert trust_store.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 

@@ -90,7 +90,7 @@ def test_fold_modules_import_nothing_that_reads_the_world(path):
 
 
 def test_every_package_has_a_fold_and_is_in_the_list_of_views():
-    packages = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
+    packages = {path.parent.name for path in FOLDER.glob("*/__init__.py")} - {"answers", "stores", "views"}
     assert packages == {path.parent.name for path in FOLDER.glob("*/fold.py")} == {view.name for view in VIEWS}
 
 
@@ -100,7 +100,7 @@ def test_a_query_bears_the_name_of_its_package_or_of_a_module_that_asks_all_view
     families = {asked.get(name, name) for name in (query.partition(".")[0] for query in QUERIES)} - {"resolve"}
     packages = {view.name for view in VIEWS}
     assert packages <= families
-    assert all((FOLDER / f"{family}.py").is_file() for family in families - packages)
+    assert all(any(FOLDER.glob(f"*/{family}.py")) for family in families - packages)
 
 
 def test_no_two_views_own_a_table_of_the_same_name():

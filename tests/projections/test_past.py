@@ -162,7 +162,7 @@ def test_past_that_is_asked_again_marks_what_became_compromised_meanwhile(ledger
     asked = ("sessions.show", {"id": "s1"}, ledger.size - 1)
     before = reader.answer(*asked)
     with monkeypatch.context() as patch:
-        patch.setattr(reader, "_ask", None)  # nothing was written: no moment is looked up, nothing is folded
+        patch.setattr(reader, "_ask_store", None)  # nothing was written: no moment is looked up, nothing is folded
         assert reader.answer(*asked) == before
     lost = KeyCompromised(key=ledger.keys["bob"].public.hex(), since=0, reason="lost")
     ledger.emit("root", "agent/bob", lost)

@@ -170,11 +170,11 @@ class _Reads:
 
     def head(self) -> ConsistencyProof:
         with self._snapshot() as snapshot:
-            return snapshot.consistency_proof(0)
+            return snapshot.consistency(0)
 
     def consistency(self, old_size: int) -> ConsistencyProof:
         with self._snapshot() as snapshot:
-            return snapshot.consistency_proof(old_size)
+            return snapshot.consistency(old_size)
 
     def entries(self, start: int, *, old_size: int = 0, **_asked: Any) -> Page:
         with self._snapshot() as snapshot:
@@ -182,9 +182,7 @@ class _Reads:
             if snapshot.size <= start or snapshot.size < old_size:
                 raise _NoNews("BUS_UNAVAILABLE", "no news")
             data = snapshot.entries(start, limit=page_max, size_max_bytes=0)
-            return Page(
-                list(enumerate(data, start)), start + len(data), snapshot.size, snapshot.consistency_proof(old_size)
-            )
+            return Page(list(enumerate(data, start)), start + len(data), snapshot.size, snapshot.consistency(old_size))
 
 
 class _Stop:

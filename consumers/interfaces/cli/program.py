@@ -62,9 +62,7 @@ SECTIONS: Final = {
         "notify": Lazy("notify:notify", "Notify agents and people once when something waits for them.", is_group=True),
         "router": Lazy("router:router", "Create follow-up handoffs by rules, and announce ready ones.", is_group=True),
         "import": Lazy("imports:import_", "Import records of other tools. They grant no rights.", is_group=True),
-        "deploy": Lazy(
-            "deploy:deploy", "Write configuration files for nats-servers that run beside a node.", is_group=True
-        ),
+        "deploy": Lazy("deploy:deploy", "Write configuration files for separate nats-servers.", is_group=True),
         "completion": Lazy("harness:completion", "Print the script that completes verbs and options in a shell."),
         "demo": Lazy("demo:demo", "Play a handoff from start to audit with real processes, in a minute."),
     },

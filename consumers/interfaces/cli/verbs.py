@@ -176,10 +176,7 @@ class LazyGroup(_WithCommon, click.Group):
         found = self._lazy.get(name)
         if found is None:
             return super().get_command(ctx, name)
-        module, _, attribute = found.target.partition(":")
-        command: click.Command = getattr(
-            import_module(f"deedbook.consumers.interfaces.cli.commands.{module}"), attribute
-        )
+        command: click.Command = load(f"commands.{found.target}")
         return command
 
     def resolve_command(

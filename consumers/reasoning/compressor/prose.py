@@ -51,7 +51,7 @@ def measure_prose(sentences: list[Sentence], index: GraphIndex) -> Fidelity:
 
 
 def prose_problems(sentences: list[Sentence], index: GraphIndex) -> list[str]:
-    """Return every reason why prose must not be shown; empty when it may be."""
+    """Return every reason to reject prose; empty if it may be shown."""
     problems: list[str] = []
     if not lead_sentences_min <= len(sentences) <= lead_sentences_max:
         problems.append(f"it has {len(sentences)} sentences, not {lead_sentences_min} to {lead_sentences_max}")
@@ -68,8 +68,8 @@ def _form_problems(text: str) -> list[str]:
         problems.append("has line breaks, control or direction characters")
     if count_sentences(text) != 1:
         problems.append(f"is {count_sentences(text)} sentences")
-    if len(text) >= sentence_max_chars:  # what a reader cut has exactly so many
-        problems.append(f"has not fewer than {sentence_max_chars} characters")
+    if len(text) >= sentence_max_chars:  # a text that a reader cut has exactly that length
+        problems.append(f"has {sentence_max_chars} characters or more")
     if looks_like_heading(text):
         problems.append("reads as a heading")
     return problems
@@ -78,28 +78,28 @@ def _form_problems(text: str) -> list[str]:
 def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: GraphIndex) -> list[str]:
     unknown = [number for number in sentence.steps if number not in steps]
     if unknown:
-        return [f"names step {unknown[0]}, which the graph has not"]
+        return [f"names step {unknown[0]}, which the graph does not have"]
     text = unicodedata.normalize("NFKC", sentence.text)
     allowed = [index.memory.task, index.memory.conclusion, *index.memory.known_limitations]
     allowed += [word for number in sentence.steps for word in _step_words(steps[number])]
     source = unicodedata.normalize("NFKC", "\n".join(allowed))
     foreign = sorted(anchors(text) - anchors(source)) + _foreign_places(text, source)
     if foreign:
-        return [f"has {', '.join(dict.fromkeys(foreign))}, which its steps have not"]
+        return [f"has {', '.join(dict.fromkeys(foreign))}, which its steps do not have"]
     if _own_share(text, source, index) < _own_share_min:
-        return ["speaks of other things than its steps"]
-    return [f"is spoken against by the metric: {veto.rule} ({veto.detail})" for veto in find_vetoes(text, index)]
+        return ["is about other things than its steps"]
+    return [f"has a veto of the metric: {veto.rule} ({veto.detail})" for veto in find_vetoes(text, index)]
 
 
 def _own_share(text: str, source: str, index: GraphIndex) -> float:
-    """Return the share of a sentence's content words, by weight, that stand in what it is labelled with."""
+    """Return the share of a sentence's content words, by weight, that its steps contain."""
     own, given = set(content_words(text)), set(content_words(source))
     total = sum(index.weight_of(word) for word in own)
     return sum(index.weight_of(word) for word in own & given) / total if total else 0.0
 
 
 def _foreign_places(text: str, source: str) -> list[str]:
-    """Return hosts, addresses and dotted names that do not stand in the source, letter by letter."""
+    """Return hosts, addresses and dotted names that are not in the source, letter by letter."""
     places = [match[0].rstrip(".!?:") for match in _PLACE.finditer(text)]
     places += [dotted for dotted in _DOTTED.findall(text) if not dotted.isascii()]
     return [place for place in places if place not in source and not _INITIALS.fullmatch(place)]

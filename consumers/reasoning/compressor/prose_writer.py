@@ -32,7 +32,7 @@ _INSTRUCTIONS: Final = (
 )
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _ProseAnswer(msgspec.Struct, frozen=True):
     sentences: Annotated[list[Sentence], msgspec.Meta(max_length=50)]
 
 
@@ -43,11 +43,11 @@ def write_prose(memory: ReasoningMemory, client: LlmClient) -> Prose:
     Unavailable: ``LLM_UNAVAILABLE``, or ``LLM_INVALID`` with the ``problems`` of the answer.
     """
     if not memory.steps:
-        raise Refused("INVALID_FIELD", "a graph without a step has nothing to write about", field="steps")
+        raise Refused("INVALID_FIELD", "the graph has no step, so there is nothing to write about", field="steps")
     messages, index = prose_messages(memory), index_graph(memory)
-    sentences = client.ask(messages, _Written).sentences
+    sentences = client.ask(messages, _ProseAnswer).sentences
     if problems := prose_problems(sentences, index):
-        message = f"what the model wrote is not shown: {problems[0]}"
+        message = f"the model's prose was rejected: {problems[0]}"
         raise Unavailable("LLM_INVALID", message, problems=problems[:problems_shown_max])
     return Prose(sentences, measure_prose(sentences, index), FIDELITY_KIND, client.model, prompt_digest(messages))
 

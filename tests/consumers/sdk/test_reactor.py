@@ -127,7 +127,7 @@ def test_a_second_run_of_one_name_is_refused_and_another_name_is_not(
     find(ledger, "a")
     again = open_subscriptions(store)
     with subscriptions.held("rows"):
-        with pytest.raises(Unavailable, match="running already") as refused:
+        with pytest.raises(Unavailable, match="already running") as refused:
             run(reactor, ledger)
         assert refused.value.code == "STORE_IN_USE"
         with again.held("other"):

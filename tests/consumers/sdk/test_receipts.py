@@ -68,7 +68,7 @@ def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: Loc
         with LocalClient(stranger.settings(), log=stranger.log, views=Reader) as elsewhere:
             theirs = take(elsewhere, 3)
             with pytest.raises(Corrupted, match="VERIFICATION_FAILED"):  # all of it is right, and of another ledger
-                take(Node(elsewhere, ledger=client.ledger, memory=client.trust_store), 3)  # type: ignore[arg-type]
+                take(Node(elsewhere, ledger=client.ledger, trust_store=client.trust_store), 3)  # type: ignore[arg-type]
     evidence = evidence_in(theirs)
     assert evidence is not None
     lies: list[dict[str, Callable[..., Any]]] = [
@@ -101,9 +101,9 @@ def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_r
         with LocalClient(fork.settings(), log=fork.log, views=Reader) as branch:
             taken = take(branch, 8)
             with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
-                take(Node(branch, memory=client.trust_store), 8)  # type: ignore[arg-type]
+                take(Node(branch, trust_store=client.trust_store), 8)  # type: ignore[arg-type]
             # Even if it proves the memory's head by the old branch.
-            lie = Node(branch, memory=client.trust_store, consistency=client.consistency)
+            lie = Node(branch, trust_store=client.trust_store, consistency=client.consistency)
             with pytest.raises(DeedbookError):
                 take(lie, 8)  # type: ignore[arg-type]
     assert check(taken, Anchors()).event.index == 8
@@ -124,7 +124,7 @@ def test_an_entry_in_the_tree_whose_author_did_not_sign_it_is_refused(filled: Le
         sign_checkpoint(Checkpoint(key.origin, 9, root_of(leaves)), key),
         msgspec.json.encode(msgspec.structs.replace(evidence, entry=forged)),
     )
-    with pytest.raises(Corrupted, match="the signature of the receipt's entry does not fit"):
+    with pytest.raises(Corrupted, match="the signature of the receipt's entry is invalid"):
         check(made, Anchors())
 
 

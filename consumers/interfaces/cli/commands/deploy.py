@@ -33,7 +33,7 @@ _HOST: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\
 
 @click.group(cls=Group)
 def deploy() -> None:
-    """Write configuration files for nats-servers that run beside a node."""
+    """Write configuration files for separate nats-servers."""
 
 
 @deploy.command("nats-config")

@@ -53,7 +53,7 @@ def test_dead_letter_is_routed_when_its_reason_is_gone(routed: Routed) -> None:
     router.retry(cause)
     assert routed.letters() == []
     assert [content(one).to for one in routed.made()] == ["claude", "nobody"]
-    with pytest.raises(Refused, match="no dead letter"):
+    with pytest.raises(Refused, match="not a dead letter"):
         router.retry(cause)
 
 

@@ -79,7 +79,7 @@ def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_verbs_that_act_refuse_a_log_that_was_put_back(scene: Scene, verb: list[str]) -> None:
-    error = scene.deedbook.refuses("HISTORY_CHANGED", *verb)
+    error = scene.deed.refuses("HISTORY_CHANGED", *verb)
 
     assert error["details"]["size"] < error["details"]["trusted_size"]
     assert "deed recover" in error["message"]
@@ -88,7 +88,7 @@ def test_verbs_that_act_refuse_a_log_that_was_put_back(scene: Scene, verb: list[
 
 @pytest.mark.parametrize("verb", [["verify"], ["log"], ["show", "0"], ["export", "bundle.tar"], ["doctor"]])
 def test_verbs_that_only_look_go_on_and_say_it(scene: Scene, verb: list[str], tmp_path: Path) -> None:
-    answer = call("--home", scene.deedbook.home, *verb, cwd=tmp_path)
+    answer = call("--home", scene.deed.home, *verb, cwd=tmp_path)
 
     assert "HISTORY_CHANGED" in answer.err + answer.out
     assert answer.code == (7 if verb == ["doctor"] else 0)
@@ -97,10 +97,10 @@ def test_verbs_that_only_look_go_on_and_say_it(scene: Scene, verb: list[str], tm
 def test_on_another_machine_subscriber_and_remote_client_still_know(scene: Scene) -> None:
     scene.forget()
     for name in ("new1", "new2", "new3", "new4", "new5", "new6"):
-        start_session(scene.deedbook, name, "b")
+        start_session(scene.deed, name, "b")
 
-    assert "HISTORY_CHANGED" in scene.deedbook.run(*WATCH, "--once").err
-    with Serving(scene.deedbook.home) as serving:
+    assert "HISTORY_CHANGED" in scene.deed.run(*WATCH, "--once").err
+    with Serving(scene.deed.home) as serving:
         code, _, said = scene.remote(str(serving.place.server), "next", "--as", "a")
     assert (code, said.split(":")[0]) == (6, "HISTORY_CHANGED")
 
@@ -108,35 +108,35 @@ def test_on_another_machine_subscriber_and_remote_client_still_know(scene: Scene
     trusted = json.loads(memory.read_bytes())["trusted"]
     lost = {"abandoned_size": trusted["size"], "abandoned_root": trusted["root"], "reason": "the disk failed"}
     emit = ["emit", "ledger.history_reset", "--stream", "ledger", "--as", "root", "--data", json.dumps(lost)]
-    scene.deedbook(*emit)
-    answer = call("--home", scene.deedbook.home, *WATCH, "--once")
+    scene.deed(*emit)
+    answer = call("--home", scene.deed.home, *WATCH, "--once")
     assert sessions_in(answer.out) == ["new1", "new2", "new3", "new4", "new5", "new6"]
-    with Serving(scene.deedbook.home) as serving:
+    with Serving(scene.deed.home) as serving:
         assert scene.remote(str(serving.place.server), "next", "--as", "a")[0] == 0
 
 
 def test_after_an_epoch_every_reader_says_so_once_and_goes_on(scene: Scene) -> None:
-    scene.deedbook("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
+    scene.deed("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
 
     for expected in (["new1", "new2"], []):
         if expected:
             for name in expected:
-                start_session(scene.deedbook, name, "b")
-        answer = call("--home", scene.deedbook.home, *WATCH, "--once")
+                start_session(scene.deed, name, "b")
+        answer = call("--home", scene.deed.home, *WATCH, "--once")
         assert answer.code == 0, answer.err
         assert sessions_in(answer.out) == expected
         assert ("the disk failed" in answer.err) == bool(expected)
-    with Serving(scene.deedbook.home) as serving:
+    with Serving(scene.deed.home) as serving:
         told = [scene.remote(str(serving.place.server), "next", "--as", "a") for _ in range(2)]
     assert [answer[0] for answer in told] == [0, 0]
     assert ["the disk failed" in answer[2] for answer in told] == [True, False]
 
 
 def test_a_log_that_is_replaced_under_a_running_node_ends_it(scene: Scene, tmp_path: Path) -> None:
-    scene.deedbook("recover", "--accept-loss", "--yes")
-    database = scene.deedbook.home / "log" / "data.mdb"
-    with Serving(scene.deedbook.home) as serving:
-        shutil.copyfile(scene.deedbook.home.parent / "older.mdb", tmp_path / "again.mdb")
+    scene.deed("recover", "--accept-loss", "--yes")
+    database = scene.deed.home / "log" / "data.mdb"
+    with Serving(scene.deed.home) as serving:
+        shutil.copyfile(scene.deed.home.parent / "older.mdb", tmp_path / "again.mdb")
         (tmp_path / "again.mdb").replace(database)
         wait_until(serving.has_ended, "the node ends")
         ended = serving.signal(signal.SIGCONT)

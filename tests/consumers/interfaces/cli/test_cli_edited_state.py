@@ -174,7 +174,7 @@ def test_entry_that_got_past_the_gate_is_skipped_and_every_verb_goes_on(
 ) -> None:
     edit(home, PENDING, of_life(status="approved"))
     with monkeypatch.context() as patch, Ledger(home) as ledger:
-        patch.setattr(ledger.gate, "_refold", _Believing())
+        patch.setattr(ledger.gate, "_verifier", _Believing())
         bad = ledger.claim("pending").index
         ledger.emit("bob", "handoff/pending", HandoffCompleted())
     for verb in (

@@ -139,7 +139,7 @@ def test_two_shells_on_the_pages_do_what_they_say(admin: Callable[..., Any], tmp
         name, invite = next(_names), here[-1][here[-1].index("agent") :]
         code = admin(*(name if word == "minimax" else word for word in _without(invite, "--address", "--home")))["code"]
         elsewhere = Shell(tmp_path / name)
-        assert [line[:2] for line in there] == [["deed", "join"], ["deedbook", there[1][1]]]
+        assert [line[:2] for line in there] == [["deed", "join"], ["deed", there[1][1]]]
         for line in there:
             elsewhere.start(*(code if word.startswith("deedbook-invite:") else word for word in line[1:]))
 

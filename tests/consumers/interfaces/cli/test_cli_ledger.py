@@ -247,15 +247,14 @@ def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest
     assert "deedbook[tokens]" in checks["tokens"]["found"]
 
 
-@pytest.mark.parametrize("package", ["ledger", "projections", "deedbook"])
-def test_a_folder_that_bears_the_name_of_a_package_of_ours_is_named(package: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["ledger", "projections", "consumers"])
+def test_a_folder_that_bears_the_name_of_a_part_of_ours_changes_nothing(package: str, tmp_path: Path) -> None:
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()
     command = [sys.executable, "-m", "deedbook", "doctor"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 7
-    assert f"{tmp_path / package} is imported in the place of ours" in ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "imported" not in ended.stdout + ended.stderr
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
 
 
 def test_doctor_names_what_is_wrong_and_the_command_that_mends_it(alone: Deed) -> None:

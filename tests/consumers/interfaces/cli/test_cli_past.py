@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from deedbook.consumers.interfaces.cli.app import Group
 from deedbook.consumers.interfaces.cli.program import deed as program
+from deedbook.consumers.interfaces.cli.verbs import LazyGroup
 from deedbook.ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_moment_beyond_the_end_names_the_last_entry(deed: Deed) -> None:
 
 
 def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    if isinstance(command, Group):
+    if isinstance(command, LazyGroup):
         context = click.Context(command)
         for name in command.list_commands(context):
             found = command.get_command(context, name)

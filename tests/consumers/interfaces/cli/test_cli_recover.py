@@ -93,91 +93,91 @@ def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[st
 
 def test_serve_refuses_a_log_that_was_put_back_and_appends_nothing_to_it(scene: Scene) -> None:
     scene.put_back(forget=True)
-    before = head(scene.deedbook.home)
-    error = scene.deedbook.refuses("HISTORY_CHANGED", "serve")
+    before = head(scene.deed.home)
+    error = scene.deed.refuses("HISTORY_CHANGED", "serve")
     assert (error["details"]["missing"], error["details"]["stream_size"]) == (3, scene.head[0])
     assert "3 acknowledged entries" in error["message"]
     assert "`deed recover --from-stream`" in error["message"]
     assert "`deed recover --accept-loss`" in error["message"]
-    assert head(scene.deedbook.home) == before
+    assert head(scene.deed.home) == before
 
 
 def test_lost_entries_come_back_from_the_stream_and_the_roots_are_equal(scene: Scene) -> None:
     scene.put_back()
-    checked = scene.deedbook.data("recover", "--from-stream", "--check")
+    checked = scene.deed.data("recover", "--from-stream", "--check")
     assert (checked["sound"], checked["size"], checked["tree_head"]) == (3, *scene.head)
-    assert head(scene.deedbook.home) != scene.head
-    answer = scene.deedbook.data("recover", "--from-stream")
+    assert head(scene.deed.home) != scene.head
+    answer = scene.deed.data("recover", "--from-stream")
     assert (answer["brought_back"], answer["size"], answer["tree_head"]) == (3, *scene.head)
-    assert scene.deedbook.data("recover", "--from-stream")["brought_back"] == 0
-    assert scene.deedbook("verify", "--views").startswith("VALID: ")
-    with Serving(scene.deedbook.home):
+    assert scene.deed.data("recover", "--from-stream")["brought_back"] == 0
+    assert scene.deed("verify", "--views").startswith("VALID: ")
+    with Serving(scene.deed.home):
         pass
-    assert head(scene.deedbook.home) == scene.head
+    assert head(scene.deed.home) == scene.head
 
 
 def test_lost_log_comes_back_whole_from_the_stream(scene: Scene) -> None:
-    shutil.rmtree(scene.deedbook.home / "log")
-    (scene.deedbook.home / "bus" / "generation.json").unlink()
-    assert scene.deedbook.data("recover", "--from-stream", "--check")["sound"] == scene.head[0]
-    assert not (scene.deedbook.home / "log").exists()
-    answer = scene.deedbook.data("recover", "--from-stream")
+    shutil.rmtree(scene.deed.home / "log")
+    (scene.deed.home / "bus" / "generation.json").unlink()
+    assert scene.deed.data("recover", "--from-stream", "--check")["sound"] == scene.head[0]
+    assert not (scene.deed.home / "log").exists()
+    answer = scene.deed.data("recover", "--from-stream")
     assert (answer["size"], answer["tree_head"]) == scene.head
-    assert scene.deedbook("fsck").startswith("VALID: ")
+    assert scene.deed("fsck").startswith("VALID: ")
 
 
 def test_accepted_loss_is_signed_by_root_and_the_stream_goes_on_in_its_next_generation(scene: Scene) -> None:
     scene.put_back()
-    assert "`deed recover --from-stream`" in scene.deedbook.refuses("USAGE", "recover", "--accept-loss")["message"]
-    answer = scene.deedbook.data("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
+    assert "`deed recover --from-stream`" in scene.deed.refuses("USAGE", "recover", "--accept-loss")["message"]
+    answer = scene.deed.data("recover", "--accept-loss", "--yes", "--reason", "the disk failed")
     assert answer["abandoned"] == [{"size": scene.head[0], "tree_head": scene.head[1]}]
-    with Log(scene.deedbook.home) as log, log.snapshot() as snapshot:
+    with Log(scene.deed.home) as log, log.snapshot() as snapshot:
         reset = read_event(snapshot.size - 1, snapshot.entry(snapshot.size - 1))
     assert reset.author == "root"
     assert reset.data == HistoryReset(
         abandoned_size=scene.head[0], abandoned_root=scene.head[1], reason="the disk failed"
     )
-    assert scene.deedbook.data("recover", "--accept-loss", "--yes")["abandoned"] == []
-    put_in(scene.deedbook.home, "new")
-    assert json.loads((scene.deedbook.home / "bus" / "generation.json").read_bytes())["number"] == 2
-    assert scene.deedbook("verify", "--views").startswith("VALID: ")
+    assert scene.deed.data("recover", "--accept-loss", "--yes")["abandoned"] == []
+    put_in(scene.deed.home, "new")
+    assert json.loads((scene.deed.home / "bus" / "generation.json").read_bytes())["number"] == 2
+    assert scene.deed("verify", "--views").startswith("VALID: ")
 
 
 def test_log_with_entries_of_its_own_is_a_fork_and_only_an_epoch_goes_on(scene: Scene) -> None:
     scene.put_back(forget=True)
-    append(scene.deedbook.home, "mine")
+    append(scene.deed.home, "mine")
     for verb in (["serve"], ["recover", "--from-stream"], ["recover", "--from-stream", "--check"]):
-        assert "where the log has 1 others" in scene.deedbook.refuses("HISTORY_CHANGED", *verb)["message"]
-    scene.deedbook("recover", "--accept-loss", "--yes")
-    put_in(scene.deedbook.home, "new")
+        assert "where the log has 1 others" in scene.deed.refuses("HISTORY_CHANGED", *verb)["message"]
+    scene.deed("recover", "--accept-loss", "--yes")
+    put_in(scene.deed.home, "new")
 
 
 def test_longer_fork_is_found_as_well(scene: Scene) -> None:
     scene.put_back(forget=True)
-    append(scene.deedbook.home, *map(str, range(20)))
-    details = scene.deedbook.refuses("HISTORY_CHANGED", "serve")["details"]
+    append(scene.deed.home, *map(str, range(20)))
+    details = scene.deed.refuses("HISTORY_CHANGED", "serve")["details"]
     assert (details["missing"], details["log_size"] - details["shared"]) == (3, 20)
 
 
 def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     scene.put_back()
-    scene.deedbook("recover", "--accept-loss", "--yes")
+    scene.deed("recover", "--accept-loss", "--yes")
     shutil.rmtree(scene.copy)
-    shutil.copytree(scene.deedbook.home / "log", scene.copy)
-    put_in(scene.deedbook.home, "four")
-    after = head(scene.deedbook.home)
+    shutil.copytree(scene.deed.home / "log", scene.copy)
+    put_in(scene.deed.home, "four")
+    after = head(scene.deed.home)
     assert after[0] < scene.head[0]  # what is lost now is no larger than what was given up before
     scene.put_back(forget=True)
-    assert scene.deedbook.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
-    answer = scene.deedbook.data("recover", "--from-stream")
+    assert scene.deed.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
+    answer = scene.deed.data("recover", "--from-stream")
     assert (answer["size"], answer["tree_head"]) == after
 
 
 def test_recovery_and_repair_are_refused_while_the_ledger_is_served(scene: Scene) -> None:
-    with Serving(scene.deedbook.home):
-        scene.deedbook.refuses("STORE_IN_USE", "recover", "--from-stream")
-        scene.deedbook.refuses("STORE_IN_USE", "recover", "--accept-loss", "--yes")
-        scene.deedbook.refuses("STORE_IN_USE", "fsck", "--repair")
+    with Serving(scene.deed.home):
+        scene.deed.refuses("STORE_IN_USE", "recover", "--from-stream")
+        scene.deed.refuses("STORE_IN_USE", "recover", "--accept-loss", "--yes")
+        scene.deed.refuses("STORE_IN_USE", "fsck", "--repair")
 
 
 def test_recover_without_a_way_or_a_stream_says_what_to_do(alone: Deed) -> None:
@@ -189,33 +189,33 @@ def test_recover_without_a_way_or_a_stream_says_what_to_do(alone: Deed) -> None:
 
 
 def test_loss_that_only_readers_remember_is_accepted_as_well(scene: Scene) -> None:
-    scene.deedbook("log")
+    scene.deed("log")
     scene.put_back()
-    shutil.rmtree(scene.deedbook.home / "bus")
-    details = scene.deedbook.refuses("HISTORY_CHANGED", "recover", "--from-stream")["details"]
+    shutil.rmtree(scene.deed.home / "bus")
+    details = scene.deed.refuses("HISTORY_CHANGED", "recover", "--from-stream")["details"]
     assert (details["trusted_size"], details["trusted_tree_head"]) == scene.head
-    answer = scene.deedbook.data("recover", "--accept-loss", "--yes")
+    answer = scene.deed.data("recover", "--accept-loss", "--yes")
     assert answer["abandoned"] == [{"size": scene.head[0], "tree_head": scene.head[1]}]
-    assert scene.deedbook.data("session", "list")["total"] == 1
-    assert scene.deedbook("verify", "--views").startswith("VALID: ")
-    put_in(scene.deedbook.home, "new")
+    assert scene.deed.data("session", "list")["total"] == 1
+    assert scene.deed("verify", "--views").startswith("VALID: ")
+    put_in(scene.deed.home, "new")
 
 
 def test_recovery_that_is_killed_goes_on_where_it_was(scene: Scene) -> None:
     chance = random.Random(os.environ.get("DEEDBOOK_SEED"))
-    append(scene.deedbook.home, *map(str, range(2000)))
-    with Serving(scene.deedbook.home):
+    append(scene.deed.home, *map(str, range(2000)))
+    with Serving(scene.deed.home):
         pass
-    whole = entries(scene.deedbook.home)
+    whole = entries(scene.deed.home)
     for _ in range(times(1, 1)):
         scene.put_back()
         for _ in range(3):
-            before = len(entries(scene.deedbook.home))
-            with Running("--home", scene.deedbook.home, "recover", "--from-stream") as running:
-                wait_until(lambda: len(entries(scene.deedbook.home)) > before or running.has_ended(), "it went on")  # noqa: B023
+            before = len(entries(scene.deed.home))
+            with Running("--home", scene.deed.home, "recover", "--from-stream") as running:
+                wait_until(lambda: len(entries(scene.deed.home)) > before or running.has_ended(), "it went on")  # noqa: B023
                 time.sleep(chance.uniform(0, 0.05))
                 running.signal(9)
-            brought_back = entries(scene.deedbook.home)
+            brought_back = entries(scene.deed.home)
             assert brought_back == whole[: len(brought_back)]
-        scene.deedbook("recover", "--from-stream")
-        assert entries(scene.deedbook.home) == whole
+        scene.deed("recover", "--from-stream")
+        assert entries(scene.deed.home) == whole

@@ -184,6 +184,6 @@ def test_command_in_a_hint_runs_whatever_the_id(alone: Deed) -> None:
     assert command[:4] == ["report", "generate", name, "--task-summary"]
     advice = alone.refuses("NOT_FOUND", "report", "show", name)["message"].split("`")[1]
     made = alone(*shlex.split(advice)[1:], *AS_A, "--finding", "The cache never evicts")
-    assert "# Epistemic Handoff Report" in alone(*shlex.split(made.rpartition(": deedbook ")[2]))
+    assert "# Epistemic Handoff Report" in alone(*shlex.split(made.rpartition(": deed ")[2]))
     advice = alone.refuses("NOT_AUTHORIZED", "session", "finding", name, "t", "--as", "b")["message"].split("`")[1]
     alone(*shlex.split(advice)[1:])

@@ -121,7 +121,7 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     seen = document["data"]["hits"]
     program, verb, *following = shlex.split(document["next"])
     rest = json.loads(deed.run(verb, "--json", *following).out)
-    assert program == "deedbook"
+    assert program == "deed"
     assert "next" not in rest
     assert [hit["event_index"] for hit in seen + rest["data"]["hits"]] == indexes[::-1]
 

@@ -166,9 +166,9 @@ def test_vectors_and_reasoning_come_from_files(deed: Deed, fresh: Fresh, tmp_pat
     [
         (["PREFLIGHT"], "nothing is assessed"),
         (["PREFLIGT", "--vector", "know=1"], "is no phase"),
-        (["CHECK", "--vector", "know=1", "--no-report"], "--no-report goes with POSTFLIGHT"),
-        (["CHECK", "--vector", "know=1", "--finding", "f"], "--finding goes with POSTFLIGHT"),
-        (["CHECK", "--vector", "know=1", "--task-summary", "t"], "--task-summary goes with POSTFLIGHT"),
+        (["CHECK", "--vector", "know=1", "--no-report"], "--no-report needs POSTFLIGHT"),
+        (["CHECK", "--vector", "know=1", "--finding", "f"], "--finding needs POSTFLIGHT"),
+        (["CHECK", "--vector", "know=1", "--task-summary", "t"], "--task-summary needs POSTFLIGHT"),
     ],
 )
 def test_assessment_of_nothing_or_for_no_report_is_refused(

@@ -181,7 +181,7 @@ def test_command_that_is_broken_is_the_same_command(words: list[str], cells: int
     with mock.patch.object(output, "terminal_cells", return_value=cells), contextlib.redirect_stdout(printed):
         output.print_command(shlex.join(["deed", *words]), "          ")
     lines = printed.getvalue().split(" \\\n")  # as a shell reads a line that ends in a backslash
-    assert shlex.split(" ".join(lines)) == ["deedbook", *words]
+    assert shlex.split(" ".join(lines)) == ["deed", *words]
     assert all(output.width(line) + len(" \\") <= cells for line in lines[:-1] if len(shlex.split(line)) > 1)
 
 

@@ -37,7 +37,7 @@ def test_a_token_is_shown_once_and_its_hash_is_kept(deed: Deed) -> None:
 
 def test_a_token_of_a_role_and_a_time(deed: Deed) -> None:
     made = deed.data("token", "create", "bob", "--role", "metrics", "--expires", "12h")
-    assert (made["role"], made["agent"], made["token"][:6]) == ("metrics", "bob", "deedbook_")
+    assert (made["role"], made["agent"], made["token"][:9]) == ("metrics", "bob", "deedbook_")
     assert "metrics" in deed("token", "list")
 
 

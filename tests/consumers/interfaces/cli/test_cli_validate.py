@@ -75,4 +75,4 @@ def test_only_somebody_else_whose_key_is_his_own_vouches(alone: Deed) -> None:
     assert "and 1 more\n" in alone("reasoning", "validations", "of-a", "--author", "c")
     alone("key", "compromised", "c", "--since", alone.size() - 1)
     verdict = alone.data("reasoning", "show", "of-a")["verdict"]
-    assert (verdict["outcome"], "is compromised" in verdict["text"]) == ("unchecked", True)
+    assert (verdict["outcome"], "as compromised" in verdict["text"]) == ("unchecked", True)

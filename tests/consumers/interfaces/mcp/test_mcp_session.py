@@ -205,7 +205,7 @@ def test_report_that_cannot_be_made_is_a_warning_and_the_assessment_stands(own_h
     async def work(call: Caller) -> None:
         closed = await call("record_reasoning", task="t", entries=[AFTER])
         assert closed.data["report_id"] is None
-        assert "there is no report of it" in closed.data["warnings"][0]
+        assert "its report could not be made" in closed.data["warnings"][0]
 
     call_tools(own_home, work)
     assert kinds_in(own_home)[-1] == "assessment.recorded"

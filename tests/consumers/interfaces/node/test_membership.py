@@ -60,7 +60,7 @@ def test_a_heartbeat_counts_for_the_node_on_whose_subject_it_comes_and_of_nodes_
         for number in range(50):
             hear(node, f"stranger-{number}", node=f"stranger-{number}")
         assert set(node.membership.peers) == others
-        assert node.membership._seen.empty()
+        assert node.membership._observations.empty()
         assert node.membership.state is before
         hear(node, other, node=other)
         assert node.membership.peers[other][0].term == 99

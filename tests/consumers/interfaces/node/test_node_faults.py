@@ -282,7 +282,7 @@ def test_record_that_cannot_be_read_is_said_to_be(settings: Settings, content: b
     with pytest.raises(Unavailable) as refused:
         served(settings, begin)
     assert refused.value.code == "STORE_UNAVAILABLE"
-    assert "delete this file" in refused.value.message
+    assert "Delete only this file" in refused.value.message
     (settings.home / "bus" / "generation.json").unlink()
     served(settings, lambda client, _: client.head())
 

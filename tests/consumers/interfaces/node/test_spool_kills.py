@@ -100,7 +100,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
         told.append(report(served, str(number), chance))
     if served.is_away:  # as it is after an odd number of rounds
         served.come()
-    assert served.deedbook("spool", "send") == 0
+    assert served.deed("spool", "send") == 0
     assert Spool(served.settings.home, CAROL).counts() == (0, 0)
     expected, findings = list[str](), served.findings()
     for number, count in enumerate(told):
@@ -118,22 +118,22 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_t
     told: dict[str, Any] = {"home": served.settings.home, "server": served.url, "spool": True}
     served.go()
     words = ["emit", "finding.logged", "--stream", SESSION, "--data", '{"finding": "by hand"}']
-    assert served.deedbook(*words) == 7
+    assert served.deed(*words) == 7
     capsys.readouterr()
-    assert served.deedbook("--spool", "--json", *words) == 7
+    assert served.deed("--spool", "--json", *words) == 7
     answer = json.loads(capsys.readouterr().out)["error"]
     assert (answer["code"], answer["recoverable"], answer["details"]["recorded"]) == ("SPOOLED", False, False)
     with Ledger(CAROL, **told) as ledger, pytest.raises(Unavailable, match="NOT recorded yet"):
         ledger.publish(SESSION, FindingLogged(finding="by a program"))
     assert asyncio.run(report_on_loop(told)) == "SPOOLED"
-    assert served.deedbook("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
+    assert served.deed("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
     assert "h1" not in str(list(Spool(served.settings.home, CAROL).kept()))
     served.come()
     assert served.findings() == []
     capsys.readouterr()
-    assert served.deedbook("next") == 0
+    assert served.deed("next") == 0
     assert "of carol 3 operations wait to be recorded" in capsys.readouterr().err
-    assert served.deedbook("doctor") == 7
+    assert served.deed("doctor") == 7
     assert "`deed spool list`" in capsys.readouterr().out
     with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:  # who spools nothing sends it, too
         ledger.publish(SESSION, FindingLogged(finding="last"))
@@ -156,7 +156,7 @@ def test_outage_that_fills_the_spool_costs_what_was_refused_and_nothing_else(
                 kept += [text] if codes[-1] == "SPOOLED" else []
         assert codes == ["SPOOLED"] * 10 + ["SPOOL_FULL"] * 3
         served.come()
-        assert served.deedbook("spool", "send") == 0
+        assert served.deed("spool", "send") == 0
     settle("an outage with a full spool", rounds, events=kept, published=served.findings())
 
 

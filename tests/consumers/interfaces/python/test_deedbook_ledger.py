@@ -252,4 +252,4 @@ def test_a_session_takes_back_what_it_found_and_says_what_an_unknown_came_to(pla
     assert shown["findings"][0]["correction"]["words"] == "it does not"
     assert shown["unknowns"][0]["correction"]["words"] == "the janitor"
     assert shown["dead_ends"][0]["basis"] == "tried"
-    assert (elsewhere.code, "name that session" in elsewhere.message) == ("USAGE", True)
+    assert (elsewhere.code, "use that session" in elsewhere.message) == ("USAGE", True)

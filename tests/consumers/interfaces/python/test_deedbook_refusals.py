@@ -95,7 +95,7 @@ def test_one_text_where_several_are_meant_and_names_that_do_not_exist_are_refuse
             lambda: ledger.handoff(name).complete(artifacts="a.py"),
         ):
             assert "is a list of texts, not one text" in str(refusal(refused))
-        assert "cannot set 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
+        assert "cannot change 'titel'" in str(refusal(lambda: ledger.handoff(name).amend(titel="Other")))
         vectors = {"kno": 0.5}
         assert "no vector 'kno'" in str(refusal(lambda: ledger.session(fresh()).assess("PREFLIGHT", vectors)))
 
