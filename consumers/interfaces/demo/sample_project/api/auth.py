@@ -1,4 +1,4 @@
-# ruff: noqa: INP001 (sample data for the demo; nothing imports it)
+# Sample data for the demo: nothing imports it.
 """Authentication of the sample service: signs session tokens, and serves the check that runs at the edge."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: INP001 (sample data for the demo; nothing imports it)
+# Sample data for the demo: nothing imports it.
 """Password hashing of the sample service."""
 
 from __future__ import annotations
