@@ -11,11 +11,11 @@ from credentials import DATABASE, GITHUB, pem
 
 from deedbook.consumers.auditor.fsck import fsck
 from deedbook.consumers.auditor.verify import verify_log
+from deedbook.ledger.admission import check
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.remote import RemoteClient
 from deedbook.ledger.errors import CODES, DeedbookError, Exit, Refused
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.secrets import scanner as secrets
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -138,7 +138,7 @@ def lenient(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Submission:
     """What a ledger admitted that holds a secret, by software that did not know its form."""
     submission = ledger.sign("alice", started(), found(GITHUB))
     with monkeypatch.context() as patched:
-        patched.setattr(secrets, "scan_bodies", lambda _: {})
+        patched.setattr(check, "scan_bodies", lambda _: {})
         ledger.submit(submission)
     return submission
 

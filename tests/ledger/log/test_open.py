@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(ho
 def test_write_that_was_cut_short_is_that_of_a_full_disk(
     home: Path, monkeypatch: pytest.MonkeyPatch, free: int, code: str
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
     with pytest.raises(Unavailable) as refused, translated(home):
         raise lmdb.Error("mdb_txn_commit: Input/output error")
     assert refused.value.code == code

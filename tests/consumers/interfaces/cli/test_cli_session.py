@@ -164,8 +164,8 @@ def test_vectors_and_reasoning_come_from_files(deed: Deed, fresh: Fresh, tmp_pat
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["PREFLIGHT"], "nothing is assessed"),
-        (["PREFLIGT", "--vector", "know=1"], "is no phase"),
+        (["PREFLIGHT"], "there are no vectors"),
+        (["PREFLIGT", "--vector", "know=1"], "is not a phase"),
         (["CHECK", "--vector", "know=1", "--no-report"], "--no-report needs POSTFLIGHT"),
         (["CHECK", "--vector", "know=1", "--finding", "f"], "--finding needs POSTFLIGHT"),
         (["CHECK", "--vector", "know=1", "--task-summary", "t"], "--task-summary needs POSTFLIGHT"),
