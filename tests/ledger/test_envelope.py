@@ -47,7 +47,7 @@ def test_pae_is_dsse_v1() -> None:
     # DSSE protocol.md: "DSSEv1" SP LEN(type) SP type SP LEN(body) SP body, lengths in bytes.
     body = '{"缓":1}'.encode()
     assert pae(body) == b"DSSEv1 38 application/vnd.deedbook.event.v1+json 9 " + body
-    assert len(EVENT_TYPE) == 35
+    assert len(EVENT_TYPE) == 38
 
 
 def test_id_is_blake3_of_the_pae_and_leaves_out_the_signature() -> None:

@@ -204,6 +204,6 @@ class MemorySnapshot:
     def frontier(self, size: int) -> Frontier:
         return Frontier.empty().extend(self._log.leaves[:size])
 
-    def consistency_proof(self, old_size: int) -> ConsistencyProof:
+    def consistency(self, old_size: int) -> ConsistencyProof:
         path = consistency_proof(old_size, self.size, self._log.subtrees()) if 0 <= old_size <= self.size else []
         return ConsistencyProof(self.size, self.root().hex(), path)

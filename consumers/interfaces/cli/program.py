@@ -64,7 +64,7 @@ SECTIONS: Final = {
         "import": Lazy("imports:import_", "Import records of other tools. They grant no rights.", is_group=True),
         "deploy": Lazy("deploy:deploy", "Write configuration files for separate nats-servers.", is_group=True),
         "completion": Lazy("harness:completion", "Print the script that completes verbs and options in a shell."),
-        "demo": Lazy("demo:demo", "Play a handoff from start to audit with real processes, in a minute."),
+        "demo": Lazy("demo:demo", "Play a handoff from start to audit with real processes."),
     },
     "Under the hood": {
         "spool": Lazy("spool:spool", "List, send or drop reports that wait for a server.", is_group=True),

@@ -207,7 +207,7 @@ def test_what_cannot_be_searched_is_refused_before_anybody_starts(ledger: Ledger
 
 def test_task_id_is_used_once(ledger: Ledger) -> None:
     found = play(ledger, Game24())
-    with pytest.raises(Refused, match="started already"):
+    with pytest.raises(Refused, match="already exists"):
         solve(ledger, PROBLEM, task_id=found["task_id"])
 
 

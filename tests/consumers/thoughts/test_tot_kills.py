@@ -134,6 +134,6 @@ def test_agent_that_dies_again_and_again_ends_the_attempt(ledger: Ledger) -> Non
     part = begin(ledger)
     with ledger.client() as client, Processes(part) as actors:
         wait_for(client, part, 1, actors)
-        with pytest.raises(Unavailable, match="the generator ended 4 times"):
+        with pytest.raises(Unavailable, match="the generator process ended 4 times"):
             kill_until_given_up(actors)
     assert play_part(ledger, Game24(), part)["answer"] == ANSWER

@@ -25,13 +25,13 @@ class Scene(NamedTuple):
 
     def remote(self, server: str, *arguments: str) -> tuple[int, str, str]:
         """Call a verb over the bus as another machine, which remembers what it saw there."""
-        return call("--home", self.deedbook.home, "--server", server, *arguments, XDG_STATE_HOME=str(self.elsewhere))
+        return call("--home", self.deed.home, "--server", server, *arguments, XDG_STATE_HOME=str(self.elsewhere))
 
     def forget(self) -> None:
         """Lose what this machine remembers, and with it the workers' stores: a ledger restored on a new machine."""
         shutil.rmtree(os.environ["XDG_STATE_HOME"])
-        shutil.rmtree(self.deedbook.home / "bus")
-        for store in self.deedbook.home.glob("*.db*"):
+        shutil.rmtree(self.deed.home / "bus")
+        for store in self.deed.home.glob("*.db*"):
             store.unlink()
 
 

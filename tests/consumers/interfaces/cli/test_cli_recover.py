@@ -33,7 +33,7 @@ class Scene(NamedTuple):
 
     def put_back(self, *, forget: bool = False) -> None:
         """Exchange the log for the copy, as somebody with a file manager does; ``forget``: so that no reader knows."""
-        log = self.deedbook.home / "log"
+        log = self.deed.home / "log"
         shutil.rmtree(log)
         shutil.copytree(self.copy, log)
         if forget:

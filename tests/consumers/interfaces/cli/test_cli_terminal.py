@@ -52,7 +52,7 @@ import os, subprocess, sys
 from deedbook.consumers.interfaces.cli.program import run
 home, tmux, name, *verbs = sys.argv[1:]
 for verb in verbs:
-    print("$ deedbook " + verb, flush=True)
+    print("$ deed " + verb, flush=True)
     run(["--home", home, *verb.split()])
     print(flush=True)
 subprocess.run([tmux, "wait-for", "-S", name], check=True)
@@ -153,7 +153,7 @@ def test_no_line_is_wider_than_the_terminal(screens: Callable[[Screen, str], str
     as_seen, as_written = shown(screens(screen, "")), shown(screens(screen, "-J"))
     wrapped = [line for line in as_written if line not in as_seen]
     assert wrapped == []
-    assert sum(line.startswith("$ deedbook ") for line in as_seen) == len(VERBS)
+    assert sum(line.startswith("$ deed ") for line in as_seen) == len(VERBS)
     assert not any("UNEXPECTED" in line for line in as_seen)
 
 

@@ -293,7 +293,7 @@ def test_bus_folder_of_another_ledger_is_left_alone(settings: Settings) -> None:
     record.write_bytes(msgspec.json.encode(Generation("ab" * 16)))
     with pytest.raises(Unavailable) as refused:
         served(settings, begin)
-    assert "move that folder away" in refused.value.message
+    assert "Move this folder away" in refused.value.message
 
 
 # What fails in the background
