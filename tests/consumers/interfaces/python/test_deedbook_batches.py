@@ -77,7 +77,7 @@ def test_steps_of_a_batch_are_numbered_one_after_the_other_and_an_act_that_reads
             ledger.reasoning(name).step("third", rests_on=[1])
             ledger.reasoning(name).step("fourth", rests_on=[3])
             ledger.handoff(other).create(to="claude-code", reviewer="alex", title="It", criteria=["done"])
-            assert "publish it after the batch" in refusal(lambda: ledger.handoff(other).check(all_open=True)).message
+            assert "call it after the batch" in refusal(lambda: ledger.handoff(other).check(all_open=True)).message
         assert ledger.handoff(other).show()["status"] == "pending"
     awaited(place, go_on)
     with opened(place) as ledger:
@@ -102,7 +102,7 @@ def test_tasks_of_a_batch_publish_into_it_and_one_that_outlives_it_is_refused(pl
             await asyncio.gather(*(ledger.session(stream).finding(str(number)) for number in range(3)))
             outliving = asyncio.create_task(late())
         over.set()
-        with pytest.raises(Refused, match="batch that this was published in is over"):
+        with pytest.raises(Refused, match="this batch is closed"):
             await outliving
         return len(batch.accepted)
 
