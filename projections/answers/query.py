@@ -50,6 +50,10 @@ Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=page_rows_max, descripti
 Answer: TypeAlias = dict[str, Any]
 
 
+class ViewsBehind(Exception):
+    """The views are not up to date, and this reader folds nothing."""
+
+
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of every query's arguments; unknown fields are refused."""
 

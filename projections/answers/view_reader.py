@@ -24,7 +24,7 @@ from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.compromised import marked
-from deedbook.projections.answers.query import Answer, QueryContext, allowed
+from deedbook.projections.answers.query import Answer, QueryContext, ViewsBehind, allowed
 from deedbook.projections.stores.sqlite import SqliteStore
 from deedbook.projections.stores.sqlite_file import set_aside
 from deedbook.projections.stores.store import DamagedStore, LocalStore, MovedViews, ReadTransaction, ViewVersion
@@ -37,10 +37,6 @@ class ViewsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[views]`` of config.toml: ``store`` is a URL of PostgreSQL without a password; None: the folder's own file."""
 
     store: Annotated[str, msgspec.Meta(pattern=STORE_PATTERN, max_length=1_000)] | None = None
-
-
-class ViewsBehind(Exception):
-    """The views are not those that were asked for, and this reader folds none."""
 
 
 class ViewReader(Resource):

@@ -74,7 +74,7 @@ def test_vector_of_an_embedder_that_is_not_here_is_not_compared_and_the_texts_ar
     foreign = Embedding([1.0] * 384, ELSEWHERE)
     alone = should_fetch_full_reasoning(embedding=foreign, task=OTHER_WORDS)
     assert (alone.similarity, bool(alone)) == (None, False)
-    assert "minilm" in alone.not_compared
+    assert "the embedder minilm" in alone.not_compared
     assert should_fetch_full_reasoning(embedding=foreign, task=OTHER_WORDS, own_task=OTHER_WORDS)
     with pytest.raises(Refused) as refused:
         embed_text(BRIEF, ELSEWHERE)

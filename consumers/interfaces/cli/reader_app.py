@@ -17,14 +17,13 @@ from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, Options, Ve
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
-from deedbook.ledger.client.local_reader import LocalReader, Views
-from deedbook.ledger.client.reads import LogReads
+from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored, shown
 from deedbook.projections.agents.compromised import compromised_words
-from deedbook.projections.answers.view_reader import ViewReader, ViewsBehind
+from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
 
 
@@ -88,7 +87,7 @@ class ReadingApp(ClosableOptions):
         sent = {name: value for name, value in arguments.items() if value is not None}
         try:
             if self._reader is None:
-                self._reader = LocalReader(self.settings(), views=_open_views)
+                self._reader = LocalReader(self.settings(), views=load("open_views:open_views"))
             return self._reader.view(query, sent, self.moment)
         except (
             ViewsBehind,
@@ -133,10 +132,6 @@ class ReadingApp(ClosableOptions):
     def line(self, value: Any) -> None:
         """Print one JSON document on one line."""
         click.echo(json_text(value, order="deterministic"))
-
-
-def _open_views(client: LogReads, settings: Settings) -> Views:
-    return ViewReader(client, settings, notice=lambda notice: click.echo(notice, err=True))
 
 
 class ReadingCommand(VerbBase):

@@ -192,7 +192,7 @@ class LazyGroup(_WithCommon, click.Group):
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs of this group's own groups that are called ``name``: `claim` is `handoff claim`."""
         names = []
-        for group_name in (verb for verb, lazy in self._lazy.items() if lazy.is_group):
+        for group_name in sorted(verb for verb, lazy in self._lazy.items() if lazy.is_group):
             with contextlib.suppress(Unavailable):  # of an extra that is not installed
                 group = self.get_command(ctx, group_name)
                 if isinstance(group, LazyGroup) and group.get_command(ctx, name) is not None:

@@ -104,7 +104,7 @@ def test_approvals_and_authority_are_in_no_scope(kind: str, scope: tuple[str, ..
     with pytest.raises(Refused) as refused:
         check(session, kind=kind, stream="handoff/h1")
     assert refused.value.code == "KEY_OUT_OF_SCOPE"
-    assert "session key of alice may not" in refused.value.message
+    assert "the session key of alice may not sign" in refused.value.message
     assert check(IDENTITY, kind=kind, stream="handoff/h1") == IDENTITY
 
 

@@ -217,7 +217,7 @@ def test_damaged_log_is_no_traceback(alone: Deed) -> None:
         (["handof"], "did you mean `deed handoff`?"),
         (["handoff", "clam"], "did you mean `deed handoff claim`?"),
         (["claim"], "did you mean `deed handoff claim`?"),
-        (["close", "x"], "did you mean `deed handoff complete` or"),
+        (["close", "x"], "did you mean `deed handoff complete` or `deed reasoning conclude`"),
         (["append", "--bad"], "No such option"),
         (["search", "-dash"], "goes `--`"),
         (["nonsense"], "there is no verb 'nonsense' (see `deed --help`)"),

@@ -124,7 +124,7 @@ def test_help_and_a_wrong_call_load_nothing_heavy() -> None:
     program = (
         "import sys; from deedbook.consumers.interfaces.cli.program import run\n"
         "run(['--help']); run(['log', '--limit', 'x'])\n"
-        "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'httpx', 'stamina'} & set(sys.modules)\n"
+        "heavy = {'nats', 'pydantic', 'rich', 'structlog', 'sqlite3', 'httpx', 'stamina'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )
     done = subprocess.run(
