@@ -18,7 +18,7 @@ from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, decod
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, CheckpointKeys
 from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
-from deedbook.ledger.log.log import Pending
+from deedbook.ledger.log.log import PendingEntries
 
 if TYPE_CHECKING:
     import random
@@ -78,7 +78,9 @@ def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
     with ledger.log.writing() as (txn, snapshot):
         assert snapshot.head is not None
         versions: Counter[str] = Counter()
-        pending = Pending(accepted_ms=snapshot.head.accepted_ms, authority_version=snapshot.head.authority_version)
+        pending = PendingEntries(
+            accepted_ms=snapshot.head.accepted_ms, authority_version=snapshot.head.authority_version
+        )
         for data in entries:
             entry = decode_entry(data)
             stream = entry.body.split(b'"stream":"')[1].split(b'"')[0].decode()
@@ -117,7 +119,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
         state = {keys.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
         last = decode_entry(entries[-1])
         times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}
-        pending = Pending(entries=entries, id_keys=[], state=state, **times)
+        pending = PendingEntries(entries=entries, id_keys=[], state=state, **times)
         made.log.appender.append(txn, first, pending)
     made.write_keys()
     return made

@@ -21,7 +21,7 @@ from deedbook.ledger.format.envelope import Entry, batch_pae, decode_entry, pae
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 from deedbook.ledger.log.keys import id_key
-from deedbook.ledger.log.log import Log, Pending
+from deedbook.ledger.log.log import Log, PendingEntries
 from deedbook.ledger.log.state import Snapshot
 
 
@@ -71,7 +71,7 @@ class LogFollower:
         self._cache |= layer.records
         self._cached_size = start + len(signed)
 
-    def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, Pending]:
+    def _decide(self, snapshot: Snapshot, signed: Sequence[SignedEntry]) -> tuple[Layer, PendingEntries]:
         if self._cached_size != snapshot.size or len(self._cache) > records_cached_max:
             self._cache = {}
         base = Transaction(snapshot, self._cache)
@@ -79,7 +79,7 @@ class LogFollower:
         self._cached_size = -1
         layer = Layer(base)
         above = Layer(layer)
-        pending = Pending(accepted_ms=0 if snapshot.head is None else snapshot.head.accepted_ms)
+        pending = PendingEntries(accepted_ms=0 if snapshot.head is None else snapshot.head.accepted_ms)
         for index, (data, entry, candidate) in enumerate(signed, snapshot.size):
             # A jump ahead is accepted: the later entry in which root corrected it may not be among these yet.
             if entry.accepted_ms < pending.accepted_ms and not isinstance(candidate.data, ClockSet):

@@ -42,7 +42,7 @@ from deedbook.ledger.lifecycle.authority import (
 )
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import agent_key, idempotency_key
-from deedbook.ledger.log.log import Log, Pending
+from deedbook.ledger.log.log import Log, PendingEntries
 from deedbook.ledger.log.records import StreamRecord
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
@@ -245,7 +245,7 @@ class Gate:
                     check_is_alone(snapshot)
                 base = Transaction(snapshot, self._usable_cache(snapshot), self._verifier)
                 layer = Layer(base)
-                pending, system_ms = Pending(), self._clock_ms()
+                pending, system_ms = PendingEntries(), self._clock_ms()
                 answers = [self._decide(checked, layer, system_ms, pending, base) for checked in group]
                 if not pending.entries or layer.now_ms is None:
                     if self._publish is not None and any(isinstance(answer, Refused) for answer in answers):
@@ -271,7 +271,7 @@ class Gate:
         return answers
 
     def _decide(
-        self, checked: CheckedSubmission, layer: Layer, system_ms: int, pending: Pending, base: Transaction
+        self, checked: CheckedSubmission, layer: Layer, system_ms: int, pending: PendingEntries, base: Transaction
     ) -> list[Accepted] | DeedbookError:
         try:
             decided = decide(checked, layer, system_ms, self._final_check if self._quota else None)
@@ -353,7 +353,7 @@ class Transaction(Base):
         """Return the key that signed the entry at ``index``."""
         return decode_entry(self._snapshot.entry(index)).key
 
-    def first_answer(self, index: int, pending: Pending) -> Accepted:
+    def first_answer(self, index: int, pending: PendingEntries) -> Accepted:
         """Return the answer of when the event at ``index`` was first accepted, perhaps in this group."""
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)

@@ -63,7 +63,7 @@ _NAME: Final = re.compile(r"[0-9]{9,}-[0-9]+-[0-9a-f]{16}\.msg")
 Send = Callable[[Submission], "list[Accepted]"]
 
 
-class Kept(NamedTuple):
+class SpoolEntry(NamedTuple):
     """A submission that waits, or was refused (then with the refusal as it is published)."""
 
     number: int
@@ -131,7 +131,7 @@ class Spool:
         """Return how many submissions wait, and how many were refused."""
         return Counts(len(self.waiting()), len(self.rejected()))
 
-    def kept(self) -> Iterator[Kept]:
+    def entries(self) -> Iterator[SpoolEntry]:
         """Yield what waits, then what was refused. Raises as ``read_regular``."""
         for path in [*self.waiting(), *self.rejected()]:
             reason = read_regular(_reason(path), size_max_bytes=limits.request_size_max_bytes)
@@ -140,7 +140,7 @@ class Spool:
                 submission = _read(path)
             except Refused as damaged:
                 submission, refusal = None, refusal or damaged.to_dict()
-            yield Kept(_number(path), path, submission, refusal)
+            yield SpoolEntry(_number(path), path, submission, refusal)
 
     def drop(self, number: int) -> None:
         """Give up what waits, or was refused, under a number. Raises Refused: ``NOT_FOUND``."""

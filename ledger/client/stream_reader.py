@@ -62,7 +62,7 @@ _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"n", b"v", b"t"})
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
 
 
-class Ignored(msgspec.Struct, frozen=True):
+class IgnoredEntry(msgspec.Struct, frozen=True):
     """An entry that stands in the stream and counts for nothing, because no rule admits it."""
 
     index: int
@@ -79,7 +79,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
 
     name: str
     entries: list[tuple[int, bytes]]
-    ignored: list[Ignored]
+    ignored: list[IgnoredEntry]
     state: StreamState | None
     head: Trusted
     last_ms: int
@@ -280,7 +280,7 @@ class _Run:
         self, ledger: str, stream: str, authority: Authority, consistency_proof: ConsistencyProof, size: int | None
     ) -> None:
         self.entries: list[tuple[int, bytes]] = []
-        self.ignored: list[Ignored] = []
+        self.ignored: list[IgnoredEntry] = []
         self.kept_bytes = _kept_overhead_bytes
         self.state: StreamState | None = None
         self.then: StreamState | None = None  # as it was in the log of ``size`` entries
@@ -325,7 +325,7 @@ class _Run:
             return
         self._version += 1
         if judged.refused is not None:
-            self.ignored.append(Ignored(index, judged.refused.code, judged.refused.message))
+            self.ignored.append(IgnoredEntry(index, judged.refused.code, judged.refused.message))
             return
         record = state.stream(body.stream)
         self.state = None if record is None else record.state

@@ -10,7 +10,7 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from deedbook.ledger.home.quota import Spent
     from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
-    from deedbook.ledger.log.records import IdempotencyRecord, Shared, StreamRecord
+    from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
     R = TypeVar("R")
 
@@ -53,7 +53,7 @@ QUOTA_PREFIX: Final = b"q"
 TERM_KEY: Final = cast("Key[Term]", b"t")
 
 
-SHARED_KEY: Final = cast("Key[Shared]", b"m")
+SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
 # What follows from no entry: what gates count, and whether this log is one of several nodes'.

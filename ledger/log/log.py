@@ -20,7 +20,7 @@ from deedbook.ledger.format.merkle import Frontier, leaf_hash
 from deedbook.ledger.log.blobs import Blobs
 from deedbook.ledger.log.keys import HEAD_KEY, SHARED_KEY, index_key
 from deedbook.ledger.log.reader import LogReader
-from deedbook.ledger.log.records import Shared
+from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
@@ -82,7 +82,7 @@ class Log(LogReader):
             self.appender.forget()
             raise
 
-    def set_shared(self, shared: Shared | None) -> None:
+    def set_shared(self, shared: ClusterRecord | None) -> None:
         """Let this log be one of several nodes' from the next write on, or (None) its own again."""
         with self.tables.writing() as txn:
             if shared is None:
@@ -91,7 +91,7 @@ class Log(LogReader):
                 txn.put(SHARED_KEY, msgspec.msgpack.encode(shared), db=self.tables.state)
 
 
-class Pending(msgspec.Struct):
+class PendingEntries(msgspec.Struct):
     """What one write transaction adds: entries in order, the keys of their duplicate check, changed state."""
 
     entries: list[bytes] = []
@@ -109,7 +109,7 @@ class Appender:
         self._partial_size = -1
         self._partial: list[bytes] = []
 
-    def append(self, txn: lmdb.Transaction, head: Head, pending: Pending) -> tuple[Head, list[bytes]]:
+    def append(self, txn: lmdb.Transaction, head: Head, pending: PendingEntries) -> tuple[Head, list[bytes]]:
         """Write ``pending`` after ``head``; return the new head and the leaf hash of each entry.
 
         Raises Corrupted: an entry is already stored where the head says the log ends.
@@ -137,7 +137,7 @@ class Appender:
         """Forget the partial tile, after a transaction that did not commit."""
         self._partial_size = -1
 
-    def _write_entries(self, txn: lmdb.Transaction, size: int, pending: Pending) -> None:
+    def _write_entries(self, txn: lmdb.Transaction, size: int, pending: PendingEntries) -> None:
         entries = [(index_key(size + offset), entry) for offset, entry in enumerate(pending.entries)]
         cursor = txn.cursor(db=self._tables.entries)
         _, written = cursor.putmulti(entries, append=True, overwrite=False)

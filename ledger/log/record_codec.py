@@ -11,7 +11,7 @@ import msgspec
 from deedbook.ledger.home.quota import Spent
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, QUOTA_PREFIX, SHARED_KEY, SKIPPED_PREFIX, TERM_KEY
-from deedbook.ledger.log.records import IdempotencyRecord, Shared, StreamRecord
+from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
 
 @cache
@@ -33,7 +33,7 @@ TYPES: Final[dict[bytes, type]] = {
     TERM_KEY: Term,
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
     b"n": str,
-    SHARED_KEY: Shared,
+    SHARED_KEY: ClusterRecord,
     QUOTA_PREFIX: Spent,
     SKIPPED_PREFIX: str,
 }

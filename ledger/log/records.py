@@ -35,7 +35,7 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
     index: int
 
 
-class Shared(msgspec.Struct, frozen=True, array_like=True):
+class ClusterRecord(msgspec.Struct, frozen=True, array_like=True):
     """This log is that of ``node``, one of several: nothing is appended that is not published first.
 
     ``leader`` and where agents reach it are what was heard last.

@@ -125,7 +125,7 @@ def test_what_is_refused_is_kept_beside_why_and_the_rest_goes_on_in_order(spool:
     there.is_away, there.refusals = False, {"bad": Refused("KEY_REVOKED", "the key was revoked at entry 9")}
     assert spool.send(there.send) == (2, 1)
     assert there.recorded == ["a", "c"]
-    (kept,) = spool.kept()
+    (kept,) = spool.entries()
     assert kept.refusal is not None
     assert (kept.number, kept.refusal["code"], kept.refusal["message"]) == (
         2,
@@ -164,7 +164,7 @@ def test_damaged_file_is_set_aside_and_holds_up_nothing(spool: Spool, there: Led
     path.write_bytes(path.read_bytes()[:-10])
     there.is_away = False
     assert spool.send(there.send) == (1, 1)
-    (kept,) = spool.kept()
+    (kept,) = spool.entries()
     assert (kept.submission, kept.refusal and kept.refusal["code"]) == (None, "INVALID_FORMAT")
 
 
@@ -175,7 +175,7 @@ def test_what_else_lies_in_the_folder_is_no_act_and_stays(spool: Spool, there: L
         path.write_text("not an act")
     assert spool.counts() == (1, 0)
     keep(spool, there, "b")
-    assert [one.number for one in spool.kept()] == [1, 2]
+    assert [one.number for one in spool.entries()] == [1, 2]
     there.is_away = False
     assert spool.send(there.send) == (2, 0)
     assert all(path.exists() for path in strangers)

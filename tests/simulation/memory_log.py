@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from deedbook.ledger.format.merkle import SubtreeReader
-    from deedbook.ledger.log.log import Pending
-    from deedbook.ledger.log.records import Shared
+    from deedbook.ledger.log.log import PendingEntries
+    from deedbook.ledger.log.records import ClusterRecord
     from deedbook.ledger.log.tables import Head
     from tests.simulation.world import Process
 
@@ -46,7 +46,7 @@ class MemoryLog:
         self.commits = 0
         self.observe: Callable[[int, list[bytes]], None] = _unobserved
         self.process: Process | None = None
-        self._staged: list[tuple[Head, Pending]] = []
+        self._staged: list[tuple[Head, PendingEntries]] = []
         self._subtrees: tuple[int, SubtreeReader] | None = None
         self._seen: MemorySnapshot | None = None
         self._is_writing = False
@@ -66,7 +66,7 @@ class MemoryLog:
         self.process, self.observe = process, observe
         self._is_writing = False
 
-    def set_shared(self, shared: Shared) -> None:
+    def set_shared(self, shared: ClusterRecord) -> None:
         self.state[keys.SHARED_KEY] = msgspec.msgpack.encode(shared)
 
     # What ``Log`` offers: its blobs, its tables and its appender are this very object.
@@ -109,7 +109,7 @@ class MemoryLog:
             self._staged.clear()
             self._is_writing = False
 
-    def append(self, _txn: None, head: Head, pending: Pending) -> tuple[Head, list[bytes]]:
+    def append(self, _txn: None, head: Head, pending: PendingEntries) -> tuple[Head, list[bytes]]:
         leaves = [leaf_hash(entry) for entry in pending.entries]
         frontier = Frontier.from_bytes(head.size, head.frontier).extend(leaves)
         new_head = msgspec.structs.replace(
@@ -122,7 +122,7 @@ class MemoryLog:
         self._staged.append((new_head, pending))
         return new_head, leaves
 
-    def _commit(self, head: Head, pending: Pending) -> None:
+    def _commit(self, head: Head, pending: PendingEntries) -> None:
         start = len(self.data)
         assert head.size == start + len(pending.entries), "appended at another place than the log's end"
         self.observe(start, pending.entries)

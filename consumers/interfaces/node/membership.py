@@ -35,7 +35,7 @@ from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.events.authority import TermStarted as TermEvent
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.identity import Key
-from deedbook.ledger.log.records import Shared
+from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.replication.role import Candidate, DegradedNode, Follower, Leader, State, is_last_word, step
 from deedbook.ledger.replication.signals import (
@@ -106,7 +106,7 @@ class Membership:
         self._is_leaving = False
         self._level_ms = 0
         self._successor = ""
-        self._shared: Shared | None = None
+        self._shared: ClusterRecord | None = None
 
     async def start(self) -> None:
         """Subscribe to the others' heartbeats on the present connection. Raises Unavailable: ``BUS_UNAVAILABLE``."""
@@ -371,7 +371,7 @@ class Membership:
         with replacing(self._folder / NODES_FILE, is_durable=False) as file:
             file.write(msgspec.json.encode(view))
         url = next((node.url for node in view.nodes if node.node == view.leader), "")
-        shared = Shared(view.node, view.leader, url)
+        shared = ClusterRecord(view.node, view.leader, url)
         if shared != self._shared:
             self._shared = shared
             await asyncio.to_thread(self._replica.log.set_shared, shared)

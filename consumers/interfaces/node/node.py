@@ -43,7 +43,7 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import CHAINS_FILE, read_file
 from deedbook.ledger.home.trust import actions_of, check_chains, server_program
 from deedbook.ledger.lifecycle.authority import NODE
-from deedbook.ledger.log.records import Shared
+from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.service.server import EmbeddedServer
@@ -212,7 +212,7 @@ class Node(AsyncResource):
         """Run as one node of several: publish entries before they are appended; only the leader runs workers."""
         name, entries, ledger = cluster.name, self.client.log, self.client.ledger
         # Before the stream is read: from now on every append to this log goes through the stream.
-        entries.set_shared(Shared(name))
+        entries.set_shared(ClusterRecord(name))
         replica = Replica(
             lambda: self._nats,
             entries,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.merkle import EMPTY_ROOT, Frontier, verify_consistency, verify_inclusion
 from deedbook.ledger.log import keys
-from deedbook.ledger.log.log import Appender, Log, Pending
+from deedbook.ledger.log.log import Appender, Log, PendingEntries
 from deedbook.ledger.log.tables import FORMAT, Head
 from deedbook.ledger.log.tiles import TILE_WIDTH, read_tile
 
@@ -55,7 +55,7 @@ def append(log: Log, count: int, appender: Appender | None = None) -> Head:
         head = snapshot.head or FIRST
         entries = [entry(index) for index in range(head.size, head.size + count)]
         ids = [keys.id_key("s", f"blake3:{index:064x}") for index in range(head.size, head.size + count)]
-        pending = Pending(entries, ids, {b"sx": b"%d" % head.size}, head.size)
+        pending = PendingEntries(entries, ids, {b"sx": b"%d" % head.size}, head.size)
         new_head, leaves = (appender or log.appender).append(txn, head, pending)
     assert leaves == [leaf(one) for one in entries]
     return new_head
@@ -65,7 +65,7 @@ def append_and_fail(log: Log) -> None:
     """Append entries in a transaction that does not commit."""
     with log.writing() as (txn, snapshot):
         assert snapshot.head is not None
-        log.appender.append(txn, snapshot.head, Pending([b"lost"] * 100, [], {}, 1))
+        log.appender.append(txn, snapshot.head, PendingEntries([b"lost"] * 100, [], {}, 1))
         raise ZeroDivisionError
 
 

@@ -11,7 +11,7 @@ from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.client.remote import RemoteClient
-from deedbook.ledger.client.spool import Kept, Spool, spools
+from deedbook.ledger.client.spool import Spool, SpoolEntry, spools
 from deedbook.ledger.errors import Exit, Refused
 from deedbook.ledger.home import trust
 
@@ -26,10 +26,10 @@ def list_(app: App) -> None:
     """List waiting submissions in order, and refused ones with the reason, of all agents or of --as."""
     settings = app.settings()
     data = [
-        _shown(name, kept)
-        for name, one in spools(settings.home)
+        _described(name, entry)
+        for name, agent_spool in spools(settings.home)
         if settings.agent in (None, name)
-        for kept in one.kept()
+        for entry in agent_spool.entries()
     ]
     rows = [
         (
@@ -69,15 +69,15 @@ def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
     """Delete stored submissions of --as by number. They were never recorded."""
     if bool(numbers) == is_rejected:
         raise Refused("USAGE", "name what to drop: numbers, or --rejected")
-    kept = Spool(app.settings().home, app.acting())
-    gone = list(numbers) or [one.number for one in kept.kept() if one.refusal is not None]
-    for number in gone:
-        kept.drop(number)
-    app.show("spool_dropped", {"dropped": gone}, f"{counted(len(gone), 'submission')} given up")
+    own_spool = Spool(app.settings().home, app.acting())
+    dropped = list(numbers) or [entry.number for entry in own_spool.entries() if entry.refusal is not None]
+    for number in dropped:
+        own_spool.drop(number)
+    app.show("spool_dropped", {"dropped": dropped}, f"{counted(len(dropped), 'submission')} given up")
 
 
-def _shown(agent: str, kept: Kept) -> dict[str, Any]:
-    heads = [msgspec.json.decode(body) for body in kept.submission.bodies] if kept.submission else []
+def _described(agent: str, entry: SpoolEntry) -> dict[str, Any]:
+    heads = [msgspec.json.decode(body) for body in entry.submission.bodies] if entry.submission else []
     events = [{name: head[name] for name in ("kind", "stream", "at", "data")} for head in heads]
-    state = "waiting" if kept.refusal is None else "rejected"
-    return {"number": kept.number, "agent": agent, "state": state, "events": events, "refusal": kept.refusal}
+    state = "waiting" if entry.refusal is None else "rejected"
+    return {"number": entry.number, "agent": agent, "state": state, "events": events, "refusal": entry.refusal}

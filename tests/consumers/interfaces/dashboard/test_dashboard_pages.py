@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.dashboard import app
 from deedbook.consumers.interfaces.dashboard.page import Route
-from deedbook.ledger.client.stream_reader import Ignored
+from deedbook.ledger.client.stream_reader import IgnoredEntry
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.handoff import HandoffAmended
@@ -63,7 +63,7 @@ def test_an_entry_that_the_rules_do_not_admit_says_so(viewer: Viewer, monkeypatc
 
     def read(stream):
         checked = real(stream)
-        return replace(checked, entries=[], ignored=[Ignored(4, "NOT_AUTHORIZED", "alice may not")])
+        return replace(checked, entries=[], ignored=[IgnoredEntry(4, "NOT_AUTHORIZED", "alice may not")])
 
     monkeypatch.setattr(streams, "read", read)
     assert viewer.data("/e/4")["signed"] == viewer.data("/e/4")["signed"] | {

@@ -127,7 +127,7 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_t
         ledger.publish(SESSION, FindingLogged(finding="by a program"))
     assert asyncio.run(report_on_loop(told)) == "SPOOLED"
     assert served.deed("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
-    assert "h1" not in str(list(Spool(served.settings.home, CAROL).kept()))
+    assert "h1" not in str(list(Spool(served.settings.home, CAROL).entries()))
     served.come()
     assert served.findings() == []
     capsys.readouterr()
