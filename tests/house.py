@@ -27,7 +27,6 @@ CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed'
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")
 THIS_FILE = "tests/house.py"
 # A spawned process runs the main module of its parent again, and only this attribute tells it which one that is.
-SWAPS_MAIN_MODULE = "consumers/auditor/signatures.py"
 
 
 def tracked() -> list[Path]:
@@ -152,7 +151,7 @@ def trick_faults(name: str, tree: ast.Module) -> Iterator[str]:
     """Yield where a module reaches into the table of modules, or switches the garbage collector."""
     for node in ast.walk(tree):
         match node:
-            case ast.Subscript(value=ast.Attribute(value=ast.Name("sys"), attr="modules")) if name != SWAPS_MAIN_MODULE:
+            case ast.Subscript(value=ast.Attribute(value=ast.Name("sys"), attr="modules")):
                 yield f"line {node.lineno}: sys.modules[…]: whoever reads an import must be able to believe it"
             case ast.Attribute(value=ast.Name("gc")):
                 yield f"line {node.lineno}: the garbage collector belongs to the program, not to a module"

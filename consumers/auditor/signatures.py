@@ -1,10 +1,9 @@
 """Verifies signatures: of single events, by worker processes if there are many, and of batches, in this process.
 
 A signature depends only on its event, so worker processes verify signatures while the main process replays the rules.
-They are processes because threads gained little (measured), and spawned because a fork would copy an open LMDB.
-Starting a worker costs as much as some thousand signatures, so the main process verifies the first ones itself: a
-batch-signed log (one signature for up to 256 events) never starts a worker. When all workers are busy, the main process
-takes a share.
+They are processes because threads gained little (measured). Starting a worker costs as much as some thousand
+signatures, so the main process verifies the first ones itself: a batch-signed log (one signature for up to 256 events)
+never starts a worker. When all workers are busy, the main process takes a share.
 
 A batch is whole and contiguous in the log, with one key, one signature and one time. Damage must be reported for the
 damaged entry, not for the batch: if the signature is valid with the majority's key, signature or time, the member that
@@ -13,29 +12,23 @@ differs is the damaged one.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import sys
 from collections import Counter, deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
-from types import ModuleType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
 from deedbook.ledger.format.envelope import Entry, batch_pae
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import batch_size_max_bytes
 
-PROCESSES: Final = multiprocessing.get_context("spawn")
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 in_place_events_max: Final = 1024
 pooled_events_min: Final = 8_192
 chunk_events: Final = 256
-chunks_waiting_max: Final = 16
+chunks_per_worker_max: Final = 2  # one that it verifies, and one that it finds when that is done
 workers_max: Final = 8
 
 Signed = tuple[int, bytes, bytes, bytes]
@@ -46,25 +39,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@contextmanager
-def apart() -> Iterator[None]:
-    """Start processes that ignore interrupts and do not run the caller's main module.
-
-    A spawned process runs the main module again: all of it, in a script without a ``__main__`` guard.
-    """
-    resource_tracker.ensure_running()  # otherwise the first process starts it, with interrupts enabled
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def find_bad(chunk: list[Signed]) -> list[int]:
     """Return the indexes of a chunk of (index, key, signed bytes, signature) whose signature is wrong."""
     return [index for index, key, signed, sig in chunk if not verify(key, signed, sig)]
+
+
+def answer_chunks(connection: Connection) -> None:
+    """Verify each chunk that the parent sends until it closes the connection; the main function of a worker."""
+    while True:
+        connection.send(find_bad(connection.recv()))
+
+
+class Worker:
+    """A worker process, and the chunks that it has not answered yet."""
+
+    def __init__(self) -> None:
+        self.child = Child(answer_chunks)
+        self.pending: deque[list[Signed]] = deque()
 
 
 class Signatures:
@@ -76,9 +67,7 @@ class Signatures:
         self._expected = expected_events
         self._seen = 0
         self._chunk: list[Signed] = []
-        self._waiting: deque[tuple[list[Signed], Future[list[int]]]] = deque()
-        self._workers: ProcessPoolExecutor | None = None
-        self._pool_failed = False
+        self._workers: list[Worker] | None = None
         self.verified = 0
 
     def add(self, index: int, key: bytes, signed: bytes, sig: bytes) -> None:
@@ -90,10 +79,11 @@ class Signatures:
 
     def wait(self) -> None:
         """Wait until every added signature is verified."""
-        self._settle(find_bad(self._chunk), len(self._chunk))
+        self._verify_here(self._chunk)
         self._chunk = []
-        while self._waiting:
-            self._collect(*self._waiting.pop())
+        for worker in [*(self._workers or ())]:
+            while worker.pending:
+                self._collect(worker)
 
     def close(self) -> None:
         """Wait until every signature is verified, and stop the workers."""
@@ -104,46 +94,56 @@ class Signatures:
 
     def stop(self) -> None:
         """Stop the workers without waiting for queued work."""
-        if self._workers is not None:
-            self._workers.shutdown(wait=True, cancel_futures=True)
-            self._workers = None
+        for worker in self._workers or ():
+            worker.child.stop()
+        self._workers = None
 
     def _send(self) -> None:
         chunk, self._chunk = self._chunk, []
-        while self._waiting and self._waiting[0][1].done():
-            self._collect(*self._waiting.popleft())
-        pool = self._pool()
-        if pool is None or len(self._waiting) >= chunks_waiting_max:
-            self._settle(find_bad(chunk), len(chunk))
+        self._start_workers()
+        for worker in [*(self._workers or ())]:
+            while worker.pending and worker.child.connection.poll():
+                self._collect(worker)
+        worker = min(self._workers or (), key=lambda worker: len(worker.pending), default=None)
+        if worker is None or len(worker.pending) >= chunks_per_worker_max:
+            self._verify_here(chunk)
             return
+        worker.pending.append(chunk)
         try:
-            with apart():
-                self._waiting.append((chunk, pool.submit(find_bad, chunk)))
-        except BrokenProcessPool:
-            self._pool_failed = True
-            self._settle(find_bad(chunk), len(chunk))
+            worker.child.connection.send(chunk)
+        except OSError:
+            self._take_over(worker)
 
-    def _collect(self, chunk: list[Signed], answer: Future[list[int]]) -> None:
+    def _collect(self, worker: Worker) -> None:
         try:
-            bad = find_bad(chunk) if answer.cancel() else answer.result()  # cancelled: no worker had begun it
-        except BrokenProcessPool:  # a worker was killed, for example out of memory: verify its chunk here
-            self._pool_failed = True
-            bad = find_bad(chunk)
-        self._settle(bad, len(chunk))
+            bad = worker.child.receive()
+        except EOFError:
+            self._take_over(worker)
+        else:
+            self._settle(bad, len(worker.pending.popleft()))
+
+    def _take_over(self, worker: Worker) -> None:
+        """Verify the chunks of a worker that was killed, for example out of memory, in this process; start no other."""
+        if self._workers is not None:
+            self._workers.remove(worker)
+        worker.child.stop()
+        while worker.pending:
+            self._verify_here(worker.pending.popleft())
+
+    def _verify_here(self, chunk: list[Signed]) -> None:
+        self._settle(find_bad(chunk), len(chunk))
 
     def _settle(self, bad: list[int], count: int) -> None:
         self.verified += count - len(bad)
         for index in bad:
             self._findings.problem(index, "SIGNATURE_INVALID", f"the signature of entry {index} is wrong")
 
-    def _pool(self) -> ProcessPoolExecutor | None:
-        if self._pool_failed:
-            return None
-        if self._workers is None:
-            count = min(cores() - 1, workers_max)
-            if count > 0 and self._seen > in_place_events_max and self._expected - self._seen > pooled_events_min:
-                self._workers = ProcessPoolExecutor(count, PROCESSES)
-        return self._workers
+    def _start_workers(self) -> None:
+        """Start the workers once enough signatures were verified here and enough are still expected."""
+        if self._workers is not None or self._seen <= in_place_events_max:
+            return
+        if self._expected - self._seen > pooled_events_min:
+            self._workers = [Worker() for _ in range(min(cores() - 1, workers_max))]
 
 
 class Member(NamedTuple):

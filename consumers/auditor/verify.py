@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deedbook.consumers.auditor.cache import AuditCache, CachedReplay, read_cached_replay
+from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.replay import Replay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings
-from deedbook.consumers.auditor.signatures import PROCESSES, apart, cores, pooled_events_min
+from deedbook.consumers.auditor.signatures import cores, pooled_events_min
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError
 from deedbook.ledger.events.authority import HistoryReset
@@ -25,8 +26,6 @@ from deedbook.projections.views.comparison import compare_beside, verify_views
 from deedbook.projections.views.registry import VIEWS
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
     from deedbook.ledger.client.client import Client
     from deedbook.ledger.home.config import Settings
     from deedbook.projections.views.comparison import Difference
@@ -96,28 +95,23 @@ def verify_log(
     return anchor.report("log", replay.outcome, resumed_at=resumed_at)
 
 
-def _begin_comparison(settings: Settings, stack: ExitStack) -> Connection:
-    """Compare the views in a second process during the replay; return the connection for its answers."""
-    answers, answering = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=compare_beside, args=(settings, answering), daemon=True)
-    with apart():
-        process.start()
-    answering.close()
-    stack.callback(process.join)
-    stack.callback(process.terminate)  # runs before join: an interrupted audit does not wait for the views
-    return answers
+def _begin_comparison(settings: Settings, stack: ExitStack) -> Child:
+    """Compare the views in a second process during the replay; return that process."""
+    child = Child(compare_beside, settings)
+    stack.callback(child.stop)  # an interrupted audit does not wait for the views
+    return child
 
 
 def _check_views(
     client: Client,
     settings: Settings,
-    beside: Connection | None,
+    beside: Child | None,
     findings: Findings,
     progress: Callable[[int, int], None],
 ) -> None:
     answer: list[Difference] | DeedbookError | None = None
     with suppress(EOFError):  # the process was killed, for example out of memory: compare here
-        while beside is not None and isinstance(answer := beside.recv(), tuple):
+        while beside is not None and isinstance(answer := beside.receive(), tuple):
             progress(*answer)
             answer = None
     try:

@@ -71,7 +71,7 @@ def verify_views(
     ]
 
 
-def compare_beside(settings: Settings, answering: Connection) -> None:
+def compare_beside(answering: Connection, settings: Settings) -> None:
     """Send the differences of the views in the ledger's folder, or the error, from a separate process."""
     answer: list[Difference] | DeedbookError
     try:

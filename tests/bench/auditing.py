@@ -122,10 +122,14 @@ def audit_in_process(folder: str, answer: Connection) -> None:
     answer.send((max(peaks), size))
 
 
+def _children() -> list[str]:
+    return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text("ascii").split()]
+
+
 def anonymous_bytes() -> int:
     """Return RssAnon of this process and of those it started, in bytes (Linux)."""
     total = 0
-    for process in ("self", *(str(one.pid) for one in multiprocessing.active_children())):
+    for process in ("self", *_children()):
         try:
             lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
         except FileNotFoundError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.consumers.auditor.signatures import PROCESSES, apart
+from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.sdk.ledger import asking
 from deedbook.ledger.client.factory import open_client
@@ -26,7 +26,6 @@ from deedbook.ledger.system.files import read_regular, write_whole
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
 
     from deedbook.ledger.home.config import Settings
 
@@ -54,7 +53,7 @@ class Audit:
         self._settings = settings
         self._file = settings.home / "cache" / "audit.json"
         self._lock = threading.Lock()
-        self._running: tuple[SpawnProcess, threading.Thread] | None = None
+        self._running: tuple[Child, threading.Thread] | None = None
         self.state = AuditState()
         with suppress(DeedbookError, msgspec.DecodeError):  # the file is missing or not ours: start without a result
             content = read_regular(self._file, size_max_bytes=result_size_max_bytes)
@@ -65,34 +64,29 @@ class Audit:
         with self._lock:
             if self._running is not None:
                 return
-            answers, answering = PROCESSES.Pipe(duplex=False)
-            # Not daemonic: a daemonic process must not start workers of its own.
-            process = PROCESSES.Process(target=_verify, args=(self._settings, views, answering), daemon=False)
-            with apart():
-                process.start()
-            answering.close()  # otherwise this side would not notice the end of the process
+            child = Child(_verify, self._settings, views)
             self.state = AuditState(status="running", views=views, started_ms=now_ms)
-            listener = threading.Thread(target=self._listen, args=(process, answers), daemon=True)
-            self._running = process, listener
+            listener = threading.Thread(target=self._listen, args=(child,), daemon=True)
+            self._running = child, listener
             listener.start()
 
     def close(self) -> None:
         """Stop a running audit; its result is discarded."""
         if self._running is not None:
-            process, listener = self._running
-            process.terminate()
+            child, listener = self._running
+            child.terminate()
             listener.join(end_wait_max_s)
 
-    def _listen(self, process: SpawnProcess, answers: Connection) -> None:
+    def _listen(self, child: Child) -> None:
         state = self.state
-        with answers, suppress(EOFError):  # EOF: the process has ended
+        with child.connection, suppress(EOFError):  # EOF: the process has ended
             while state.status == "running":
                 self.state = state
-                state = replace(state, **answers.recv())
-        process.join()
+                state = replace(state, **child.receive())
+        exit_code = child.wait()
         state = replace(state, ended_ms=time.time_ns() // 1_000_000)
         if state.status == "running":
-            error = f"the audit process stopped early (exit code {process.exitcode}): start the audit again"
+            error = f"the audit process stopped early (exit code {exit_code}): start the audit again"
             state = replace(state, status="failed", error=error)
         else:
             with suppress(DeedbookError, OSError):  # a read-only folder stores no result
@@ -101,22 +95,19 @@ class Audit:
         self.state, self._running = state, None
 
 
-def _verify(settings: Settings, views: bool, answers: Connection) -> None:  # noqa: FBT001 - multiprocessing passes it so
+def _verify(answers: Connection, settings: Settings, views: bool) -> None:  # noqa: FBT001 - Child passes it by position
     """Audit the ledger and send each change of the state; this is the main function of the process."""
-    # On SIGTERM the process exits and ends its workers; after SIGKILL they would wait for ever. If the server was
-    # killed, the next send fails with BrokenPipeError and ends this process, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # end as after an exception: the workers are stopped, too
 
-    def tell(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         answers.send({"done": done, "total": total})
 
-    with suppress(BrokenPipeError):
-        try:
-            with open_client(asking(settings)) as client:
-                root = pinned_root(settings.home, client.ledger)
-                report = verify_log(client, root=root, views=settings if views else None, progress=tell)
-        except DeedbookError as error:
-            answers.send({"status": "failed", "error": error.message})
-        else:
-            computed = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}
-            answers.send({"status": "done", "report": msgspec.to_builtins(report) | computed})
+    try:
+        with open_client(asking(settings)) as client:
+            root = pinned_root(settings.home, client.ledger)
+            report = verify_log(client, root=root, views=settings if views else None, progress=report_progress)
+    except DeedbookError as error:
+        answers.send({"status": "failed", "error": error.message})
+    else:
+        computed = {name: getattr(report, name) for name in ("ok", "outcome", "verdict", "trust")}
+        answers.send({"status": "done", "report": msgspec.to_builtins(report) | computed})

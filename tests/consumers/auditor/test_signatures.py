@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from child_processes import children
 
 from deedbook.consumers.auditor import signatures
+from deedbook.consumers.auditor.child import Child
 from deedbook.consumers.auditor.report import Findings
 from deedbook.consumers.auditor.signatures import Signatures
 from deedbook.ledger.format.identity import Key
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 @pytest.fixture
@@ -42,10 +46,10 @@ def run(checker: Signatures, count: int, kill_at: int | None = None) -> None:
     for index, key, message, sig in signed(count):
         checker.add(index, key, message, sig)
         if index == kill_at:
-            workers = multiprocessing.active_children()
+            workers = children()
             assert workers
-            for worker in workers:
-                worker.kill()
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
     checker.close()
 
 
@@ -71,33 +75,61 @@ def test_few_signatures_start_no_worker() -> None:
     checker = Signatures(Findings(), 300)
     for one in signed(300)[:200]:
         checker.add(*one)
-    assert multiprocessing.active_children() == []
+    assert children() == []
     checker.close()
 
 
-def test_process_that_is_started_apart_sees_no_interrupt() -> None:
-    with signatures.apart():
-        process = signatures.PROCESSES.Process(target=time.sleep, args=(60,), daemon=True)
-        process.start()
-    lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
-    process.kill()
-    process.join()
-    (blocked,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
-    assert blocked >> signal.SIGINT - 1 & 1
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+@pytest.mark.usefixtures("early_pool")
+def test_stopped_workers_are_gone() -> None:
+    checker = Signatures(Findings(), 2000)
+    for message in signed(2000)[:200]:
+        checker.add(*message)
+    assert len(children()) == 1
+    checker.stop()
+    assert children() == []
+
+
+def sleep(connection: Connection) -> None:
+    """Be a child that waits for its end."""
+    connection.poll(None)
+
+
+def test_ctrl_c_does_not_reach_a_child() -> None:
+    child = Child(sleep)
+    assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    child.stop()
+
+
+def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""
+import os, signal
+from deedbook.consumers.auditor.child import Child
+from deedbook.consumers.auditor.signatures import answer_chunks
+child = Child(answer_chunks)
+child.connection.send([])
+child.connection.recv()
+print(child.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.returncode == -signal.SIGKILL
+    # Its output has ended, so the child, which inherited it, has ended, too.
 
 
 def test_script_that_guards_nothing_runs_once(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
+    (tmp_path / "deedbook.py").write_text("raise RuntimeError('a file of the working folder was loaded')")
+    script = tmp_path / "work" / "script.py"
+    script.parent.mkdir()
     script.write_text("""
-import time
-from deedbook.consumers.auditor import signatures
+from deedbook.consumers.auditor.child import Child
+from deedbook.consumers.auditor.signatures import answer_chunks
 print("once")
-with signatures.apart():
-    process = signatures.PROCESSES.Process(target=time.sleep, args=(0,))
-    process.start()
-process.join()
-print(process.exitcode)
+child = Child(answer_chunks)
+child.connection.send([])
+print(child.connection.recv())
+child.connection.close()
+print(child.wait())
 """)
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["once", "0"], run.stderr
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert run.stdout.split() == ["once", "[]", "0"], run.stderr

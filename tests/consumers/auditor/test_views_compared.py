@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import signal
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
+from child_processes import children
 from tampering import fill
 
 from deedbook.consumers.auditor.verify import verify_log
@@ -31,7 +32,7 @@ def test_right_views_pass(filled: Ledger) -> None:
     with filled.client() as client:
         report = verify_log(client, views=filled.settings())
     assert report.ok, report.problems
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_progress_goes_on_while_the_views_are_compared(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +72,12 @@ def test_another_programs_database_is_a_problem_of_the_views(filled: Ledger) -> 
 
 @pytest.mark.parametrize("filled", ["beside"], indirect=True)
 def test_killed_process_costs_no_answer(filled: Ledger) -> None:
-    killed: list[int | None] = []
+    killed: list[int] = []
 
     def kill(_done: int, _total: int) -> None:
-        for process in multiprocessing.active_children() if not killed else ():
-            killed.append(process.pid)
-            process.kill()
-            process.join()
+        for pid in children() if not killed else ():
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
 
     with filled.client() as client:
         report = verify_log(client, views=filled.settings(), progress=kill)
@@ -92,4 +92,4 @@ def test_interrupted_audit_leaves_no_process(filled: Ledger) -> None:
 
     with filled.client() as client, pytest.raises(KeyboardInterrupt):
         verify_log(client, views=filled.settings(), progress=interrupt)
-    assert multiprocessing.active_children() == []
+    assert children() == []
