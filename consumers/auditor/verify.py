@@ -20,7 +20,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import Corrupted, DeedbookError
 from deedbook.ledger.events.authority import HistoryReset
 from deedbook.ledger.limits import range_events_max
-from deedbook.ledger.trust.history import ResetPoint, Trusted
+from deedbook.ledger.trust.history import ResetPoint, TrustedHead
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.views.comparison import compare_beside, verify_views
 from deedbook.projections.views.registry import VIEWS
@@ -148,7 +148,7 @@ def _rehash(client: Client, size: int, replay: Replay, cached: CachedReplay, pro
 
 def _abandons(replay: Replay, lost: CachedReplay) -> ResetPoint | None:
     """Return the history reset since the last audit that abandons the cached entries; None if there is none yet."""
-    cached = Trusted(lost.size, lost.root.hex())
+    cached = TrustedHead(lost.size, lost.root.hex())
     for index, _, data in replay.authority:
         if isinstance(data, HistoryReset) and replay.state.indexes.get(lost.id_at(index)) != index:
             reset = ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)

@@ -93,7 +93,7 @@ def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
         return  # it joined, by this invitation or an earlier one: what follows finds that out
     if begun is not None or home.is_local() or before is not None or any(home.keys.glob("*.*key")):
         whose = f"of {before.agent}" if before else "a ledger's own" if home.is_local() else "begun for somebody else"
-        message = f"{trust.shown(home.path)} is {whose}: join in a folder of your own (--home DIR)"
+        message = f"{trust.quoted_path(home.path)} is {whose}: join in a folder of your own (--home DIR)"
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
     (home.path / ".gitignore").write_text("*\n", "ascii")
     write_whole(home.path / BEGUN_FILE, mark.encode())

@@ -24,7 +24,7 @@ from deedbook.ledger.client.event_stream import follow, poll_wait_s
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, message_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.trust.history import Past, answered
+from deedbook.ledger.trust.history import HeadHistory, answer_questions
 
 # Called with the event and the connection to the subscriber's store, of sqlite3 or psycopg. A loop awaits its result.
 Effect = Callable[[Event, Any], Any]
@@ -146,7 +146,7 @@ class Reactor:
         self._attempts_max = attempts
         self._retry_wait_s = retry_wait_s
         self._wait_s = wait_s
-        self._past = Past()
+        self._past = HeadHistory()
         self._moved_to = -1
 
     def start_at(self, index: int) -> int:
@@ -165,8 +165,8 @@ class Reactor:
             self._moved_to = -1
             if until is not None and position >= until:
                 # Nothing is left to handle only if the log is still the one that was handled.
-                questions = past.meet(self._client.consistency(past.size), position)
-                place = answered(questions, self._client.consistency, partial(read_reset, self._client))
+                questions = past.extend(self._client.consistency(past.size), position)
+                place = answer_questions(questions, self._client.consistency, partial(read_reset, self._client))
                 if place == position:
                     return
                 self._go_on_at(position := place)
@@ -195,13 +195,13 @@ class Reactor:
             self._subscriptions.check_open()
 
     def _go_on_at(self, index: int) -> None:
-        if index == self._moved_to and self._past.led_back_to is None:
+        if index == self._moved_to and self._past.reset_position is None:
             return  # with the effect of the event before it, and all that is trusted now
         with self._subscriptions.transaction():
-            if index != self._past.led_back_to:
+            if index != self._past.reset_position:
                 self._subscriptions.check_is_next(self._name, index)
             self._move(index)
-        self._past.led_back_to = None
+        self._past.reset_position = None
 
     def _move(self, index: int) -> None:
         self._subscriptions.move(self._name, index)

@@ -38,7 +38,7 @@ from deedbook.ledger.lifecycle.authority import CHECKPOINT
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointVerifier, open_note
 from deedbook.ledger.proof.policy import Policy, WitnessResult
 from deedbook.ledger.proof.receipt import Receipt
-from deedbook.ledger.trust.history import ConsistencyProof, Trusted, changed, is_continued
+from deedbook.ledger.trust.history import ConsistencyProof, TrustedHead, history_changed, is_continued
 
 poll_s: Final = 0.5
 _TO_ROOT: Final = (("key.rotated", "agent/root"), ("checkpoint_key.rotated", "ledger"))
@@ -141,16 +141,19 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     """Demand that a ledger begins with a checkpoint's tree and goes on from what is remembered. Raises Corrupted."""
     remembered = client.trust_store.load()
     if remembered is None:
-        held, consistency_proof = Trusted(checkpoint.size, checkpoint.root.hex()), client.consistency(checkpoint.size)
+        held, consistency_proof = (
+            TrustedHead(checkpoint.size, checkpoint.root.hex()),
+            client.consistency(checkpoint.size),
+        )
         if not is_continued(held, consistency_proof):
-            raise changed(held, consistency_proof, "the checkpoint that it is held against is of")
+            raise history_changed(held, consistency_proof, "the checkpoint")
         return
-    receipt, trusted = Trusted(checkpoint.size, checkpoint.root.hex()), remembered.trusted
+    receipt, trusted = TrustedHead(checkpoint.size, checkpoint.root.hex()), remembered.trusted
     # Between these two, and no third head: a node could show one branch to the receipt and another to the memory.
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
     consistency_proof = ConsistencyProof(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, consistency_proof):
-        raise changed(trusted, ConsistencyProof(receipt.size, receipt.root), client.trust_store.where)
+        raise history_changed(trusted, ConsistencyProof(receipt.size, receipt.root), client.trust_store.source)
 
 
 def evidence_in(receipt: Receipt) -> Evidence | None:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Final, NamedTuple
 
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.trust.history import Past, Trusted
+from deedbook.ledger.trust.history import HeadHistory, TrustedHead
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS deedbook_positions (
@@ -98,13 +98,13 @@ class SubscriptionStore(ABC):
         self.run(f"{sql}DO UPDATE SET next_index = excluded.next_index", name, next_index)
         self.run("DELETE FROM deedbook_attempts WHERE name = ? AND event_index < ?", name, next_index)
 
-    def past(self, name: str) -> Past:
+    def past(self, name: str) -> HeadHistory:
         """Return the heads of the log that a subscription trusted, kept by ``trust``."""
         rows = self.run("SELECT size, root, resets FROM deedbook_heads WHERE name = ? ORDER BY size", name)
-        where = f"what {self.place} remembers of it is"
-        return Past([Trusted(size, root, resets.split()) for size, root, resets in rows], where)
+        source = f"the subscription {name} in {self.place}"
+        return HeadHistory([TrustedHead(size, root, resets.split()) for size, root, resets in rows], source)
 
-    def trust(self, name: str, past: Past) -> None:
+    def trust(self, name: str, past: HeadHistory) -> None:
         """Keep the heads that are trusted now, in the transaction that moves the position over what they hold."""
         heads = {head.size: (name, head.size, head.root, " ".join(head.resets)) for head in past.heads}
         known = self.run("SELECT * FROM deedbook_heads WHERE name = ?", name)

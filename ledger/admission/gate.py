@@ -30,7 +30,7 @@ from deedbook.ledger.events.body import Body, Event, decode_body, make_event
 from deedbook.ledger.format.codec import encode_packed
 from deedbook.ledger.format.envelope import Entry, Submission, decode_entry, event_id, pae
 from deedbook.ledger.format.merkle import Frontier
-from deedbook.ledger.home.quota import EXEMPT, Quota, Spent, spend
+from deedbook.ledger.home.quota import EXEMPT, Quota, QuotaUsage, spend
 from deedbook.ledger.lifecycle import handoff, review
 from deedbook.ledger.lifecycle.authority import (
     CHECKPOINT_KEYS,
@@ -293,7 +293,7 @@ class Gate:
         author = checked.candidates[0].body.author
         if author not in EXEMPT:
             key = keys.quota_key(author)
-            spent: Spent = layer.record(key) or Spent()
+            spent: QuotaUsage = layer.record(key) or QuotaUsage()
             size = sum(len(candidate.raw) for candidate in checked.candidates)
             events = len(checked.candidates)
             layer.records[key] = spend(spent, self._quota, author=author, events=events, size=size, now_ms=accepted_ms)

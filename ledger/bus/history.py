@@ -31,7 +31,7 @@ from deedbook.ledger.format.merkle import leaf_hash
 from deedbook.ledger.log.keys import key_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.state import Snapshot
-from deedbook.ledger.trust.history import ResetPoint, Trusted
+from deedbook.ledger.trust.history import ResetPoint, TrustedHead
 
 # How far before and after the end of the shorter one evidence is looked for.
 window_events: Final = limits.batch_events_max
@@ -223,7 +223,7 @@ async def _is_given_up(client: Client, history: LostHistory, log: Log) -> bool:
     if not begun:
         return False
     size, root = await abandoned_head(client, history, log)
-    return any(reset.covers(Trusted(size, root.hex())) for reset in begun)
+    return any(reset.covers(TrustedHead(size, root.hex())) for reset in begun)
 
 
 def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMsg | None) -> bool:

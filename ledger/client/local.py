@@ -37,7 +37,7 @@ from deedbook.ledger.proof.checkpoint import (
 from deedbook.ledger.proof.receipt import Receipt
 from deedbook.ledger.secrets.scanner import check_text
 from deedbook.ledger.system.files import read_regular
-from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, tell
+from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, log_notice
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -80,7 +80,7 @@ class LocalClient(LocalReader):
         with self._lock:
             if self._gate is None:
                 for notice in self.trust_store.rivals(self.consistency):  # before it parts from them
-                    tell(notice)
+                    log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
             return self._gate.submit(submission)
 

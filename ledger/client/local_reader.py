@@ -20,7 +20,7 @@ from deedbook.ledger.format.envelope import decode_entry, head_of
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.system.resource import Resource
-from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, Trusted, trust
+from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRequest, TrustedHead, trust
 from deedbook.ledger.trust.store import TrustStore
 
 poll_interval_s: Final = 0.02
@@ -64,7 +64,7 @@ class LocalReader(Resource):
             raise Unavailable("NO_LEDGER", f"the ledger in {settings.home} is empty: run `deed init` again")
         self.ledger: str = head.ledger
         self.trust_store = TrustStore.of_folder(self.ledger, settings.home)
-        self._trusted: Trusted | None = None
+        self._trusted: TrustedHead | None = None
         try:
             self.remember()
         except BaseException:
@@ -77,7 +77,7 @@ class LocalReader(Resource):
         Raises Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
         """
         only_looks = self.settings.only_looks
-        self._trusted = self.trust_store.keep(self.consistency, partial(read_reset, self), only_looks=only_looks)
+        self._trusted = self.trust_store.check_log(self.consistency, partial(read_reset, self), only_looks=only_looks)
 
     def close(self) -> None:
         """Remember where the log ends, and close the views, and the log if this client opened it."""
@@ -153,7 +153,9 @@ class LocalReader(Resource):
         with self._log.snapshot() as snapshot:
             page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
         if asked.size is None and not self.settings.only_looks:
-            self._trusted, _ = trust(trusted, page.consistency_proof, partial(read_reset, self), self.trust_store.where)
+            self._trusted, _ = trust(
+                trusted, page.consistency_proof, partial(read_reset, self), self.trust_store.source
+            )
         return page
 
     def _wait_for(self, start: int, kinds: Collection[str], stream: str | None, wait_s: float) -> int:

@@ -31,7 +31,7 @@ from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.lifecycle.authority import ROOT, CheckpointKeys
 from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, verify_checkpoint
-from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, Trusted, tell, trust
+from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, TrustedHead, log_notice, trust
 from deedbook.ledger.trust.store import TrustStore
 
 _NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
@@ -44,7 +44,7 @@ class RemoteHistory:
         self._ledger = ledger
         self._only_looks = settings.only_looks
         self.trust_store = TrustStore.of_server(ledger)
-        self.trusted: Trusted | None = None
+        self.trusted: TrustedHead | None = None
         self.has_followed = False
 
     def greet(self, reads: Reads) -> None:
@@ -62,9 +62,9 @@ class RemoteHistory:
             # What was read since the file was written is not in it, and the node must go on from that, too.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
-        self.trusted = self.trust_store.keep(read_consistency, chain.reset, only_looks=self._only_looks)
+        self.trusted = self.trust_store.check_log(read_consistency, chain.reset, only_looks=self._only_looks)
 
-    def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: Trusted | None) -> None:
+    def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: TrustedHead | None) -> None:
         """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
 
         Raises Corrupted: as ``greet``.
@@ -75,10 +75,10 @@ class RemoteHistory:
         self._signed(consistency_proof, chain)
         if self._only_looks:
             return
-        self.trusted, begun = trust(before, consistency_proof, chain.reset, self.trust_store.where)
+        self.trusted, begun = trust(before, consistency_proof, chain.reset, self.trust_store.source)
         self.has_followed = True
         for reset in begun:
-            tell(str(reset))
+            log_notice(str(reset))
 
     def _signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
         known = self.trust_store.checkpoint_keys

@@ -23,7 +23,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.format.envelope import Submission, decode_submission, event_id, pae
 from deedbook.ledger.system.files import as_unavailable, locked, read_regular, replacing, sync_folder, write_whole
-from deedbook.ledger.trust.history import tell
+from deedbook.ledger.trust.history import log_notice
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -172,7 +172,7 @@ class Spool:
         finally:
             if recorded + rejected:
                 why = "; `deed spool list` says why" if rejected else ""
-                tell(f"from the spool: {recorded} recorded, {rejected} refused{why}")
+                log_notice(f"from the spool: {recorded} recorded, {rejected} refused{why}")
         return Outcome(recorded, rejected)
 
     def _keep(self, submission: Submission, away: Unavailable) -> Unavailable:

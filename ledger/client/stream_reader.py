@@ -44,9 +44,9 @@ from deedbook.ledger.proof.checkpoint import NOTE_KEY, CheckpointVerifier, open_
 from deedbook.ledger.system.files import read_regular, replacing
 from deedbook.ledger.trust.history import (
     ConsistencyProof,
-    Proven,
+    ProvenEntry,
     StreamRequest,
-    Trusted,
+    TrustedHead,
     is_continued,
     root_digits_shown,
 )
@@ -81,7 +81,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
     entries: list[tuple[int, bytes]]
     ignored: list[IgnoredEntry]
     state: StreamState | None
-    head: Trusted
+    head: TrustedHead
     last_ms: int
     ends: str = ""
 
@@ -91,7 +91,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
     format: int
     ledger: str
-    head: Trusted
+    head: TrustedHead
     indexes: list[int]
     records: dict[bytes, list[tuple[int, bytes]]]
 
@@ -247,7 +247,7 @@ class StreamReader:
         return CheckedStream(stream, run.entries, run.ignored, run.then, run.head, last_ms, ends)
 
     def _nobody(self) -> Authority:
-        return Authority(_Kept(_FORMAT, self._client.ledger, Trusted(0, ""), [], {}))
+        return Authority(_Kept(_FORMAT, self._client.ledger, TrustedHead(0, ""), [], {}))
 
     def _loaded(self) -> Authority:
         """Return what the file keeps; nothing when it is not there, or not as it was written."""
@@ -300,7 +300,7 @@ class _Run:
         run.head, run._size = consistency_proof.head, consistency_proof.size  # noqa: SLF001 - as above
         return run
 
-    def take(self, proven: Proven) -> None:
+    def take(self, proven: ProvenEntry) -> None:
         index = proven.index
         entry, candidate = self._entry(proven)
         body = candidate.body
@@ -334,7 +334,7 @@ class _Run:
         self.entries.append((index, proven.data))
         self.kept_bytes += len(proven.data)
 
-    def end(self, last: Proven) -> int:
+    def end(self, last: ProvenEntry) -> int:
         """Compare how much authority was read with how much there is at the log's end; return the last entry's time."""
         entry, _ = self._entry(last)
         there_are = entry.authority_version if last.index == self.head.size - 1 else -1
@@ -354,7 +354,7 @@ class _Run:
             what = f"{self._version} of {signed} entries of {self._stream} were handed over"
             raise unproven(f"{what}, by what its key has signed of {ends.size} entries", size=ends.size, note=note)
 
-    def _entry(self, proven: Proven) -> tuple[Entry, Candidate]:
+    def _entry(self, proven: ProvenEntry) -> tuple[Entry, Candidate]:
         index, root = proven.index, bytes.fromhex(self.head.root)
         if not verify_inclusion(leaf_hash(proven.data), index, self.head.size, proven.path, root):
             raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)
@@ -376,7 +376,7 @@ def pinned_root(home: Path, ledger: str) -> str | None:
     if record is None:
         return None
     if not trust.is_same_root(record.root, ledger):
-        given = trust.shown(home)
+        given = trust.quoted_path(home)
         pinned = record.root[:root_digits_shown]
         message = f"the ledger {ledger} is not the one whose root is pinned for {given}, {pinned}…: \
 ask whoever runs it for its root fingerprint, and say `deed trust --root FINGERPRINT --home {given}` if it is right"

@@ -10,7 +10,7 @@ from typing import Final
 
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.home.location import FOLDER, GIT_FOLDER, main_tree, path_in
-from deedbook.ledger.home.trust import shown
+from deedbook.ledger.home.trust import quoted_path
 from deedbook.ledger.system.files import read_regular
 
 _looked_below_max: Final = 1_000
@@ -34,10 +34,10 @@ def _likely(start: Path) -> str:
     with suppress(OSError):
         below = (Path(one) / FOLDER for one in islice(os.scandir(start), _looked_below_max))
         if homes := sorted(home for home in below if home.is_dir()):
-            return f"did you mean {shown(homes[0])}? Go to its project, or name it with --home"
+            return f"did you mean {quoted_path(homes[0])}? Go to its project, or name it with --home"
     for folder in (start, *start.parents):
         if (tree := main_tree(folder)) is not None:
-            return f"`deed init` in {shown(tree)}, whose work tree this is, makes one for both"
+            return f"`deed init` in {quoted_path(tree)}, whose work tree this is, makes one for both"
         with suppress(DeedbookError, OSError, ValueError):
             if (
                 path_in(folder / GIT_FOLDER, b"gitdir: ").parent.name == "worktrees"

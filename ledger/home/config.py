@@ -101,12 +101,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def read_config(home: Path) -> Config:
     """Return what ``config.toml`` in ``home`` says that needs no trust; all defaults when there is none.
 
-    Raises Refused, Unavailable: as ``read_file`` and ``declared``.
+    Raises Refused, Unavailable: as ``read_file`` and ``parse_config``.
     """
-    return declared(read_file(home, CONFIG_FILE), home / CONFIG_FILE)[0]
+    return parse_config(read_file(home, CONFIG_FILE), home / CONFIG_FILE)[0]
 
 
-def declared(text: bytes, path: Path) -> tuple[Config, Actions]:
+def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
     """Return what the bytes of ``config.toml`` say: what is harmless, and what would act if it were trusted.
 
     Raises Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.

@@ -89,7 +89,7 @@ def path_in(file: Path, prefix: bytes = b"") -> Path:
     return resolved(file.parent / os.fsdecode(line.removeprefix(prefix)))
 
 
-def beside(home: Path, path: str) -> Path:
+def project_path(home: Path, path: str) -> Path:
     """Return what a setting means by a path: relative to the project, wherever the verb is called."""
     return (home.parent if home.name == FOLDER else home) / path
 

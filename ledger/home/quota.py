@@ -30,7 +30,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     blob_bytes: _Limit = limits.blobs_of_agent_max_bytes
 
 
-class Spent(msgspec.Struct, frozen=True, array_like=True):
+class QuotaUsage(msgspec.Struct, frozen=True, array_like=True):
     """How full an agent's buckets are, of events and of their bytes, at a time of the ledger's clock."""
 
     events: float = 0.0
@@ -38,7 +38,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int = 0
 
 
-def spend(spent: Spent, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> Spent:
+def spend(spent: QuotaUsage, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> QuotaUsage:
     """Return the record with a submission added.
 
     Who has spent nothing may always append one: else a limit below one submission would shut an agent out for good.
@@ -48,7 +48,7 @@ def spend(spent: Spent, quota: Quota, *, author: str, events: int, size: int, no
     elapsed_ms = max(0, now_ms - spent.at_ms)
     left_events = max(0.0, spent.events - elapsed_ms * quota.events_per_minute / _minute_ms)
     left_size = max(0.0, spent.size - elapsed_ms * quota.event_bytes_per_day / _day_ms)
-    after = Spent(left_events + events, left_size + size, now_ms)
+    after = QuotaUsage(left_events + events, left_size + size, now_ms)
     if left_events and after.events > quota.events_per_minute:
         raise _exceeded("events_per_minute", author, after.events, quota.events_per_minute, _minute_ms)
     if left_size and after.size > quota.event_bytes_per_day:

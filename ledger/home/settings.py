@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deedbook.ledger.home import membership, trust
 from deedbook.ledger.home.absence import no_ledger
-from deedbook.ledger.home.config import Settings, check_name, check_server, declared
+from deedbook.ledger.home.config import Settings, check_name, check_server, parse_config
 from deedbook.ledger.home.location import CONFIG_FILE, find_home, named_home, present_folder, read_file, resolved
 from deedbook.ledger.system.files import replaceable_by
 
@@ -41,7 +41,7 @@ def read_settings(
         check_server(server)
     is_linked = not is_named and folder.parent not in (start, *start.parents)
     folder = resolved(folder)
-    check_place(folder, is_named=is_named, environment=environment)
+    check_folder(folder, is_named=is_named, environment=environment)
     if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
         trust.demand(folder, environment=environment)
     is_told = server is not None and agent is not None
@@ -50,12 +50,12 @@ def read_settings(
         server = server or (member.server and check_server(member.server))
         agent = agent or check_name(member.agent)
     text = read_file(folder, CONFIG_FILE)
-    config, _ = declared(text, folder / CONFIG_FILE)
+    config, _ = parse_config(text, folder / CONFIG_FILE)
     spool = spool or bool(environment.get("DEEDBOOK_SPOOL"))
     return Settings(home=folder, config=config, server=server, agent=agent, spool=spool, text=text)
 
 
-def check_place(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
+def check_folder(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
     """Refuse a folder that another user made, or could put in the place of this one, unless named and trusted.
 
     Raises Refused: ``NOT_TRUSTED``.

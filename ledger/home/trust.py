@@ -29,8 +29,8 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, schema_error
 from deedbook.ledger.format.envelope import decode_entry
-from deedbook.ledger.home.config import Actions, Settings, declared
-from deedbook.ledger.home.location import CHAINS_FILE, CONFIG_FILE, beside, config_folder, read_file, resolved
+from deedbook.ledger.home.config import Actions, Settings, parse_config
+from deedbook.ledger.home.location import CHAINS_FILE, CONFIG_FILE, config_folder, project_path, read_file, resolved
 from deedbook.ledger.home.membership import CLIENT_FILE, Membership, read_membership
 from deedbook.ledger.system.files import as_unavailable, held, read_regular, write_whole
 
@@ -53,7 +53,7 @@ class Entries(Protocol):
         """Return the bytes of one entry."""
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrustedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One trusted folder: digests are BLAKE3 in hex, empty where there was no file, ``root`` until a log is met."""
 
     path: str
@@ -65,7 +65,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: str = ""
 
 
-class Folder(msgspec.Struct, frozen=True):
+class FolderContent(msgspec.Struct, frozen=True):
     """What lies in a ledger's folder now, read once: what would act, and the files that it stands in."""
 
     path: Path
@@ -82,15 +82,15 @@ class Folder(msgspec.Struct, frozen=True):
         return {**msgspec.to_builtins(self.actions), **chains, **client}
 
 
-def read_folder(home: Path) -> Folder:
+def read_folder(home: Path) -> FolderContent:
     """Return what lies in a ledger's folder, for showing it: nothing of it has taken effect.
 
-    Raises Refused, Unavailable: as ``config.declared`` and ``config.read_file``.
+    Raises Refused, Unavailable: as ``config.parse_config`` and ``config.read_file``.
     """
     path = resolved(home)
     config = read_file(path, CONFIG_FILE)
-    actions = declared(config, path / CONFIG_FILE)[1]
-    return Folder(path, config, read_file(path, CHAINS_FILE), actions, read_membership(path))
+    actions = parse_config(config, path / CONFIG_FILE)[1]
+    return FolderContent(path, config, read_file(path, CHAINS_FILE), actions, read_membership(path))
 
 
 def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
@@ -101,7 +101,7 @@ def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
     if settings.actions is not None:
         return settings.actions
     record = demand(settings.home, client)
-    _, actions = declared(settings.text, settings.home / CONFIG_FILE)
+    _, actions = parse_config(settings.text, settings.home / CONFIG_FILE)
     if actions != Actions() and digest(settings.text) != record.config:
         raise _changed(settings.home, CONFIG_FILE, _differing(record, msgspec.to_builtins(actions)))
     return actions
@@ -113,7 +113,7 @@ def server_program(settings: Settings, client: Entries | None = None) -> Path | 
     Raises Refused: as ``actions_of``.
     """
     named = actions_of(settings, client).nats_server
-    return None if named is None else beside(resolved(settings.home), named)
+    return None if named is None else project_path(resolved(settings.home), named)
 
 
 def check_chains(home: Path, content: bytes) -> None:
@@ -135,7 +135,7 @@ def check_client(home: Path, client: Membership, environment: Mapping[str, str] 
 
 def demand(
     home: Path, client: Entries | None = None, *, ledger: str | None = None, environment: Mapping[str, str] = os.environ
-) -> Record:
+) -> TrustedFolder:
     """Return what is kept of a trusted folder; with a ``client``, or the id of its ``ledger``, that is compared.
 
     Raises Refused: ``NOT_TRUSTED``.
@@ -159,9 +159,9 @@ def is_same_root(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def ignored(settings: Settings) -> list[str]:
+def ignored_settings(settings: Settings) -> list[str]:
     """Return the names of settings that act and do not count here, for whoever goes on without them."""
-    _, actions = declared(settings.text, settings.home / CONFIG_FILE)
+    _, actions = parse_config(settings.text, settings.home / CONFIG_FILE)
     names = list(msgspec.to_builtins(actions))
     if not names or settings.actions is not None:
         return []
@@ -172,7 +172,7 @@ def ignored(settings: Settings) -> list[str]:
     return []
 
 
-def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> Record | None:
+def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> TrustedFolder | None:
     """Return what is kept of a folder (without links); None when it is not trusted.
 
     Raises Refused: ``NOT_TRUSTED`` when the file of trust cannot be believed.
@@ -180,7 +180,7 @@ def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> Reco
     return next((record for record in read_records(environment) if record.path == str(path)), None)
 
 
-def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
+def read_records(environment: Mapping[str, str] = os.environ) -> list[TrustedFolder]:
     """Return all trusted folders.
 
     Raises Refused: ``NOT_TRUSTED`` when the file is another user's, readable by others, too large or garbage.
@@ -193,7 +193,7 @@ def read_records(environment: Mapping[str, str] = os.environ) -> list[Record]:
         raise Refused("NOT_TRUSTED", message, **error.details) from error
 
 
-def remember(record: Record, environment: Mapping[str, str] = os.environ) -> None:
+def remember(record: TrustedFolder, environment: Mapping[str, str] = os.environ) -> None:
     """Trust a folder from now on, in place of what was kept of it.
 
     Raises Refused: as ``read_records``; ``INVALID_FIELD`` for a path that is no text. Unavailable: the file cannot be
@@ -210,7 +210,7 @@ def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> N
     Where that cannot be kept the folder is none the less, and whoever signs in it is told that it is not trusted.
     """
     with suppress(DeedbookError):
-        remember(Record(str(resolved(home)), root, client=_digest_of(client), at=at))
+        remember(TrustedFolder(str(resolved(home)), root, client=_digest_of(client), at=at))
 
 
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
@@ -241,12 +241,12 @@ _CREATED: Final = "ledger.created"
 _first_entry = msgspec.json.Decoder(_FirstEntry)
 
 
-def record_of(folder: Folder, root: str, at: str) -> Record:
+def record_of(folder: FolderContent, root: str, at: str) -> TrustedFolder:
     """Return what is kept of a folder that is trusted as it was read."""
     settings = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in folder.settings.items()}
     kept = " ".join(f"{name}={value[:_digest_digits]}" for name, value in settings.items())
     digests = digest(folder.config), digest(folder.chains), _digest_of(folder.client)
-    return Record(str(folder.path), root, *digests, kept, at)
+    return TrustedFolder(str(folder.path), root, *digests, kept, at)
 
 
 def root_in(entry: bytes) -> str:
@@ -272,7 +272,7 @@ def is_trusted(home: Path) -> bool:
     return True
 
 
-def covers(record: Record, folder: Folder) -> bool:
+def is_unchanged(record: TrustedFolder, folder: FolderContent) -> bool:
     """Whether the files are as they were when they were trusted, or hold nothing that acts."""
     return (
         (folder.actions == Actions() or digest(folder.config) == record.config)
@@ -281,7 +281,7 @@ def covers(record: Record, folder: Folder) -> bool:
     )
 
 
-def kept_digests(record: Record | None) -> dict[str, str]:
+def setting_digests(record: TrustedFolder | None) -> dict[str, str]:
     """Return the digest of each setting that acts, by name, as a record keeps them."""
     return {} if record is None else dict(part.partition("=")[::2] for part in record.settings.split())
 
@@ -297,12 +297,12 @@ def _digest_of(client: Membership | None) -> str:
 
 def refusal(home: Path, reason: str) -> Refused:
     """Return the refusal of a folder, with what to type."""
-    given = shown(home)
+    given = quoted_path(home)
     message = f"{given} {reason}. `deed trust --home {given}` shows what it would do, and asks"
     return Refused("NOT_TRUSTED", message, home=str(home).encode("utf-8", "backslashreplace").decode())
 
 
-def shown(path: Path) -> str:
+def quoted_path(path: Path) -> str:
     """Return a path as a shell takes it, with control characters made visible."""
     text = str(path)
     return quote(text) if text.isprintable() else repr(text)
@@ -313,15 +313,15 @@ def _changed(home: Path, file: str, names: list[str]) -> Refused:
     return refusal(home, f"is trusted, but not its {file} as it is now {what}").with_details(file=file, settings=names)
 
 
-def _differing(record: Record, settings: dict[str, Any]) -> list[str]:
+def _differing(record: TrustedFolder, settings: dict[str, Any]) -> list[str]:
     """Return the settings that are new or other than when they were trusted."""
-    kept = kept_digests(record)
+    kept = setting_digests(record)
     present = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in settings.items()}
     names = [name for name, value in present.items() if kept.get(name) != value[:_digest_digits]]
     return names + [name for name in kept if name not in present and name != "chains"]
 
 
-def _decoded(content: bytes, file: Path) -> list[Record]:
+def _decoded(content: bytes, file: Path) -> list[TrustedFolder]:
     tables: list[dict[str, str]] = []
     wrong = ""
     try:
@@ -333,16 +333,18 @@ def _decoded(content: bytes, file: Path) -> list[Record]:
                 tables[-1][match[1]] = msgspec.json.decode(match[2], type=str)
             elif line and not line.startswith("#"):
                 wrong = wrong or line
-        records = msgspec.convert(tables, list[Record])
+        records = msgspec.convert(tables, list[TrustedFolder])
     except UNREADABLE as error:
         wrong, records = str(error), []
     if wrong:
-        message = f"{shown(file)} is not as Deedbook writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"
+        message = (
+            f"{quoted_path(file)} is not as Deedbook writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"
+        )
         raise Refused("INVALID_FORMAT", message, path=str(file))
     return records
 
 
-def _write(file: Path, records: list[Record]) -> None:
+def _write(file: Path, records: list[TrustedFolder]) -> None:
     lines = [_NOTE]
     for record in records:
         # A JSON string is a TOML basic string but for DEL, which TOML wants escaped.
@@ -350,7 +352,7 @@ def _write(file: Path, records: list[Record]) -> None:
         lines += ["", _HEADING, *(f"{name} = {_quoted(value)}" for name, value in fields)]
     content = "\n".join(lines).encode() + b"\n"
     if len(content) > limits.trust_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{shown(file)} is full: `deed trust --remove --home PATH` makes room")
+        raise Refused("TOO_LARGE", f"{quoted_path(file)} is full: `deed trust --remove --home PATH` makes room")
     write_whole(file, content)
 
 
@@ -366,7 +368,7 @@ def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the file of trust while no other process changes it; a killed one's lock is free at once."""
     folder = config_folder(environment)
     lock = folder / f"{TRUST_FILE}.lock"
-    taken = Unavailable("STORE_IN_USE", f"another process holds {shown(lock)}: try again")
+    taken = Unavailable("STORE_IN_USE", f"another process holds {quoted_path(lock)}: try again")
     with as_unavailable(folder, "cannot be written (XDG_CONFIG_HOME or HOME leads there)"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with held(lock, taken, wait_max_s=limits.trust_lock_wait_max_s):

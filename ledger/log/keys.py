@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from blake3 import blake3
 
 if TYPE_CHECKING:
-    from deedbook.ledger.home.quota import Spent
+    from deedbook.ledger.home.quota import QuotaUsage
     from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
     from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
 
@@ -98,6 +98,6 @@ def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
     return cast("Key[IdempotencyRecord]", b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24))
 
 
-def quota_key(author: str) -> Key[Spent]:
+def quota_key(author: str) -> Key[QuotaUsage]:
     """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
-    return cast("Key[Spent]", QUOTA_PREFIX + author.encode())
+    return cast("Key[QuotaUsage]", QUOTA_PREFIX + author.encode())

@@ -20,7 +20,7 @@ from deedbook.ledger.log import keys
 from deedbook.ledger.log import tables as layout
 from deedbook.ledger.log.tables import Head, Tables
 from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, tile_hashes
-from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
+from deedbook.ledger.trust.history import ConsistencyProof, ProvenEntry, StreamPage, StreamRequest
 
 R = TypeVar("R")
 hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
@@ -141,7 +141,7 @@ class EntrySnapshot:
         self._check_size(size)
         own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
         prove = partial(self._proven, size, self._subtree(), self._hashed().batches)
-        entries: list[Proven] = []
+        entries: list[ProvenEntry] = []
         total, following = 0, None
         for index in merge(own, self._authority_indexes(asked.authority_start, size)):
             if entries and index == entries[-1].index:
@@ -169,7 +169,7 @@ class EntrySnapshot:
 
     def _proven(
         self, size: int, subtree: merkle.SubtreeReader, batches: dict[int, merkle.SubtreeReader], index: int
-    ) -> Proven:
+    ) -> ProvenEntry:
         data = self.entry(index)
         entry, batch_path = decode_entry(data), []
         if entry.batch_size > 1:
@@ -181,7 +181,7 @@ class EntrySnapshot:
                     raise Corrupted("CORRUPTED", f"entry {first + len(bodies)} is missing", index=first + len(bodies))
                 batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
-        return Proven(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
+        return ProvenEntry(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
 
     def _subtree(self) -> merkle.SubtreeReader:
         return subtree_reader(self._tables, self._txn, self.size, self._hashed().tiles)

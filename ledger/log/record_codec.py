@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.ledger.home.quota import Spent
+from deedbook.ledger.home.quota import QuotaUsage
 from deedbook.ledger.lifecycle.authority import AgentRecord, CheckpointKeys, InvitationRecord, KeyRecord, Term
 from deedbook.ledger.log.keys import CHECKPOINT_KEYS_KEY, QUOTA_PREFIX, SHARED_KEY, SKIPPED_PREFIX, TERM_KEY
 from deedbook.ledger.log.records import ClusterRecord, IdempotencyRecord, StreamRecord
@@ -34,7 +34,7 @@ TYPES: Final[dict[bytes, type]] = {
     CHECKPOINT_KEYS_KEY: CheckpointKeys,
     b"n": str,
     SHARED_KEY: ClusterRecord,
-    QUOTA_PREFIX: Spent,
+    QUOTA_PREFIX: QuotaUsage,
     SKIPPED_PREFIX: str,
 }
 """By the first letter of the key."""

@@ -41,7 +41,7 @@ _BREAK: Final = r"""(?:[\s"'+,>|-]|\\+[nrt])"""
 # the decoded strings decide.
 _ESCAPES: Final = r"\\u00[2-7]|\\/|[^\\](?:\\\\)*\\u(?:00[aA][dD]|200[b-fB-F]|20[26]|[fF][eE][fF][fF])"
 # Soft hyphen, zero-width spaces and joiners, directions, word joiners, byte-order mark; in UTF-8.
-_UNSEEN: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+_INVISIBLE: Final = r"\xc2\xad|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
 _NEAR: Final = rf"(?s:.){{0,{context_max_bytes}}}?"
 # RFC 3986 §3.2.1: everything else in a user's name or password must be percent-encoded.
 _USERINFO: Final = "[A-Za-z0-9._~%!$&'()*+,;=-]"
@@ -289,7 +289,7 @@ def _names_its_algorithm(header: bytes) -> bool:
 @functools.cache
 def traces() -> Any:
     """Return the compiled search for a trace of any secret in encoded JSON."""
-    return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES, _UNSEEN]))
+    return _compiled("|".join([*dict.fromkeys(row.trace for row in PATTERNS), _ESCAPES, _INVISIBLE]))
 
 
 @functools.cache
@@ -299,9 +299,9 @@ def patterns() -> Any:
 
 
 @functools.cache
-def unseen() -> re.Pattern[bytes]:
+def invisible_characters() -> re.Pattern[bytes]:
     """Return the compiled search for invisible characters, which could split a token so that no pattern matches."""
-    return re.compile(_UNSEEN.encode())
+    return re.compile(_INVISIBLE.encode())
 
 
 def _compiled(pattern: str) -> Any:

@@ -24,10 +24,10 @@ from deedbook.ledger.secrets.credentials import (
     BEARER,
     KEY_FILE,
     PATTERNS,
+    invisible_characters,
     is_harmless,
     patterns,
     traces,
-    unseen,
     value_of,
 )
 
@@ -130,8 +130,8 @@ def _is_text(content: bytes) -> bool:
 def _kind_of(text: bytes) -> str | None:
     """Return the kind of the first secret in a text, as it is or without its invisible characters."""
     kind = _kind_in(text)
-    if kind is None and unseen().search(text):
-        return _kind_in(unseen().sub(b"", text))
+    if kind is None and invisible_characters().search(text):
+        return _kind_in(invisible_characters().sub(b"", text))
     return kind
 
 

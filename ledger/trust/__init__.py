@@ -1,1 +1,1 @@
-"""What a reader trusts: ledger folders that the user allowed, and the heads that were verified before."""
+"""The reader's trust: the heads of a ledger that a reader has verified, and the comparison of a log with them."""

@@ -1,8 +1,8 @@
-"""Whether the log that a reader meets is the one it read before: decisions only, no file and no network.
+"""Decides whether a log continues the one that the reader trusted before. No file, no clock and no network.
 
-A log that begins with what was trusted (RFC 6962 §2.1.2) is followed. Any other is ``HISTORY_CHANGED``, unless it holds
-a history reset, new to the reader, that abandons what the reader trusted. Where what was trusted is kept is for others:
-``ledger.trust.store`` in a file of its own, a subscription beside its position (``Past``).
+The reader accepts a log that begins with the trusted head (RFC 6962 §2.1.2). It refuses any other log with
+``HISTORY_CHANGED``, unless the log contains a history reset that is new to the reader and abandons the trusted head.
+Others store the heads: ``ledger.trust.store`` in a file, a subscription beside its position (``HeadHistory``).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.format.merkle import verify_consistency
 
 root_digits_shown: Final = 16
-heads_kept: Final = 64
-heads_stretch: Final = 1024
+recent_heads_min: Final = 64
+head_stretch_entries: Final = 1024
 
 
 class ConsistencyProof(msgspec.Struct, frozen=True):
-    """Where a log ends, and what proves that it begins with a smaller one: a consistency path.
+    """The head of a log, and the consistency path that proves that this log begins with a smaller one.
 
-    ``root`` is hex. ``resets`` are the ids of its ``ledger.history_reset``, in order. The path is empty when the log
-    is no larger than the one that was asked about. Over the bus ``checkpoint`` is the signed note of the same head.
+    ``root`` is hex. ``resets`` are the ids of the log's ``ledger.history_reset`` events, in order. ``path`` is empty if
+    the log is no larger than the smaller one. Over the bus, ``checkpoint`` is the signed note of the same head.
     """
 
     size: int
@@ -35,16 +35,16 @@ class ConsistencyProof(msgspec.Struct, frozen=True):
     checkpoint: str = ""
 
     @property
-    def head(self) -> Trusted:
-        """What whoever trusts this log remembers of it."""
-        return Trusted(self.size, self.root, self.resets)
+    def head(self) -> TrustedHead:
+        """The head that a reader stores when it trusts this log."""
+        return TrustedHead(self.size, self.root, self.resets)
 
 
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Proven(msgspec.Struct, frozen=True):
-    """An entry with its path in the tree of a page's head; one of a signed batch with its path in that batch, too."""
+class ProvenEntry(msgspec.Struct, frozen=True):
+    """An entry with its path in the tree of a page's head; with its path in the batch, if it was signed in one."""
 
     index: int
     data: bytes
@@ -53,9 +53,10 @@ class Proven(msgspec.Struct, frozen=True):
 
 
 class StreamRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked of one stream: its entries from ``start`` on, and those of authority from ``authority_start`` on.
+    """A request for the entries of one stream from ``start``, and for those of authority from ``authority_start``.
 
-    Under the head that the log had at ``size``, or has; with the paths to it from ``old_size`` and ``known_size``.
+    The answer is under the head that the log had at ``size`` (default: its present head), with consistency paths to
+    that head from ``old_size`` and from ``known_size``.
     """
 
     stream: str
@@ -67,24 +68,24 @@ class StreamRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StreamPage(msgspec.Struct, frozen=True):
-    """A stretch of what was asked, in the order of the log and under one head.
+    """One page of the answer to a ``StreamRequest``: entries in log order, all under one head.
 
     ``consistency_proof`` leads to that head from ``old_size``, ``known_path`` from ``known_size``. ``last`` is the last
-    entry of the log, whose count says how much authority there is. ``next_index`` is where to go on, None at the end.
-    Over the bus ``ends`` is the signed note on how many entries of the stream there are under that head
-    (``ledger.proof.checkpoint``).
+    entry of the log; its authority version tells how many entries of authority there are. The next page begins at
+    ``next_index``, None on the last page. Over the bus, ``ends`` is the signed note that says how many entries the
+    stream has under that head (``ledger.proof.checkpoint``).
     """
 
     consistency_proof: ConsistencyProof
     known_path: list[bytes]
-    entries: list[Proven]
-    last: Proven
+    entries: list[ProvenEntry]
+    last: ProvenEntry
     next_index: int | None = None
     ends: str = ""
 
 
-class Trusted(msgspec.Struct, frozen=True):
-    """A head that a reader trusted: size, root (hex), and the resets that its history held."""
+class TrustedHead(msgspec.Struct, frozen=True):
+    """A head that a reader trusted: size, root (hex), and the ids of the history resets in its log."""
 
     size: int
     root: str
@@ -92,40 +93,40 @@ class Trusted(msgspec.Struct, frozen=True):
 
 
 class ResetPoint(msgspec.Struct, frozen=True):
-    """An entry ``ledger.history_reset``: its index, the head it abandons (root in hex), and why."""
+    """A ``ledger.history_reset`` entry: its index, the head that it abandons (root in hex), and the reason."""
 
     index: int
     abandoned_size: int
     abandoned_root: str
     reason: str
 
-    def covers(self, trusted: Trusted) -> bool:
-        """Whether it gives up what ``trusted`` remembers: that very head, or a smaller one."""
+    def covers(self, trusted: TrustedHead) -> bool:
+        """Whether the reset abandons ``trusted``: exactly that head, or any smaller one."""
         if trusted.size == self.abandoned_size:
             return trusted.root == self.abandoned_root
         return trusted.size < self.abandoned_size
 
     def __str__(self) -> str:
-        head = shown(self.abandoned_size, self.abandoned_root)
+        head = head_text(self.abandoned_size, self.abandoned_root)
         return (
-            f"the ledger goes on without entries it had accepted: entry {self.index} abandons {head}: {self.reason!r}"
+            f"the ledger continues without entries that it had accepted: entry {self.index} abandons {head}: "
+            f"{self.reason!r}"
         )
 
 
-ReadConsistency = Callable[
-    [int], ConsistencyProof
-]  # Returns where the log ends, with the path from the log of so many entries.
-# Returns a history reset of the log by the id of its event, once its signature was checked as far as the reader must.
+# Takes a size. Returns the log's head, with the consistency path from the log of that size.
+ReadConsistency = Callable[[int], ConsistencyProof]
+# Takes the id of a history reset. Returns the reset after checking its signature as far as the reader requires.
 ReadReset = Callable[[str], ResetPoint]
 
 
-def shown(size: int, root: str) -> str:
-    """Return a head as messages name it."""
+def head_text(size: int, root: str) -> str:
+    """Return a head as messages print it."""
     return f"{size} entries with tree head {root[:root_digits_shown]}"
 
 
-def is_continued(trusted: Trusted, consistency_proof: ConsistencyProof) -> bool:
-    """Whether the log begins with what was trusted; never raises, whatever the server sent."""
+def is_continued(trusted: TrustedHead, consistency_proof: ConsistencyProof) -> bool:
+    """Whether the log begins with the trusted head. Never raises, whatever the server sent."""
     try:
         old, new = bytes.fromhex(trusted.root), bytes.fromhex(consistency_proof.root)
     except ValueError:
@@ -134,61 +135,64 @@ def is_continued(trusted: Trusted, consistency_proof: ConsistencyProof) -> bool:
 
 
 def trust(
-    trusted: Trusted | None, consistency_proof: ConsistencyProof, read_reset: ReadReset, where: str
-) -> tuple[Trusted, list[ResetPoint]]:
-    """Return the head to trust from now on, and the resets that began since, which are to be told once.
+    trusted: TrustedHead | None, consistency_proof: ConsistencyProof, read_reset: ReadReset, source: str
+) -> tuple[TrustedHead, list[ResetPoint]]:
+    """Return the head to trust from now on, and the resets that are new to the reader; the caller reports them once.
 
-    Raises Corrupted: ``HISTORY_CHANGED``; ``where`` says, as a clause, where the reader keeps what it remembers.
+    Raises Corrupted: ``HISTORY_CHANGED``. ``source`` names, in that error, the store of the trusted head.
     """
     if trusted is None:
         return consistency_proof.head, []
-    begun = [read_reset(id_) for id_ in consistency_proof.resets if id_ not in trusted.resets]
-    if not is_continued(trusted, consistency_proof) and not any(reset.covers(trusted) for reset in begun):
-        raise changed(trusted, consistency_proof, where)
-    return consistency_proof.head, begun
+    new_resets = [read_reset(id_) for id_ in consistency_proof.resets if id_ not in trusted.resets]
+    if not is_continued(trusted, consistency_proof) and not any(reset.covers(trusted) for reset in new_resets):
+        raise history_changed(trusted, consistency_proof, source)
+    return consistency_proof.head, new_resets
 
 
-def changed(trusted: Trusted, consistency_proof: ConsistencyProof, where: str) -> Corrupted:
-    """Return the error for a log that is not the one which was read before: shorter, or of another past."""
+def history_changed(trusted: TrustedHead, consistency_proof: ConsistencyProof, source: str) -> Corrupted:
+    """Return the error for a log that does not begin with the trusted head: it is shorter, or another history."""
     if consistency_proof.size < trusted.size:
-        what = f"this log is shorter than it was: {consistency_proof.size} entries"
+        problem = f"this log has only {consistency_proof.size} entries"
     else:
-        what = f"this log has another past: {shown(consistency_proof.size, consistency_proof.root)}"
-    message = f"""{what}, and {where} {shown(trusted.size, trusted.root)}. Nothing was read on. If entries were lost \
-or a copy was put back, run `deed recover --from-stream`, or `deed recover --accept-loss` to go on without them"""
-    was = {"trusted_size": trusted.size, "trusted_tree_head": trusted.root}
-    return Corrupted("HISTORY_CHANGED", message, **was, size=consistency_proof.size, tree_head=consistency_proof.root)
+        problem = f"this log has another history: {head_text(consistency_proof.size, consistency_proof.root)}"
+    message = f"""{problem}, but {source} trusts {head_text(trusted.size, trusted.root)}. Reading stopped here. If \
+entries were lost or an old copy was put back, run `deed recover --from-stream`. To continue without the lost entries, \
+run `deed recover --accept-loss`"""
+    before = {"trusted_size": trusted.size, "trusted_tree_head": trusted.root}
+    now = {"size": consistency_proof.size, "tree_head": consistency_proof.root}
+    return Corrupted("HISTORY_CHANGED", message, **before, **now)
 
 
-# What is asked of a log while a past is compared: the consistency proof from so many entries, or the reset of this id.
+# A question to the log: a size asks for the consistency proof from it, an id for the history reset of that id.
 Question = int | str
 
 
-class Past:
-    """The heads that one subscription trusted, by size: after a history reset they tell how far its past still holds.
+class HeadHistory:
+    """The heads that one subscription trusted, by size. After a history reset, they show where the two logs part.
 
-    ``led_back_to`` is the position that a history reset led back to last, else None.
+    ``reset_position`` is the position that the last history reset moved the subscription to, None if there was none.
     """
 
-    def __init__(self, heads: Iterable[Trusted] = (), where: str = "what this subscription has seen is") -> None:
+    def __init__(self, heads: Iterable[TrustedHead] = (), source: str = "this subscription") -> None:
         self.heads = list(heads)
-        self.led_back_to: int | None = None
-        self._where = where
+        self.reset_position: int | None = None
+        self._source = source
 
     @property
     def size(self) -> int:
-        """The size of the log when it was last trusted; 0 at the beginning."""
+        """The size of the last trusted log; 0 at the beginning."""
         return self.heads[-1].size if self.heads else 0
 
-    def meet(self, consistency_proof: ConsistencyProof | None, position: int) -> Generator[Question, Any, int]:
-        """Trust what a page said of its log, and return the position to go on at, which only a history reset moves.
+    def extend(self, consistency_proof: ConsistencyProof | None, position: int) -> Generator[Question, Any, int]:
+        """Trust the head of a page, and return the position to continue at. Only a history reset changes it.
 
-        Then it is the size of the largest log that this subscription and the present one share, as far as it remembers
-        (else the reset's own index): entries of the new branch are not passed over, and some may come a second time.
-        Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a page that says nothing.
+        After a reset, the position is at most the size of the largest head in this history that the log still begins
+        with, or the index of the reset if there is no such head. So the subscriber misses no entry of the new branch,
+        and may get some events a second time.
+        Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a page without a consistency proof.
         """
         if consistency_proof is None:
-            raise Corrupted("VERIFICATION_FAILED", "the ledger's answer does not say how its log has grown")
+            raise Corrupted("VERIFICATION_FAILED", "the ledger's answer has no consistency proof: it is not trusted")
         last = self.heads[-1] if self.heads else None
         if consistency_proof.head == last:
             return position
@@ -196,21 +200,23 @@ class Past:
         for id_ in [] if last is None else consistency_proof.resets:
             if last is not None and id_ not in last.resets:
                 resets[id_] = yield id_
-        trusted, begun = trust(last, consistency_proof, resets.__getitem__, self._where)
-        for reset in begun:
-            tell(str(reset))
+        trusted, new_resets = trust(last, consistency_proof, resets.__getitem__, self._source)
+        for reset in new_resets:
+            log_notice(str(reset))
         if last is not None and not is_continued(last, consistency_proof):
-            kept = yield from self._still_held()
-            self.led_back_to = position = min(position, kept or begun[0].index)
-            tell(f"what was read from index {position} on is given up: reading goes on there, events may come again")
+            shared_size = yield from self._drop_abandoned()
+            self.reset_position = position = min(position, shared_size or new_resets[0].index)
+            log_notice(f"the log changed from index {position} on: reading continues there, and events may come again")
         self.heads.append(trusted)
-        if len(self.heads) > 2 * heads_kept:  # keep the newest, and of the older ones the first in each stretch
-            older = {head.size // heads_stretch: head for head in reversed(self.heads[:-heads_kept])}
-            self.heads[:-heads_kept] = sorted(older.values(), key=lambda head: head.size)
+        if (
+            len(self.heads) > 2 * recent_heads_min
+        ):  # keep the newest heads, and of the older ones the first in each stretch
+            older = {head.size // head_stretch_entries: head for head in reversed(self.heads[:-recent_heads_min])}
+            self.heads[:-recent_heads_min] = sorted(older.values(), key=lambda head: head.size)
         return position
 
-    def _still_held(self) -> Generator[Question, Any, int]:
-        """Drop the heads that the log does not begin with; return the size of the last one left, else 0."""
+    def _drop_abandoned(self) -> Generator[Question, Any, int]:
+        """Drop the heads that the log does not begin with. Return the size of the largest head left, else 0."""
         low, high = 0, len(self.heads)
         while low < high:
             middle = (low + high) // 2
@@ -222,8 +228,10 @@ class Past:
         return self.size
 
 
-def answered(questions: Generator[Question, Any, int], read_consistency: ReadConsistency, read_reset: ReadReset) -> int:
-    """Return what comes of the questions when they are answered by these two."""
+def answer_questions(
+    questions: Generator[Question, Any, int], read_consistency: ReadConsistency, read_reset: ReadReset
+) -> int:
+    """Run ``HeadHistory.extend``, answer its questions with the two functions, and return its position."""
     answer: ConsistencyProof | ResetPoint | None = None
     while True:
         try:
@@ -233,6 +241,6 @@ def answered(questions: Generator[Question, Any, int], read_consistency: ReadCon
         answer = read_consistency(question) if isinstance(question, int) else read_reset(question)
 
 
-def tell(notice: str) -> None:
-    """Say, once, what a reader has to know: on standard error, unless the program logs elsewhere."""
+def log_notice(notice: str) -> None:
+    """Log a warning that the reader must see: on standard error, unless the program configures logging."""
     logging.getLogger("deedbook.memory").warning("%s", notice)

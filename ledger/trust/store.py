@@ -1,11 +1,13 @@
-"""Whoever reads, remembers: the last head that a reader trusted, kept where no restored folder takes it back.
+"""The trust store: the last head that a reader trusted, in a file outside the ledger's folder.
 
-``TrustStore`` is the file of one reader of one ledger at one *place* (a folder's real path, or the server), under
-``ledger.home.location.state_folder()/LEDGER/``; why by place, and who is refused, ``ledger/README.md`` says.
-Subscribers keep the same ``Trusted`` beside their position, in their own stores.
+A restored ledger folder therefore never takes the trusted head back. ``TrustStore`` is the file of the readers of one
+ledger at one location (a folder's real path, or the server), under ``ledger.home.location.state_folder()/LEDGER/``.
+``ledger/README.md`` says why each location has its own file, and which readers are refused. Subscribers store the same
+``TrustedHead`` beside their position, in stores of their own.
 
-It is not synced: a power failure may leave an older head, a weaker promise and never a wrong one, or an empty file,
-which counts as not there. Each process replaces it only under a lock, after comparing what stands there with its log.
+The file is not synced. After a power failure it may hold an older head, which is a weaker promise but never a wrong
+one, or be empty, which counts as absent. A process replaces the file only under a lock, after comparing the stored
+head with its log.
 """
 
 from __future__ import annotations
@@ -25,235 +27,254 @@ from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailabl
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.home.location import state_folder
 from deedbook.ledger.system.files import TEMPORARY, new_file, read_regular, replacing
-from deedbook.ledger.trust.history import ReadConsistency, ReadReset, Trusted, is_continued, shown, tell, trust
+from deedbook.ledger.trust.history import (
+    ReadConsistency,
+    ReadReset,
+    TrustedHead,
+    head_text,
+    is_continued,
+    log_notice,
+    trust,
+)
 
-# The place of whoever reads over the bus: every node of a ledger tells one history, whatever its address.
+# The location of readers over the bus. It names no address, because every node of a ledger must show one history.
 SERVER: Final = "server"
-memory_size_max_bytes: Final = 64 * 1024
+trust_store_size_max_bytes: Final = 64 * 1024
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The content of a memory's file; times are Unix milliseconds of the reader's own clock.
+class TrustRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The content of a trust store's file. Times are Unix milliseconds of the reader's own clock.
 
-    ``begun_size`` and ``begun_ms`` say since when it remembers; ``checkpoint_keys`` (vkeys) whose word it took for it,
-    and whether it still does: a key that ended once may not come back.
+    ``created_size`` and ``created_ms`` are the log's size and the time when the file was first written.
+    ``checkpoint_keys`` are the keys (vkeys) whose checkpoints the reader accepted, and whether each is still accepted:
+    a key that ended once may not return.
     """
 
     deedbook_memory: Literal[1] = 1
     ledger: str
-    place: str
-    trusted: Trusted
-    seen_ms: int
-    begun_size: int
-    begun_ms: int
+    location: str = msgspec.field(name="place")
+    trusted: TrustedHead
+    updated_ms: int = msgspec.field(name="seen_ms")
+    created_size: int = msgspec.field(name="begun_size")
+    created_ms: int = msgspec.field(name="begun_ms")
     checkpoint_keys: dict[str, bool] = {}
 
 
-_decoder: Final = msgspec.json.Decoder(Remembered)
+_decoder: Final = msgspec.json.Decoder(TrustRecord)
 
 
-class Meeting(msgspec.Struct, frozen=True):
-    """What came of comparing a log with a memory: the head to trust, and what is to be told, once."""
+class LogComparison(msgspec.Struct, frozen=True):
+    """The result of comparing a log with the trust store: the head to trust, and notices to log once."""
 
-    trusted: Trusted
+    trusted: TrustedHead
     notices: list[str]
 
 
 class TrustStore:
-    """What readers of one ledger remember at one place; ``problem`` says why it cannot be kept, else None.
+    """The trusted head of the readers of one ledger at one location.
 
-    ``checkpoint_keys`` (vkeys, and whether they may still sign) are remembered along, by who reads over the bus.
+    ``problem`` says why the file cannot be read or written, None if it can. ``checkpoint_keys`` (vkeys, and whether
+    they may still sign) are set by readers over the bus and stored with the head.
     """
 
-    def __init__(self, ledger: str, place: str, *, folder: Path | None = None) -> None:
-        """Name the memory; nothing is read. ``folder`` is where memories lie (default: ``state_folder``)."""
+    def __init__(self, ledger: str, location: str, *, folder: Path | None = None) -> None:
+        """Name the file; nothing is read. ``folder`` holds the files of all ledgers (default: ``state_folder``)."""
         self.ledger = ledger
-        self.place = place
+        self.location = location
         self.problem: str | None = None
         self.checkpoint_keys: dict[str, bool] = {}
-        self._nowhere = ""
-        digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self._no_home_reason = ""
+        digest = hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
             self.path = (folder or state_folder()) / ledger / f"{digest}.json"
-        except Unavailable as error:  # no HOME and no account of this number, as in some containers
+        except Unavailable as error:  # no HOME, and no account with this user id, as in some containers
             self.path = Path("/nonexistent") / ledger / f"{digest}.json"
-            self._nowhere = error.message
+            self._no_home_reason = error.message
 
     @classmethod
     def of_folder(cls, ledger: str, home: Path) -> TrustStore:
-        """Return the memory of whoever reads the ledger in this folder, whatever links lead to it."""
+        """Return the trust store for reading the ledger in this folder; links to the folder share it."""
         return cls(ledger, os.path.realpath(home))
 
     @classmethod
     def of_server(cls, ledger: str) -> TrustStore:
-        """Return the memory of whoever reads the ledger over the bus."""
+        """Return the trust store for reading the ledger over the bus."""
         return cls(ledger, SERVER)
 
     @property
     def authority_file(self) -> Path:
-        """The file beside it in which ``ledger.client.stream_reader`` keeps what it has checked."""
+        """The file beside it in which ``ledger.client.stream_reader`` caches the authority that it checked."""
         return self.path.with_suffix(".authority")
 
     @property
     def audit_file(self) -> Path:
-        """The file beside it in which an audit keeps what it has found right, for the next one."""
+        """The file beside it in which an audit stores what it verified, so that the next audit can continue."""
         return self.path.with_suffix(".audit")
 
     @property
-    def where(self) -> str:
-        """The clause that an error names it with."""
-        return f"what {self.path} remembers is"
+    def source(self) -> str:
+        """The name of the store in errors."""
+        return f"the trust store {self.path}"
 
-    def load(self) -> Remembered | None:
-        """Return what is remembered; None when nothing is, or when it cannot be read (then ``problem`` says why).
+    def load(self) -> TrustRecord | None:
+        """Return the stored record; None if there is none, or if it cannot be read (``problem`` then says why).
 
-        Raises Corrupted: the file is no memory of this ledger and place: somebody wrote it, or a disk failed.
+        Raises Corrupted: the file is no trust store of this ledger and location. Somebody wrote it, or a disk failed.
         """
         content = self._read(self.path)
         if not content:
             return None
-        remembered = self._decode(self.path, content)
-        if (remembered.ledger, remembered.place) != (self.ledger, self.place):
-            raise _garbage(self.path, f"it is of the ledger {remembered.ledger} at {remembered.place}")
-        self.checkpoint_keys = self.checkpoint_keys or remembered.checkpoint_keys
-        return remembered
+        record = self._decode(self.path, content)
+        if (record.ledger, record.location) != (self.ledger, self.location):
+            raise _damaged(self.path, f"it is of the ledger {record.ledger} at {record.location}")
+        self.checkpoint_keys = self.checkpoint_keys or record.checkpoint_keys
+        return record
 
-    def others(self) -> list[Remembered]:
-        """Return what is remembered of this ledger at other places."""
-        others = []
+    def others(self) -> list[TrustRecord]:
+        """Return the records of this ledger at other locations."""
+        records = []
         with contextlib.suppress(OSError):
             for path in sorted(self.path.parent.glob("*.json")):
                 if path != self.path and (content := self._read(path)):
-                    with contextlib.suppress(Corrupted):  # the readers of that place are told
-                        others.append(self._decode(path, content))
-        return [other for other in others if other.ledger == self.ledger]
+                    with contextlib.suppress(Corrupted):  # the readers at that location get this error themselves
+                        records.append(self._decode(path, content))
+        return [record for record in records if record.ledger == self.ledger]
 
     def rivals(self, read_consistency: ReadConsistency) -> list[str]:
-        """Return in words which other folders hold this ledger and have entries that the log here lacks.
+        """Return a notice for each other folder that holds this ledger with entries that the log here lacks.
 
-        Both may be honest copies; but what is written to two parts them for ever. One that lags is none, nor is a
-        folder that is gone, as after a move, or that is this one by another name.
+        Both may be honest copies, but after writes to both their histories differ for ever. No rival: a copy that lags
+        behind, a folder that no longer exists (it was moved), or this folder under another name.
         """
-        rivals = []
+        notices = []
         for other in self.others():
-            place = Path(other.place, "log")
+            log_folder = Path(other.location, "log")
             with contextlib.suppress(OSError):
-                if other.place == SERVER or not place.is_dir() or place.samefile(Path(self.place, "log")):
+                if (
+                    other.location == SERVER
+                    or not log_folder.is_dir()
+                    or log_folder.samefile(Path(self.location, "log"))
+                ):
                     continue
                 size, consistency_proof = other.trusted.size, read_consistency(other.trusted.size)
                 if not is_continued(other.trusted, consistency_proof):
-                    has = (
+                    difference = (
                         f"{size} entries, this one {consistency_proof.size}"
                         if size > consistency_proof.size
-                        else "another past"
+                        else "another history"
                     )
-                    rivals.append(f"{other.place} holds this ledger too, with {has}: use one, and remove the other")
-        return rivals
+                    notices.append(
+                        f"{other.location} holds this ledger too, with {difference}: use one, and remove the other"
+                    )
+        return notices
 
-    def meet(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> Meeting:
-        """Compare the log with what is remembered, and remember where it ends now.
+    def update(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> LogComparison:
+        """Compare the log with the trusted head, and store the log's present head.
 
-        The file is written only when the log has grown, and read again under the lock before that. Raises Corrupted:
+        The file is written only if the log has grown, after it was read again under the lock. Raises Corrupted:
         ``HISTORY_CHANGED``; as ``load``.
         """
-        remembered = self.load()
+        record = self.load()
         while True:
-            meeting = self.compare(remembered, read_consistency, read_reset)
-            if remembered is not None and meeting.trusted == remembered.trusted:
-                return meeting
+            comparison = self.compare(record, read_consistency, read_reset)
+            if record is not None and comparison.trusted == record.trusted:
+                return comparison
             with self._locked() as is_locked:
-                present = self.load() if is_locked else remembered
-                if present == remembered:
+                present = self.load() if is_locked else record
+                if present == record:
                     if is_locked:
-                        self._write(meeting.trusted, remembered)
-                    return meeting
-            remembered = present  # another process remembered something since: our log must go on from that, too
+                        self._write(comparison.trusted, record)
+                    return comparison
+            record = present  # another process stored a newer head meanwhile: our log must continue that one, too
 
     def compare(
-        self, remembered: Remembered | None, read_consistency: ReadConsistency, read_reset: ReadReset
-    ) -> Meeting:
-        """Compare the log with what is remembered, and remember nothing. Raises Corrupted: ``HISTORY_CHANGED``."""
-        if remembered is None:
-            return self._first_meeting(read_consistency, read_reset)
-        held = remembered.trusted
-        trusted, begun = trust(held, read_consistency(held.size), read_reset, self.where)
-        return Meeting(trusted, [str(reset) for reset in begun])
+        self, record: TrustRecord | None, read_consistency: ReadConsistency, read_reset: ReadReset
+    ) -> LogComparison:
+        """Compare the log with a record, and store nothing. Raises Corrupted: ``HISTORY_CHANGED``."""
+        if record is None:
+            return self._compare_first(read_consistency, read_reset)
+        trusted, new_resets = trust(record.trusted, read_consistency(record.trusted.size), read_reset, self.source)
+        return LogComparison(trusted, [str(reset) for reset in new_resets])
 
-    def keep(self, read_consistency: ReadConsistency, read_reset: ReadReset, *, only_looks: bool) -> Trusted | None:
-        """Do what ``meet`` does and tell what is to be told; return the head that is trusted now.
+    def check_log(
+        self, read_consistency: ReadConsistency, read_reset: ReadReset, *, only_looks: bool
+    ) -> TrustedHead | None:
+        """Do what ``update`` does, log the notices, and return the head that is trusted now.
 
-        Whoever ``only_looks`` remembers nothing, and is told of a changed history instead of being refused. Raises
-        Corrupted: as ``meet``, unless it only looks.
+        A reader that ``only_looks`` stores nothing. If the history changed, it gets a notice instead of an error, and
+        None. Raises Corrupted: as ``update``, unless ``only_looks``.
         """
         try:
             if only_looks:
-                meeting = self.compare(self.load(), read_consistency, read_reset)
+                comparison = self.compare(self.load(), read_consistency, read_reset)
             else:
-                meeting = self.meet(read_consistency, read_reset)
+                comparison = self.update(read_consistency, read_reset)
         except Corrupted as error:
             if not only_looks:
                 raise
-            tell(f"{error.code}: {error.message}")
+            log_notice(f"{error.code}: {error.message}")
             return None
-        for notice in meeting.notices:
-            tell(notice)
-        return meeting.trusted
+        for notice in comparison.notices:
+            log_notice(notice)
+        return comparison.trusted
 
     def probe(self) -> None:
-        """Find out whether anything can be remembered now, and leave nothing behind; ``problem`` says why not."""
+        """Try to write a file where the store would be, and delete it; on failure ``problem`` says why."""
         try:
-            folder = next(one for one in self.path.parents if one.is_dir())
+            folder = next(parent for parent in self.path.parents if parent.is_dir())
             with new_file(folder, TEMPORARY) as file:
                 try:
-                    file.write(bytes(memory_size_max_bytes))
+                    file.write(bytes(trust_store_size_max_bytes))
                     file.flush()
                 finally:
                     Path(file.name).unlink(missing_ok=True)
         except OSError as error:
-            self._cannot_be_kept(error)
+            self._set_problem(error)
 
     def forget(self) -> None:
-        """Remember nothing, as of a ledger that is thrown away."""
+        """Delete the store and its caches, for a ledger that was deleted."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
             self.authority_file.unlink(missing_ok=True)
             self.audit_file.unlink(missing_ok=True)
             self.path.with_suffix(".lock").unlink(missing_ok=True)
-            self.path.parent.rmdir()  # not while other places are remembered
+            self.path.parent.rmdir()  # fails while there are stores of other locations
 
-    def _first_meeting(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> Meeting:
+    def _compare_first(self, read_consistency: ReadConsistency, read_reset: ReadReset) -> LogComparison:
+        """Compare a log that is new at this location with the records of other locations."""
         notices = []
         for other in self.others():
             consistency_proof = read_consistency(other.trusted.size)
             if consistency_proof.size < other.trusted.size and not consistency_proof.resets:
-                head = shown(other.trusted.size, other.trusted.root)
+                head = head_text(other.trusted.size, other.trusted.root)
                 notices.append(
-                    f"this copy of the ledger has {consistency_proof.size} entries, and {other.place} had {head}: "
-                    "if that one lives on, write nothing to this one"
+                    f"this copy of the ledger has {consistency_proof.size} entries, and the one at {other.location} "
+                    f"had {head}: if that one is still in use, write nothing to this copy"
                 )
                 continue
-            _, begun = trust(other.trusted, consistency_proof, read_reset, f"what was read at {other.place} is")
-            notices += [str(reset) for reset in begun]
-        return Meeting(read_consistency(0).head, list(dict.fromkeys(notices)))
+            source = f"the trust store of {other.location}"
+            _, new_resets = trust(other.trusted, consistency_proof, read_reset, source)
+            notices += [str(reset) for reset in new_resets]
+        return LogComparison(read_consistency(0).head, list(dict.fromkeys(notices)))
 
     def _read(self, path: Path) -> bytes:
         try:
-            return read_regular(path, size_max_bytes=memory_size_max_bytes, follow=True) or b""
+            return read_regular(path, size_max_bytes=trust_store_size_max_bytes, follow=True) or b""
         except Unavailable as error:
             self.problem = error.message
             return b""
         except Refused as error:
-            raise _garbage(path, error.message) from error
+            raise _damaged(path, error.message) from error
 
-    def _decode(self, path: Path, content: bytes) -> Remembered:
+    def _decode(self, path: Path, content: bytes) -> TrustRecord:
         try:
             return _decoder.decode(content)
         except UNREADABLE as error:
-            raise _garbage(path, str(error)) from error
+            raise _damaged(path, str(error)) from error
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Hold the lock beside the file; false where that cannot be, and then nothing is remembered."""
+        """Hold the lock beside the file. Yield False if there can be no lock; the caller then writes nothing."""
         with contextlib.ExitStack() as opened:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             is_locked = False
@@ -264,32 +285,34 @@ class TrustStore:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 is_locked = True
             except OSError as error:
-                self._cannot_be_kept(error)
+                self._set_problem(error)
             yield is_locked
 
-    def _write(self, trusted: Trusted, before: Remembered | None) -> None:
+    def _write(self, trusted: TrustedHead, before: TrustRecord | None) -> None:
         now_ms = time.time_ns() // 1_000_000
-        remembered = Remembered(
+        record = TrustRecord(
             ledger=self.ledger,
-            place=self.place,
+            location=self.location,
             trusted=trusted,
-            seen_ms=now_ms,
-            begun_size=trusted.size if before is None else before.begun_size,
-            begun_ms=now_ms if before is None else before.begun_ms,
+            updated_ms=now_ms,
+            created_size=trusted.size if before is None else before.created_size,
+            created_ms=now_ms if before is None else before.created_ms,
             checkpoint_keys=self.checkpoint_keys,
         )
         try:
             with replacing(self.path, is_durable=False) as file:
-                file.write(msgspec.json.encode(remembered) + b"\n")
+                file.write(msgspec.json.encode(record) + b"\n")
         except OSError as error:
-            self._cannot_be_kept(error)
+            self._set_problem(error)
 
-    def _cannot_be_kept(self, error: OSError) -> None:
-        # An event is never lost over this, and nobody is kept from working: `deed doctor` says it.
+    def _set_problem(self, error: OSError) -> None:
+        # A store that cannot be written loses no event and stops nobody's work: only `deed doctor` reports it.
         problem = f"{self.path.parent} cannot be written: {error.strerror or error}"
-        self.problem = self._nowhere or f"{problem} (XDG_STATE_HOME or HOME leads there)"
+        self.problem = self._no_home_reason or f"{problem} (XDG_STATE_HOME or HOME leads there)"
 
 
-def _garbage(path: Path, reason: str) -> DeedbookError:
-    message = f"{path} is not what a reader remembers ({reason}): if you know why, delete it, and reading begins afresh"
+def _damaged(path: Path, reason: str) -> DeedbookError:
+    message = (
+        f"{path} is no valid trust store ({reason}): if you know the cause, delete it; the next read begins a new one"
+    )
     return Corrupted("CORRUPTED", message, path=str(path))

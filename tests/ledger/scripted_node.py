@@ -17,7 +17,7 @@ from deedbook.ledger.format.merkle import (
     root_of,
     subtrees_of,
 )
-from deedbook.ledger.trust.history import ConsistencyProof, Proven, StreamPage, StreamRequest
+from deedbook.ledger.trust.history import ConsistencyProof, ProvenEntry, StreamPage, StreamRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,11 +75,11 @@ class ScriptedNode:
             new_size, root_of(leaves).hex(), consistency_proof(old_size, new_size, subtrees_of(leaves))
         )
 
-    def _proven(self, index: int, size: int) -> Proven:
+    def _proven(self, index: int, size: int) -> ProvenEntry:
         data, entry = self.entries[index], decode_entry(self.entries[index])
         subtree = subtrees_of([leaf_hash(one) for one in self.entries[:size]])
         first, batch = index - entry.batch_index, []
         if entry.batch_size > 1:
             members = self.entries[first : first + entry.batch_size]
             batch = inclusion_path([leaf_hash(pae(decode_entry(one).body)) for one in members], entry.batch_index)
-        return Proven(index, data, inclusion_proof(index, size, subtree), batch)
+        return ProvenEntry(index, data, inclusion_proof(index, size, subtree), batch)

@@ -178,7 +178,7 @@ def test_a_copy_elsewhere_is_told_apart_and_a_fork_of_what_was_read_is_refused(
     read(ledger)
 
     with Ledger(behind) as copy:
-        assert ["if that one lives on" in notice for notice in told(copy)] == [True]
+        assert ["if that one is still in use" in notice for notice in told(copy)] == [True]
         assert told(copy) == []
     with Ledger(fork) as copy:
         grow(copy, "new1", "new2", "new3")
@@ -213,7 +213,7 @@ def test_whoever_writes_to_a_copy_that_lags_or_has_parted_is_told_before(
     (ahead,) = caplog.messages
     assert f"{copied.home.path} holds this ledger too, with 5 entries, this one 4: use one" in ahead
     written(ledger, "third")
-    assert f"{copied.home.path} holds this ledger too, with another past" in caplog.messages[size]
+    assert f"{copied.home.path} holds this ledger too, with another history" in caplog.messages[size]
     shutil.rmtree(copied.home.path)
     caplog.clear()
     written(ledger, "fourth")
@@ -227,7 +227,7 @@ def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_r
     read(ledger)
     with ledger.log.snapshot() as snapshot:
         assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(snapshot.consistency) == []
-        other.meet(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
+        other.update(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
         assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
 
 
@@ -239,7 +239,7 @@ def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: 
     monkeypatch.setattr(trust_store, "path", ledger.home.path / "config.toml" / "below" / "memory.json")
     ledger.home.path.joinpath("config.toml").touch()
     with ledger.log.snapshot() as snapshot:
-        trust_store.meet(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
+        trust_store.update(snapshot.consistency, lambda _: pytest.fail("there is no reset"))
     assert trust_store.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 
@@ -255,7 +255,7 @@ def test_a_memory_that_was_deleted_begins_afresh(
         assert told(older) == []
         remembered = trust_store.load()
         assert remembered is not None
-        assert remembered.begun_size == older.head()[0]
+        assert remembered.created_size == older.head()[0]
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"ledger":"x"}', b"null"])
@@ -316,13 +316,13 @@ def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
     with ledger.client() as client:
         before = client.consistency(0)
         grow(ledger, "one")
-        after = trust_store.meet(client.consistency, lambda _: pytest.fail("there is no reset"))
+        after = trust_store.update(client.consistency, lambda _: pytest.fail("there is no reset"))
 
         def slow(old_size: int) -> object:
             # What this process saw first is older than what the other one has remembered meanwhile.
             return before if old_size < before.size else client.consistency(old_size)
 
-        trust_store.meet(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
+        trust_store.update(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
 
     remembered = trust_store.load()
     assert remembered is not None

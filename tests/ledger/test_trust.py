@@ -20,7 +20,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import config_folder
 from deedbook.ledger.home.membership import Membership, write_membership
 from deedbook.ledger.home.settings import read_settings
-from deedbook.ledger.home.trust import Record
+from deedbook.ledger.home.trust import TrustedFolder
 from deedbook.ledger.system import files
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_file_of_trust_of_another_user_is_believed_by_nobody(
 ) -> None:
     trust.demand(home)
     given_to_another_user(kept)
-    for act in (lambda: trust.demand(home), lambda: trust.remember(Record(str(home)))):
+    for act in (lambda: trust.demand(home), lambda: trust.remember(TrustedFolder(str(home)))):
         error = refusal(act)
         assert error.code == "NOT_TRUSTED"
         assert f"belongs to another user (uid {NOBODY}): remove it" in error.message
@@ -120,7 +120,7 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
     """Each writes the whole file anew: without the lock, the first would take out what the second wrote."""
     write, is_writing, goes_on = trust._write, threading.Event(), threading.Event()
 
-    def write_slowly(file: Path, records: list[Record]) -> None:
+    def write_slowly(file: Path, records: list[TrustedFolder]) -> None:
         if records[-1].path == "/first":
             is_writing.set()
             assert goes_on.wait(60)
@@ -131,7 +131,9 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
     monkeypatch.setattr(
         "deedbook.ledger.system.files.time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set())
     )
-    first, second = (threading.Thread(target=trust.remember, args=(Record(path),)) for path in ("/first", "/second"))
+    first, second = (
+        threading.Thread(target=trust.remember, args=(TrustedFolder(path),)) for path in ("/first", "/second")
+    )
     first.start()
     assert is_writing.wait(60)
     second.start()
@@ -145,7 +147,7 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
 def test_writer_does_not_wait_for_ever_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deedbook.ledger.limits.trust_lock_wait_max_s", 0)
     with trust._locked(os.environ):
-        error = refusal(lambda: trust.remember(Record("/second")))
+        error = refusal(lambda: trust.remember(TrustedFolder("/second")))
     assert (error.code, error.recoverable) == ("STORE_IN_USE", True)
 
 
@@ -222,7 +224,7 @@ def test_folder_of_decisions_that_cannot_be_written_is_named_with_what_leads_the
     tmp_path: Path, variable: str
 ) -> None:
     (tmp_path / "file").touch()
-    error = refusal(lambda: trust.remember(Record("/somewhere"), {variable: str(tmp_path / "file")}))
+    error = refusal(lambda: trust.remember(TrustedFolder("/somewhere"), {variable: str(tmp_path / "file")}))
     assert error.code == "STORE_UNAVAILABLE"
     assert str(tmp_path / "file") in error.message
     assert "XDG_CONFIG_HOME or HOME leads there" in error.message

@@ -21,7 +21,7 @@ from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
-from deedbook.ledger.home.trust import ignored, shown
+from deedbook.ledger.home.trust import ignored_settings, quoted_path
 from deedbook.projections.agents.compromised import compromised_words
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
@@ -58,15 +58,15 @@ class ReadingApp(ClosableOptions):
             settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
             self._settings = asked, settings
-            if settings.text and (names := ", ".join(ignored(settings))):
-                where = shown(settings.home)
+            if settings.text and (names := ", ".join(ignored_settings(settings))):
+                where = quoted_path(settings.home)
                 way = f"`deed trust --home {where}` shows why"
                 click.echo(f"{where} is not trusted with {names}: ignored ({way})", err=True)
         return self._settings[1]
 
     def here(self, command: str) -> str:
         """Return the command that goes on with the folder of this run, when --home named it."""
-        return command if self.home is None else f"{command} --home {shown(self.home)}"
+        return command if self.home is None else f"{command} --home {quoted_path(self.home)}"
 
     @cached_property
     def moment(self) -> When | None:

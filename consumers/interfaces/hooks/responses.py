@@ -41,7 +41,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.environment import environment_variable, present_session
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import resolved
-from deedbook.ledger.home.settings import check_place
+from deedbook.ledger.home.settings import check_folder
 from deedbook.projections.answers.checked import ask
 
 brief_max_chars: Final = 9_800
@@ -61,7 +61,7 @@ def respond_to(work: Work) -> bytes:
         _log(work, Refused("USAGE", f"no hook of {work.call.harness} handles the event {work.event!r}"))
         return b""
     try:
-        check_place(resolved(work.home), is_named=work.call.home is not None)
+        check_folder(resolved(work.home), is_named=work.call.home is not None)
         trust.demand(work.home)  # first, before anything in the folder is opened
         ledger = Ledger(work.call.agent, home=work.home, server=work.call.server)
         try:

@@ -14,7 +14,7 @@ from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.format.identity import read_key_file, read_private
 from deedbook.ledger.home.config import Cluster, Settings
 from deedbook.ledger.home.home import Home, public_bus_key
-from deedbook.ledger.home.location import beside
+from deedbook.ledger.home.location import project_path
 from deedbook.ledger.home.trust import actions_of, server_program
 from deedbook.ledger.log.environment import FILE
 from deedbook.ledger.log.log import Log
@@ -34,10 +34,10 @@ def member_of(cluster: Cluster, home: Home, ledger: str) -> Member:
     """
     password = None
     if cluster.password is not None:
-        password = read_private(beside(home.path, cluster.password)).decode("utf-8", "replace").strip()
+        password = read_private(project_path(home.path, cluster.password)).decode("utf-8", "replace").strip()
     tls = None
     if cluster.tls is not None:
-        folder = beside(home.path, cluster.tls)
+        folder = project_path(home.path, cluster.tls)
         tls = Tls(folder / f"{cluster.name}.pem", folder / f"{cluster.name}.key", folder / "ca.pem")
     server = f"{ledger[:8]}-{cluster.name}"
     return Member(f"deedbook-{ledger}", server, cluster.listen, tuple(cluster.routes), password, tls)

@@ -43,8 +43,8 @@ from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers
 from deedbook.ledger.system.files import TEMPORARY, read_regular
 from deedbook.ledger.system.resource import AsyncResource
-from deedbook.ledger.trust.history import ResetPoint, Trusted, is_continued
-from deedbook.ledger.trust.store import SERVER, Remembered, TrustStore
+from deedbook.ledger.trust.history import ResetPoint, TrustedHead, is_continued
+from deedbook.ledger.trust.store import SERVER, TrustRecord, TrustStore
 
 Progress = Callable[[int, int], None]
 
@@ -141,7 +141,7 @@ class Recovery(AsyncResource):
             raise _damaged(history, history.stream_size + 1, size - first)
         return size - first
 
-    def contradicted(self) -> list[Remembered]:
+    def contradicted(self) -> list[TrustRecord]:
         """Return the trusted heads of readers on this machine that the log does not continue, the largest first.
 
         Another folder may hold a longer copy: it contradicts the log only where both have entries.
@@ -156,7 +156,7 @@ class Recovery(AsyncResource):
             contradicted = [
                 head
                 for head in ours
-                if (head.place in {store.place, SERVER} or head.trusted.size <= snapshot.size)
+                if (head.location in {store.location, SERVER} or head.trusted.size <= snapshot.size)
                 and not is_continued(head.trusted, snapshot.consistency(head.trusted.size))
                 and not any(reset.covers(head.trusted) for reset in begun)
             ]
@@ -169,7 +169,7 @@ class Recovery(AsyncResource):
         heads += [Head(head.trusted.size, head.trusted.root) for head in self.contradicted()]
         named: list[Head] = []
         for head in sorted(heads, reverse=True):
-            if not any(ResetPoint(0, *other, "").covers(Trusted(*head)) for other in named):
+            if not any(ResetPoint(0, *other, "").covers(TrustedHead(*head)) for other in named):
                 named.append(head)
         return named
 

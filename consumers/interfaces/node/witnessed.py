@@ -17,7 +17,7 @@ from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.proof.checkpoint import parse_checkpoint, verify_checkpoint
 from deedbook.ledger.proof.policy import Policy, WitnessResult
-from deedbook.ledger.trust.history import ConsistencyProof, Trusted, is_continued, shown
+from deedbook.ledger.trust.history import ConsistencyProof, TrustedHead, head_text, is_continued
 
 
 def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> WitnessResult | None:
@@ -41,8 +41,8 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
         verify_checkpoint(note, *signing(known))
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
-    if not is_continued(Trusted(old, old_root), ConsistencyProof(new, new_root, client.consistency(old, new).path)):
-        message = f"the witnesses cosigned another history than {shown(size, root)}: see `deed verify --policy`"
+    if not is_continued(TrustedHead(old, old_root), ConsistencyProof(new, new_root, client.consistency(old, new).path)):
+        message = f"the witnesses cosigned another history than {head_text(size, root)}: see `deed verify --policy`"
         raise Corrupted("HISTORY_CHANGED", message, size=size, tree_head=root)
     return configured[0].judge(note, time.time())
 

@@ -23,7 +23,7 @@ from deedbook.consumers.reasoning.workers import CompressorWorker, ProseWorker, 
 from deedbook.consumers.sdk.llm.model import configured_client
 from deedbook.consumers.sdk.service import service_author
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.home.location import CHAINS_FILE, beside
+from deedbook.ledger.home.location import CHAINS_FILE, project_path
 from deedbook.ledger.home.trust import actions_of, check_chains
 from deedbook.ledger.log.expiry import drop_unreferenced
 from deedbook.ledger.log.log import Log
@@ -71,7 +71,7 @@ def workers_of(client: LocalClient, reader: Reader, metrics: Metrics | None = No
     if actions.validator_tree is not None:
         judge = None if llm is None else ModelJudge(llm)
         author = service_author(client, "validator")
-        tree = beside(path, actions.validator_tree)
+        tree = project_path(path, actions.validator_tree)
         workers["validator"] = ValidatorWorker(author, reader, path / "validator.db", tree, judge).run
     if channels := configured_channels(settings, client=client):
         workers["notifier"] = NotifierWorker(

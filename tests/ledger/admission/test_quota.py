@@ -16,7 +16,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.ledger.home.quota import Quota, Spent, spend
+from deedbook.ledger.home.quota import Quota, QuotaUsage, spend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def test_one_author_beyond_its_quota_costs_the_others_of_a_group_nothing(ledger:
 
 def test_bytes_are_counted_over_a_day() -> None:
     quota = Quota(event_bytes_per_day=1000)
-    spent = spend(Spent(), quota, author="alice", events=1, size=900, now_ms=0)
+    spent = spend(QuotaUsage(), quota, author="alice", events=1, size=900, now_ms=0)
     with pytest.raises(Unavailable) as refused:
         spend(spent, quota, author="alice", events=1, size=500, now_ms=0)
     assert refused.value.details["setting"] == "event_bytes_per_day"
@@ -77,13 +77,13 @@ def test_bytes_are_counted_over_a_day() -> None:
 
 def test_submission_larger_than_the_limit_passes_when_nothing_is_spent() -> None:
     quota = Quota(events_per_minute=10)
-    spent = spend(Spent(), quota, author="alice", events=256, size=1, now_ms=0)
+    spent = spend(QuotaUsage(), quota, author="alice", events=256, size=1, now_ms=0)
     with pytest.raises(Unavailable):
         spend(spent, quota, author="alice", events=1, size=1, now_ms=0)
 
 
 def test_a_clock_that_went_back_gives_nothing_away() -> None:
-    spent = spend(Spent(), Quota(events_per_minute=10), author="alice", events=10, size=1, now_ms=1_000_000)
+    spent = spend(QuotaUsage(), Quota(events_per_minute=10), author="alice", events=10, size=1, now_ms=1_000_000)
     with pytest.raises(Unavailable):
         spend(spent, Quota(events_per_minute=10), author="alice", events=1, size=1, now_ms=0)
 

@@ -206,7 +206,7 @@ class lying_server:  # noqa: N801 - used as a context manager
             consistency_proof = client.signed_consistency(0)
         trust_store = TrustStore.of_server(ledger.id)
         trust_store.checkpoint_keys = {ledger.checkpoint_key.verifier.vkey: True}
-        trust_store.meet(lambda _: consistency_proof, lambda _: None)
+        trust_store.update(lambda _: consistency_proof, lambda _: None)
         self._greeting = msgspec.json.encode(msgspec.structs.replace(consistency_proof, path=[]))
         self._patterns = (submit_pattern(ledger.id), read_pattern(ledger.id))
         self._url, self._answer = server.url, answer

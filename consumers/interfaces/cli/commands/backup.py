@@ -27,7 +27,7 @@ from deedbook.ledger.home.location import CHAINS_FILE, new_home, present_folder,
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.service.server import unserved
-from deedbook.ledger.trust.history import shown
+from deedbook.ledger.trust.history import head_text
 
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.node.recovery import Head
@@ -145,7 +145,8 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
     async def look() -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
             notes = [
-                f"what was read at {one.place} was {shown(one.trusted.size, one.trusted.root)}: its readers refuse "
+                f"what was read at {one.location} was "
+                f"{head_text(one.trusted.size, one.trusted.root)}: its readers refuse "
                 "this log until `deed recover`"
                 for one in recovery.contradicted()
             ]
@@ -232,9 +233,9 @@ def _require_agreement(recovery: Recovery, done: str) -> None:
         remembered = one.trusted
         head = recovery.head()
         message = (
-            f"{done}, but what was read at {one.place} was {shown(remembered.size, remembered.root)}, and the log has "
-            f"{shown(head.size, head.tree_head)}: put a later copy back with `deed restore`, or go on without those "
-            "entries with `deed recover --accept-loss`"
+            f"{done}, but what was read at {one.location} was {head_text(remembered.size, remembered.root)}, "
+            f"and the log has {head_text(head.size, head.tree_head)}: put a later copy back with `deed restore`, or go "
+            "on without those entries with `deed recover --accept-loss`"
         )
         details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
         raise Corrupted("HISTORY_CHANGED", message, **details)

@@ -14,8 +14,8 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.config import check_server
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import new_home, present_folder, resolved
-from deedbook.ledger.home.settings import check_place
-from deedbook.ledger.home.trust import shown
+from deedbook.ledger.home.settings import check_folder
+from deedbook.ledger.home.trust import quoted_path
 from deedbook.ledger.lifecycle.authority import NODE_ROLE
 
 
@@ -40,7 +40,7 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         raise Refused("USAGE", f"the invitation is for {of}")
     path = app.home or new_home(present_folder())
     if path.exists():
-        check_place(resolved(path), is_named=app.home is not None)
+        check_folder(resolved(path), is_named=app.home is not None)
     if not (given := app.server or ",".join(invitation.servers)):
         unknown = "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows"
         raise Refused("USAGE", unknown)
@@ -66,7 +66,7 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         [
             f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}",
             f"  root    {invitation.root} (pinned)",
-            f"  home    {shown(path)}  (its keys were made here; no other copy exists)",
+            f"  home    {quoted_path(path)}  (its keys were made here; no other copy exists)",
             f"Next: {following}",
         ],
     )

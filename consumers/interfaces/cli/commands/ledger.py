@@ -40,24 +40,24 @@ from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
-from deedbook.ledger.home.config import Settings, declared, read_config
+from deedbook.ledger.home.config import Settings, parse_config, read_config
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import (
     CHAINS_FILE,
     CONFIG_FILE,
-    beside,
     find_home,
     new_home,
     present_folder,
+    project_path,
     read_file,
     resolved,
 )
-from deedbook.ledger.home.settings import check_place
+from deedbook.ledger.home.settings import check_folder
 from deedbook.ledger.home.trust import fingerprint
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.limits import map_alarm_ratio
 from deedbook.ledger.service.server import find_server
-from deedbook.ledger.trust.history import shown
+from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
 
 
@@ -106,7 +106,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
 def check_is_ours(home: Home) -> None:
     """Refuse to make a ledger of keys that lie in a folder which this user neither made nor trusted."""
     if home.path.exists():
-        check_place(resolved(home.path), is_named=True)
+        check_folder(resolved(home.path), is_named=True)
     check_is_new(home)
     if home.key_file(ROOT).exists() and not home.is_local() and not trust.is_trusted(home.path):
         raise trust.refusal(home.path, "holds the key of a root already, and whoever made that would own the ledger")
@@ -220,7 +220,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
     url = home.bus / "url"
     served = url.read_text("ascii").strip() if url.exists() else "not running (local verbs need none)"
     yield Check("serve", ok=True, found=served)
-    if declared(settings.text, home.path / CONFIG_FILE)[1].cluster is not None:
+    if parse_config(settings.text, home.path / CONFIG_FILE)[1].cluster is not None:
         yield Check("nodes", *state_here(home))
 
 
@@ -255,8 +255,8 @@ def _memory_check(client: LocalClient) -> Check:
         return Check("memory", ok=False, found="; ".join(rivals), fix="what is written to both parts them for ever")
     if remembered is None:
         return Check("memory", ok=True, found="nothing is remembered of this folder yet: the next verb begins")
-    head = shown(remembered.trusted.size, remembered.trusted.root)
-    begun = f"{when(remembered.begun_ms)}, at {remembered.begun_size} entries"
+    head = head_text(remembered.trusted.size, remembered.trusted.root)
+    begun = f"{when(remembered.created_ms)}, at {remembered.created_size} entries"
     return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
 
 
@@ -350,7 +350,7 @@ def _key_checks(home: Home) -> Iterator[Check]:
     files = sorted([*home.keys.glob("*.key"), *home.keys.glob("*.nkey"), *home.keys.glob("*.session")])
     wide = [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
     found = f"{len(files)} files" if not wide else f"others can read {', '.join(wide)}"
-    fix = f"run `chmod 600 {trust.shown(home.keys)}/*`"
+    fix = f"run `chmod 600 {trust.quoted_path(home.keys)}/*`"
     if not trust.is_trusted(home.path):
         fix = "you have not trusted this folder: unless you made these keys they are a stranger's, do not use them"
     yield Check("keys", not wide, escape_text(found), fix)
@@ -369,6 +369,6 @@ def tracked_keys(home: Home) -> list[str]:
 def _server_check(home: Path | None) -> Check:
     configured = trust.read_folder(home).actions.nats_server if home else None
     if home is not None and configured:
-        program = escape_text(str(beside(resolved(home), configured)))
+        program = escape_text(str(project_path(resolved(home), configured)))
         return Check("nats-server", ok=True, found=f"config.toml names {program}; not run by this check")
     return Check("nats-server", ok=True, found=str(find_server()))

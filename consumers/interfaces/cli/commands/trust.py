@@ -18,8 +18,8 @@ from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.home import trust as trusting
 from deedbook.ledger.home.absence import no_ledger
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.home.location import beside, find_home, named_home, present_folder, resolved
-from deedbook.ledger.home.trust import Folder, Record
+from deedbook.ledger.home.location import find_home, named_home, present_folder, project_path, resolved
+from deedbook.ledger.home.trust import FolderContent, TrustedFolder
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.system.files import replaceable_by
 
@@ -59,10 +59,10 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         _remove(app, home)
         return
     if not home.is_dir():
-        raise Unavailable("NO_LEDGER", f"there is no folder {trusting.shown(home)}", folder=str(home))
+        raise Unavailable("NO_LEDGER", f"there is no folder {trusting.quoted_path(home)}", folder=str(home))
     folder, here = trusting.read_folder(home), root_in(home)
     if here and not here.startswith(pinned or ""):
-        message = f"the ledger in {trusting.shown(home)} has the root {here}, and not {pinned}: do not use it"
+        message = f"the ledger in {trusting.quoted_path(home)} has the root {here}, and not {pinned}: do not use it"
         raise Corrupted("VERIFICATION_FAILED", message, root=here)
     if pinned is not None and not here and len(pinned) < fingerprint_digits:
         raise Refused("USAGE", "to pin a remote ledger, give all 64 digits: the first 32 are only its id")
@@ -95,7 +95,7 @@ def _folder(named: Path | None) -> Path:
 
 def _remove(app: App, home: Path) -> None:
     if not trusting.forget(home):
-        raise Refused("NOT_FOUND", f"{trusting.shown(home)} is not trusted", home=str(home))
+        raise Refused("NOT_FOUND", f"{trusting.quoted_path(home)} is not trusted", home=str(home))
     app.show("trust", {"home": str(home), "state": "unknown"}, "It is trusted no longer.")
 
 
@@ -107,7 +107,7 @@ def root_in(home: Path) -> str:
         return "" if snapshot.size == 0 else trusting.root_in(snapshot.entry(0))
 
 
-def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
+def _record(folder: FolderContent, root: str, *, is_shown: bool) -> TrustedFolder | None:
     """Return what is kept of a folder; where that cannot be believed it counts for nothing, and is said."""
     try:
         record = trusting.find_record(folder.path)
@@ -118,14 +118,14 @@ def _record(folder: Folder, root: str, *, is_shown: bool) -> Record | None:
     return None if record is not None and not trusting.is_same_root(record.root, root) else record
 
 
-def _described(folder: Folder, root: str, record: Record | None) -> dict[str, Any]:
-    kept = trusting.kept_digests(record)
-    now = trusting.kept_digests(trusting.record_of(folder, root, ""))
+def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -> dict[str, Any]:
+    kept = trusting.setting_digests(record)
+    now = trusting.setting_digests(trusting.record_of(folder, root, ""))
     acts = [
         Act(name, "; ".join(_does(folder, name, value)), _text(value), _state(kept, now, name))
         for name, value in folder.settings.items()
     ]
-    is_whole = record is not None and trusting.covers(record, folder)
+    is_whole = record is not None and trusting.is_unchanged(record, folder)
     state = "unknown" if record is None else "trusted" if is_whole else "changed"
     return {
         "home": escape_text(str(folder.path)),
@@ -144,7 +144,7 @@ def _text(value: Any) -> str:
     return escape_text(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
-def _does(folder: Folder, name: str, value: Any) -> Iterator[str]:
+def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
     """Yield in plain words what one setting does; what a table says besides stands in its value."""
     home = folder.path
     match name:
@@ -182,8 +182,8 @@ def _tells(channel: dict[str, Any]) -> str:
 
 
 def _inside(home: Path, value: str) -> str:
-    path = beside(home, value)
-    if path.resolve().is_relative_to(beside(home, ".").resolve()):
+    path = project_path(home, value)
+    if path.resolve().is_relative_to(project_path(home, ".").resolve()):
         return f"{path}, inside this project: whoever can change the project can change it"
     return str(path)
 
@@ -192,7 +192,7 @@ def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None
     """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
     if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
-        show, yes = (f"`deed trust --{word} --home {trusting.shown(home)}`" for word in words)
+        show, yes = (f"`deed trust --{word} --home {trusting.quoted_path(home)}`" for word in words)
         raise Refused("USAGE", f"there is no terminal to ask on: read {show}, then run {yes}")
     _print(data)
     if not click.confirm("Trust this folder?", default=False, err=True):
@@ -215,7 +215,7 @@ def _print(data: dict[str, Any]) -> None:
         click.echo(f"trusted  {escape_text(path)}")
     for path in data.get("gone", []):
         click.echo(
-            f"gone     {escape_text(path)} (`deed trust --remove --home {trusting.shown(Path(path))}` forgets it)"
+            f"gone     {escape_text(path)} (`deed trust --remove --home {trusting.quoted_path(Path(path))}` forgets it)"
         )
 
 

@@ -23,7 +23,7 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Settings
-from deedbook.ledger.home.location import beside, resolved
+from deedbook.ledger.home.location import project_path, resolved
 from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.delta import describe_change
@@ -168,5 +168,5 @@ def _tree_of(settings: Settings) -> Path | None:
     home = resolved(settings.home)
     with suppress(DeedbookError):  # the settings of an untrusted folder are not used
         if (configured := actions_of(settings).validator_tree) is not None:
-            return beside(home, configured)
-    return work_tree(beside(home, ".")) or work_tree(Path.cwd())
+            return project_path(home, configured)
+    return work_tree(project_path(home, ".")) or work_tree(Path.cwd())

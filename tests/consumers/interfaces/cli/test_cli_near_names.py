@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from deedbook.consumers.interfaces.cli.settings_page import TABLES, settings_page
-from deedbook.ledger.home.config import Actions, Config, declared
+from deedbook.ledger.home.config import Actions, Config, parse_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def test_page_of_settings_is_read_as_settings(nowhere: Deed, tmp_path: Path) -> 
     given = [line.removeprefix("# ") for line in page if " = " in line or line.startswith("# [")]
     plain = [line for line in given if line.split()[0] not in ("nats_server", "validator_tree", "default_reviewer")]
     read = tomllib.loads("\n".join(plain))
-    assert declared("\n".join(plain).encode(), tmp_path)[0] == Config()
+    assert parse_config("\n".join(plain).encode(), tmp_path)[0] == Config()
     for name, table in TABLES.items():
         rows = read[name] if isinstance(read[name], list) else [read[name]]
         assert all(row.keys() == {field.name for field in msgspec.structs.fields(table)} for row in rows)
