@@ -30,7 +30,7 @@ from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home, public_bus_key
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.service.server_config import BusUsers
-from deedbook.ledger.service.service import News, Service
+from deedbook.ledger.service.service import LogWatcher, Service
 from deedbook.projections.answers.reader import Reader
 
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ class Served:
         return self.reader.answer(query, arguments, as_of)
 
     async def _start(self) -> None:
-        self.news = News(self.ledger.log)
-        self._looking = asyncio.create_task(self.news.run())
-        self.service = Service(self.local, self.committer, self.news, self._answer)
+        self.watcher = LogWatcher(self.ledger.log)
+        self._looking = asyncio.create_task(self.watcher.run())
+        self.service = Service(self.local, self.committer, self.watcher, self._answer)
         self.nats = await connect(self.url, NODE)
         self.alice = await connect(self.url, "alice")
         await self.service.start(self.nats, AGENTS)

@@ -19,7 +19,7 @@ from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.log.blobs import DIGEST_BYTES, FOLDER, intent_decoder, record_decoder
 from deedbook.ledger.log.environment import FILE
-from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, stream_digest
+from deedbook.ledger.log.keys import HEAD_KEY, NOT_REPLAYED, stream_digest
 from deedbook.ledger.log.record_codec import decode_record
 from deedbook.ledger.log.tables import FORMAT, Head, head_decoder
 
@@ -75,7 +75,7 @@ def check_state(reader: PageReader, replay: Replay, findings: Findings) -> None:
     for key, value in table_records(reader, "state", findings):
         if key == HEAD_KEY:
             _check_head(value, replay, findings)
-        elif key[:1] in OF_NO_ENTRY:
+        elif key[:1] in NOT_REPLAYED:
             continue
         elif replay.lost_from is None:
             seen.add(key)
@@ -162,14 +162,14 @@ def _compare_blobs(
             findings.problem(None, "CORRUPTED", f"the record of {name} cannot be read: {error}")
             continue
         wanted = (record.size, record.blake3, record.sha256)
-        if hashed.pop(record.place, _hashed(())) != wanted or record.blake3 != digest:
+        if hashed.pop(record.chunk_prefix, _hashed(())) != wanted or record.blake3 != digest:
             findings.problem(None, "CORRUPTED", f"{name} is damaged")
         elif aliases.get(record.sha256) != digest:
             findings.problem(None, "CORRUPTED", f"blob sha256:{record.sha256.hex()} points to another blob")
     for key, value in intents.items():
         if key[:DIGEST_BYTES] not in records:
             findings.note(None, "NOT_FOUND", f"the upload of blob blake3:{key[:DIGEST_BYTES].hex()} was never finished")
-            hashed.pop(intent_decoder.decode(value).place, None)
+            hashed.pop(intent_decoder.decode(value).chunk_prefix, None)
     for position in hashed:
         message = f"the chunks at {position.hex()} belong to no blob and no upload"
         findings.problem(None, "CORRUPTED", message)

@@ -17,7 +17,7 @@ from typing import Final
 
 from deedbook.consumers.auditor.pages import END, FRAME, value_size_max_bytes
 from deedbook.consumers.auditor.report import Findings
-from deedbook.ledger.log.environment import FILE, is_read_only, no_log
+from deedbook.ledger.log.environment import FILE, is_read_only, log_not_found
 from deedbook.ledger.log.keys import index_key
 from deedbook.ledger.log.tables import DATABASE
 
@@ -41,7 +41,7 @@ class PageReader:
         """Open the log of the ledger in ``folder``, or its blobs. Raises Unavailable: ``NO_LEDGER``."""
         self._path = folder / database
         if not self.file.is_file():
-            raise no_log(self._path)
+            raise log_not_found(self._path)
         self._access = "read-only" if is_read_only(self._path) else "lock"
 
     @property

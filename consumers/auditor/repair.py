@@ -22,7 +22,7 @@ from deedbook.consumers.auditor.report import Findings, Problem
 from deedbook.ledger.admission.check import Candidate
 from deedbook.ledger.errors import Corrupted
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes
-from deedbook.ledger.log.keys import HEAD_KEY, OF_NO_ENTRY, id_key, index_key, skipped_key
+from deedbook.ledger.log.keys import HEAD_KEY, NOT_REPLAYED, id_key, index_key, skipped_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tables import Head
 
@@ -121,7 +121,7 @@ def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, byt
         key: value
         for key, value in _records(txn, table).items()
         # No entry holds the spent quotas of agents. The roles of an agent are a set, in no order.
-        if key[:1] in OF_NO_ENTRY or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
+        if key[:1] in NOT_REPLAYED or (key[:1] == b"a" and key in wanted and is_same_record(key, wanted[key], value))
     }
     return wanted | unchanged
 

@@ -38,7 +38,7 @@ from deedbook.ledger.home.membership import BEGUN_FILE, Membership, read_members
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE_ROLE
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.limits import config_size_max_bytes
-from deedbook.ledger.system.files import as_unavailable, locked, read_regular, write_whole
+from deedbook.ledger.system.files import as_unavailable, lock_folder, read_regular, write_whole
 
 let_in_wait_max_s: Final = 15.0
 _after_cut_max_s: Final = 5.0
@@ -66,7 +66,7 @@ def join(
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
     with as_unavailable(home.path):
         home.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(home.keys):  # one at a time: two would each register the keys that the other is about to make
+    with lock_folder(home.keys):  # one at a time: two would each register the keys that the other is about to make
         _begin(home, invitation, membership)
         key = _identity_key(home, invitation, passphrase)
         # Before the first use of a key that lies here: this user has just made the folder.

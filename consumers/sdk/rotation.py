@@ -28,7 +28,7 @@ from deedbook.ledger.events.authority import CheckpointKeyRotated, KeyRotated
 from deedbook.ledger.format.identity import Key, encode_key, open_key, read_key_file, read_private
 from deedbook.ledger.home.home import Home, new_bus_key, pending, public_bus_key
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, RESERVED_NAMES
-from deedbook.ledger.system.files import locked, write_whole
+from deedbook.ledger.system.files import lock_folder, write_whole
 
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
@@ -151,4 +151,4 @@ def _alone(home: Home) -> contextlib.AbstractContextManager[None]:
     if not home.keys.is_dir():
         message = f"there are no keys in {home.path}: rotate where the keys are"
         raise Refused("KEY_FILE_MISSING", message, path=str(home.keys))
-    return locked(home.keys)
+    return lock_folder(home.keys)

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from deedbook.consumers.sdk.subscription_store import SCHEMA, SubscriptionStore
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.system.files import held, locked
+from deedbook.ledger.system.files import lock_file, lock_folder
 
 _busy_timeout_s = 10.0
 _turns: Final[WeakValueDictionary[Path, Any]] = WeakValueDictionary()
@@ -42,7 +42,7 @@ class Subscriptions(SubscriptionStore):
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
             try:
                 # While SQLite changes a new file to WAL mode it refuses all other connections at once, without waiting.
-                with locked(path.parent):
+                with lock_folder(path.parent):
                     self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA + self.schema)
             except BaseException:
                 self.db.close()
@@ -53,7 +53,7 @@ class Subscriptions(SubscriptionStore):
 
     def held(self, name: str) -> contextlib.AbstractContextManager[None]:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        return held(self.path.with_name(f"{self.path.name}.{digest}.lock"), self._running_already(name))
+        return lock_file(self.path.with_name(f"{self.path.name}.{digest}.lock"), self._running_already(name))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -36,7 +36,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Actions, Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import actions_of
-from deedbook.ledger.system.files import held
+from deedbook.ledger.system.files import lock_file
 
 Progress: TypeAlias = "Callable[[Event], None]"
 
@@ -195,7 +195,7 @@ def _locked(settings: Settings, task_id: str) -> Iterator[None]:
     """Hold the lock of a task: only one process of this machine plays it."""
     path = settings.home / f"{PurePath(task_id).name}.lock"
     message = f"another process is searching {task_id}: follow it with `deed tot show {task_id} --follow`"
-    with held(path, Unavailable("STORE_IN_USE", message, task_id=task_id)):
+    with lock_file(path, Unavailable("STORE_IN_USE", message, task_id=task_id)):
         yield
         path.unlink(missing_ok=True)
 

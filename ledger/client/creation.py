@@ -14,7 +14,7 @@ from deedbook.ledger.home.home import Home, new_bus_key
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.log.data_file import check_data_file
-from deedbook.ledger.log.environment import translated
+from deedbook.ledger.log.environment import translate_errors
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 from deedbook.ledger.system.files import as_unavailable, sync_folder
@@ -30,7 +30,7 @@ def check_is_new(home: Home) -> None:
     path = home.key_file(ROOT)
     if path.exists() and not home.begun.exists():
         if home.is_local():
-            with translated(home.log_file.parent):
+            with translate_errors(home.log_file.parent):
                 check_data_file(home.log_file, may_be_new=True)  # of a damaged ledger, say how to get it back
             raise _exists(home)
         message = (

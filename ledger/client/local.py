@@ -22,7 +22,7 @@ from deedbook.ledger.format.forms import NODE
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import WITNESSED_FILE
-from deedbook.ledger.log.blobs import no_blob
+from deedbook.ledger.log.blobs import blob_not_found
 from deedbook.ledger.log.expiry import read_references
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import Uploads
@@ -191,7 +191,7 @@ class LocalClient(LocalReader):
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
         record = self.log.blobs.find(ref)
         if record is None:
-            raise no_blob(ref)
+            raise blob_not_found(ref)
         if not 0 <= number < max(record.chunk_count, 1):
             raise Refused("NOT_FOUND", f"blob {ref} has no chunk {number}", size=record.size)
         return record.size, self.log.blobs.chunk(record, number) if record.size else b""

@@ -22,7 +22,7 @@ import msgspec
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.format.envelope import Submission, decode_submission, event_id, pae
-from deedbook.ledger.system.files import as_unavailable, locked, read_regular, replacing, sync_folder, write_whole
+from deedbook.ledger.system.files import as_unavailable, lock_folder, read_regular, replacing, sync_folder, write_whole
 from deedbook.ledger.trust.history import log_notice
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Spool:
         with ExitStack() as stack:
             with as_unavailable(self.folder):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                stack.enter_context(locked(self.folder))
+                stack.enter_context(lock_folder(self.folder))
             yield
 
 

@@ -20,7 +20,7 @@ from nacl import bindings, exceptions, pwhash, secret
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import UNREADABLE, decode_strict
 from deedbook.ledger.limits import config_size_max_bytes
-from deedbook.ledger.system.files import as_unavailable, created, open_regular, read_all, write_whole
+from deedbook.ledger.system.files import as_unavailable, create_exclusively, open_regular, read_all, write_whole
 
 if TYPE_CHECKING:
     from nacl.secret import SecretBox
@@ -216,7 +216,7 @@ def write_private(path: Path, content: bytes) -> None:
     with as_unavailable(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            with created(path) as file:
+            with create_exclusively(path) as file:
                 file.write(content)
         except FileExistsError as error:
             raise Refused("KEY_EXISTS", f"the key file {path} already exists", path=str(path)) from error

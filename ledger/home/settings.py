@@ -10,7 +10,7 @@ from deedbook.ledger.home import membership, trust
 from deedbook.ledger.home.absence import no_ledger
 from deedbook.ledger.home.config import Settings, check_name, check_server, parse_config
 from deedbook.ledger.home.location import CONFIG_FILE, find_home, named_home, present_folder, read_file, resolved
-from deedbook.ledger.system.files import replaceable_by
+from deedbook.ledger.system.files import find_ownership_risk
 
 
 def read_settings(
@@ -60,7 +60,7 @@ def check_folder(home: Path, *, is_named: bool, environment: Mapping[str, str] =
 
     Raises Refused: ``NOT_TRUSTED``.
     """
-    reason = replaceable_by(home)
+    reason = find_ownership_risk(home)
     if reason is None:
         return
     if not is_named:

@@ -32,7 +32,7 @@ from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.home.config import Actions, Settings, parse_config
 from deedbook.ledger.home.location import CHAINS_FILE, CONFIG_FILE, config_folder, project_path, read_file, resolved
 from deedbook.ledger.home.membership import CLIENT_FILE, Membership, read_membership
-from deedbook.ledger.system.files import as_unavailable, held, read_regular, write_whole
+from deedbook.ledger.system.files import as_unavailable, lock_file, read_regular, write_whole
 
 TRUST_FILE: Final = "trust.toml"
 # What an agent is told of such a folder: no path and no text of it, for both may be a stranger's.
@@ -371,5 +371,5 @@ def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
     taken = Unavailable("STORE_IN_USE", f"another process holds {quoted_path(lock)}: try again")
     with as_unavailable(folder, "cannot be written (XDG_CONFIG_HOME or HOME leads there)"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with held(lock, taken, wait_max_s=limits.trust_lock_wait_max_s):
+    with lock_file(lock, taken, wait_max_s=limits.trust_lock_wait_max_s):
         yield folder / TRUST_FILE

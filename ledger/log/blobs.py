@@ -54,7 +54,7 @@ class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
     size: int
     blake3: bytes
     sha256: bytes
-    place: bytes
+    chunk_prefix: bytes
     referenced_by: int | None = None
 
     @property
@@ -80,7 +80,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     accepted_ms: int
     # Where this upload's chunks lie: its own, so that nobody puts a wrong one among another's, and nothing changes what
     # was checked.
-    place: bytes = b""
+    chunk_prefix: bytes = b""
 
     @property
     def ref(self) -> str:
@@ -106,7 +106,7 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     unreferenced: int = 0
 
 
-class Stored(msgspec.Struct, frozen=True):
+class BlobOwner(msgspec.Struct, frozen=True):
     """By whom a blob is stored, and since when (Unix ms)."""
 
     author: str
@@ -124,7 +124,7 @@ class BlobView(msgspec.Struct, frozen=True):
     received: int
     sha256: str
     chunks: int
-    stored: list[Stored]
+    stored: list[BlobOwner]
     referenced_by: int | None
     dropped_ms: int | None
 
@@ -167,7 +167,7 @@ class Blobs:
                 self._opened = self._open()
             return self._opened
 
-    def made(self) -> Environment:
+    def open_or_create(self) -> Environment:
         """Return the environment, made if it is not there. Raises as ``environment``."""
         with self._opening:
             if self._opened is None:
@@ -194,7 +194,7 @@ class Blobs:
         data: bytes | None = None
         if (store := self.environment()) is not None:
             with store.reading() as txn:
-                data = store.get(txn, store.tables["chunks"], chunk_key(record.place, number))
+                data = store.get(txn, store.tables["chunks"], chunk_key(record.chunk_prefix, number))
         if data is None:
             raise Corrupted("CORRUPTED", f"chunk {number} of blob {record.ref} is missing", ref=record.ref)
         return data
@@ -207,7 +207,7 @@ class Blobs:
         """
         record = self.find(ref)
         if record is None:
-            raise no_blob(ref)
+            raise blob_not_found(ref)
         content = b"".join(self.chunk(record, number) for number in range(record.chunk_count))
         check_blob(ref, content)
         return content
@@ -232,7 +232,7 @@ class Blobs:
                 intents = intents_of(store, txn, digest)
                 if record is not None or intents:
                     return _view(store, txn, record, intents)
-        raise no_blob(ref)
+        raise blob_not_found(ref)
 
     def page(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
@@ -272,7 +272,7 @@ def check_ref(ref: str) -> str:
     return ref
 
 
-def no_blob(ref: str) -> Refused:
+def blob_not_found(ref: str) -> Refused:
     """Return the refusal of a ref that no blob has."""
     return Refused("NOT_FOUND", f"there is no blob {ref}", ref=ref)
 
@@ -288,9 +288,9 @@ def check_blob(ref: str, content: bytes) -> None:
         raise Corrupted("VERIFICATION_FAILED", f"the content is not that of {ref}", ref=ref)
 
 
-def chunk_key(place: bytes, number: int) -> bytes:
+def chunk_key(chunk_prefix: bytes, number: int) -> bytes:
     """Return the key of a chunk."""
-    return place + number.to_bytes(4, "big")
+    return chunk_prefix + number.to_bytes(4, "big")
 
 
 def reference_key(ref: str) -> bytes:
@@ -330,9 +330,9 @@ def received(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
     """Return how many bytes of an upload are held: its chunks come in order, and only the last one is shorter."""
     cursor = txn.cursor(db=store.tables["chunks"])
     # The key after this author's last possible chunk; the one before it is the last there is.
-    is_there = cursor.prev() if cursor.set_range(chunk_key(intent.place, 2**32 - 1)) else cursor.last()
+    is_there = cursor.prev() if cursor.set_range(chunk_key(intent.chunk_prefix, 2**32 - 1)) else cursor.last()
     key = bytes(cursor.key()) if is_there else b""
-    if key[:-4] != intent.place:
+    if key[:-4] != intent.chunk_prefix:
         return 0
     return int.from_bytes(key[-4:], "big") * blob_chunk_bytes + len(cursor.value())
 
@@ -348,7 +348,7 @@ def _digests(store: Environment, txn: lmdb.Transaction, start: bytes) -> Iterato
 
 
 def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, intents: list[Intent]) -> BlobView:
-    stored = [Stored(one.author, one.accepted_ms) for one in intents]
+    stored = [BlobOwner(one.author, one.accepted_ms) for one in intents]
     is_kept = record is not None and (record.referenced_by is not None or not intents)
     last_ms = max((one.at_ms for one in stored), default=0)
     size = intents[0].size if record is None else record.size

@@ -31,7 +31,7 @@ _LOCK_FILE: Final = "lock.mdb"
 _free_min_bytes: Final = 1024**2
 
 
-def no_log(path: Path) -> Unavailable:
+def log_not_found(path: Path) -> Unavailable:
     """Return the refusal of a ledger's folder without the database ``path``; of a project, names the ledger's below."""
     folder = path.parent
     below = folder / FOLDER
@@ -54,8 +54,8 @@ class Environment:
         self._file = self.path / FILE
         self.setting = setting
         if not create and not os.path.lexists(path / FILE):
-            raise no_log(path)
-        with translated(path, setting):
+            raise log_not_found(path)
+        with translate_errors(path, setting):
             check_data_file(self._file, may_be_new=create)
             self.is_read_only = is_read_only(self.path)
             self.env = lmdb.open(
@@ -91,7 +91,7 @@ class Environment:
 
         Raises Corrupted: ``HISTORY_CHANGED``: the file was written over with an older one.
         """
-        with translated(self.path, self.setting):
+        with translate_errors(self.path, self.setting):
             self._check_present()
             last = self._last_transaction  # read first: another thread may begin a later one before we do
             with self.env.begin() as txn:
@@ -114,7 +114,7 @@ class Environment:
         if self.is_read_only:
             message = f"{self.path} is read-only: it can be read; write where it may be written, or with --server"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path))
-        with translated(self.path, self.setting):
+        with translate_errors(self.path, self.setting):
             self._check_present()
             with self.env.begin(write=True) as txn:
                 yield txn
@@ -191,7 +191,7 @@ def is_read_only(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def translated(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
+def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
     """Turn LMDB's and the file system's errors into ours, saying what to do."""
     try:
         yield

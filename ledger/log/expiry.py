@@ -49,7 +49,7 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
     leaf: bytes = b""
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class ExpiryResult(msgspec.Struct, frozen=True):
     """What was dropped: blobs (unfinished uploads among them) and their bytes."""
 
     blobs: int
@@ -91,14 +91,14 @@ def read_references(log: Log) -> int:
 
 def drop_unreferenced(
     log: Log, *, now_ms: int | None = None, progress: Callable[[int, int], None] = lambda _done, _total: None
-) -> Dropped:
+) -> ExpiryResult:
     """Drop the blobs, and the unfinished uploads, whose last intent is older than ``blob_unreferenced_max_s``.
 
     Each transaction is bounded. If we crash in between, what was dropped is gone, and the next call drops the rest.
     """
     store = log.blobs.environment()
     if store is None:
-        return Dropped(0, 0)
+        return ExpiryResult(0, 0)
     read_references(log)
     before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - blob_unreferenced_max_s * 1000
     blobs = size = looked = 0
@@ -119,7 +119,7 @@ def drop_unreferenced(
             for intent in expired:
                 dropped = _drop(store, txn, intent, before_ms)
                 blobs, size = blobs + (dropped is not None), size + (dropped or 0)
-    return Dropped(blobs, size)
+    return ExpiryResult(blobs, size)
 
 
 def _expired(
@@ -154,7 +154,7 @@ def _drop(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, befo
         return None
     if record is None:
         return min(chunks * blob_chunk_bytes, intent.size)
-    delete_chunks(store, txn, record.place)
+    delete_chunks(store, txn, record.chunk_prefix)
     txn.delete(record.sha256, db=store.tables["aliases"])
     txn.delete(record.blake3, db=store.tables["records"])
     return record.size

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         """A state key: bytes, of which a type checker knows what record lies under them."""
 
 
-streams_known_max: Final = 4_096
+streams_cached_max: Final = 4_096
 """Events come many to a stream: its name's bytes and digest are kept of so many."""
 
 
@@ -27,7 +27,7 @@ def index_key(index: int) -> bytes:
     return index.to_bytes(8, "big")
 
 
-@lru_cache(streams_known_max)
+@lru_cache(streams_cached_max)
 def stream_digest(stream: str) -> bytes:
     """Return the 16 bytes that stand for a stream in keys and in bus subjects."""
     return blake3(stream.encode()).digest(length=16)
@@ -57,16 +57,16 @@ SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
 # What follows from no entry: what gates count, and whether this log is one of several nodes'.
-OF_NO_ENTRY: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
+NOT_REPLAYED: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
 
 
-@lru_cache(streams_known_max)
+@lru_cache(streams_cached_max)
 def stream_key(stream: str) -> Key[StreamRecord]:
     """Return the state key of a stream's record."""
     return cast("Key[StreamRecord]", b"s" + stream.encode())
 
 
-@lru_cache(streams_known_max)
+@lru_cache(streams_cached_max)
 def agent_key(name: str) -> Key[AgentRecord]:
     """Return the state key of an agent's record."""
     return cast("Key[AgentRecord]", b"a" + name.encode())
@@ -77,7 +77,7 @@ def invitation_key(name: str) -> Key[InvitationRecord]:
     return cast("Key[InvitationRecord]", b"v" + name.encode())
 
 
-@lru_cache(streams_known_max)
+@lru_cache(streams_cached_max)
 def key_key(public_key: str) -> Key[KeyRecord]:
     """Return the state key of a signing key's record (``public_key`` in hex)."""
     return cast("Key[KeyRecord]", b"k" + bytes.fromhex(public_key))

@@ -23,7 +23,7 @@ from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, t
 from deedbook.ledger.trust.history import ConsistencyProof, ProvenEntry, StreamPage, StreamRequest
 
 R = TypeVar("R")
-hashed_kept: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
+cached_hashes_max: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
 
 
 class EntrySnapshot:
@@ -140,7 +140,7 @@ class EntrySnapshot:
         size = self.size if asked.size is None else asked.size
         self._check_size(size)
         own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
-        prove = partial(self._proven, size, self._subtree(), self._hashed().batches)
+        prove = partial(self._proven, size, self._subtree(), self._hash_cache().batches)
         entries: list[ProvenEntry] = []
         total, following = 0, None
         for index in merge(own, self._authority_indexes(asked.authority_start, size)):
@@ -184,14 +184,14 @@ class EntrySnapshot:
         return ProvenEntry(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
 
     def _subtree(self) -> merkle.SubtreeReader:
-        return subtree_reader(self._tables, self._txn, self.size, self._hashed().tiles)
+        return subtree_reader(self._tables, self._txn, self.size, self._hash_cache().tiles)
 
-    def _hashed(self) -> layout.Hashed:
+    def _hash_cache(self) -> layout.HashCache:
         """Return what this process hashed of the log before, as far as it is still the same log."""
-        hashed = self._tables.hashed
-        if hashed.head != self.head or len(hashed.tiles) + len(hashed.batches) > hashed_kept:
-            hashed = self._tables.hashed = layout.Hashed(self.head, {}, {})
-        return hashed
+        cache = self._tables.hash_cache
+        if cache.head != self.head or len(cache.tiles) + len(cache.batches) > cached_hashes_max:
+            cache = self._tables.hash_cache = layout.HashCache(self.head, {}, {})
+        return cache
 
     def resets(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.history_reset``, in order.

@@ -48,7 +48,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 head_decoder: Final = msgspec.msgpack.Decoder(Head)
 
 
-class Hashed(msgspec.Struct, frozen=True):
+class HashCache(msgspec.Struct, frozen=True):
     """What was hashed for proofs of the log that has this head, and is the same as long as it has.
 
     ``tiles`` are by level and number, signed ``batches`` by the index of their first entry.
@@ -67,7 +67,7 @@ class Tables(Environment):
         names = ("entries", "ids", "state", "tiles")
         super().__init__(folder / DATABASE, names, map_size=map_size, setting="map_size_bytes", create=create)
         self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in names)
-        self.hashed = Hashed(None, {}, {})
+        self.hash_cache = HashCache(None, {}, {})
 
     def read_head(self, txn: lmdb.Transaction) -> Head | None:
         """Return the head, or None in a log without entries.

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.environment import Environment
 
 _chunks_per_transaction: Final = 64
-_place_bytes: Final = 16
+_chunk_prefix_bytes: Final = 16
 
 
-class Held(NamedTuple):
+class UploadProgress(NamedTuple):
     """How many bytes of a blob the ledger holds, and its id once it is stored."""
 
     received: int
@@ -56,54 +56,54 @@ class Uploads:
         stored.check_blob(intent.ref, content)
         self._check_text(content)
         record = stored.BlobRecord(intent.size, intent.digest, hashlib.sha256(content).digest(), b"")
-        store = self._blobs.made()
+        store = self._blobs.open_or_create()
         first = 0
         # A small blob, as most are, costs one synced transaction.
         while True:
             with store.writing() as txn:
-                place, there = self._begin(store, txn, intent)
+                chunk_prefix, there = self._begin(store, txn, intent)
                 if there is not None:
                     return there
-                if place != record.place:
+                if chunk_prefix != record.chunk_prefix:
                     # The first time; or what was begun was forgotten since: nothing of it is there.
-                    record, first = replace(record, place=place), 0
+                    record, first = replace(record, chunk_prefix=chunk_prefix), 0
                 end = min(first + _chunks_per_transaction, record.chunk_count)
                 for number in range(first, end):
                     chunk = content[number * blob_chunk_bytes : (number + 1) * blob_chunk_bytes]
-                    txn.put(stored.chunk_key(place, number), chunk, db=store.tables["chunks"])
+                    txn.put(stored.chunk_key(chunk_prefix, number), chunk, db=store.tables["chunks"])
                 if end == record.chunk_count:
                     # The record comes last: if we crash before it, nobody can see the chunks that are there.
                     return _complete(store, txn, record)
                 first = end
 
-    def begin(self, intent: stored.Intent) -> Held:
+    def begin(self, intent: stored.Intent) -> UploadProgress:
         """Begin an upload, or ask where it goes on.
 
         Raises Refused: ``TOO_LARGE``, ``INVALID_FIELD`` for a size that is not the stored blob's. Unavailable:
         ``QUOTA_EXCEEDED``, ``STORE_FULL``.
         """
-        store = self._blobs.made()
+        store = self._blobs.open_or_create()
         with store.writing() as txn:
-            place, record = self._begin(store, txn, intent)
+            chunk_prefix, record = self._begin(store, txn, intent)
             if record is not None:
-                return Held(record.size, record.ref)
-            intent = replace(intent, place=place)
+                return UploadProgress(record.size, record.ref)
+            intent = replace(intent, chunk_prefix=chunk_prefix)
             held = stored.received(store, txn, intent)
-        return self._finish(intent) if held == intent.size else Held(held)
+        return self._finish(intent) if held == intent.size else UploadProgress(held)
 
-    def add(self, author: str, digest: bytes, number: int, chunk: bytes) -> Held:
+    def add(self, author: str, digest: bytes, number: int, chunk: bytes) -> UploadProgress:
         """Take one chunk of an upload that ``author`` began; one that is held already is answered, and not kept again.
 
         Raises Refused: ``CHUNK_MISPLACED`` with ``received``, ``TOO_LARGE`` or ``INVALID_FIELD`` for its size;
         ``SECRET_DETECTED`` for the whole, which is then forgotten. Corrupted: ``VERIFICATION_FAILED`` for the whole,
         which is then forgotten.
         """
-        store = self._blobs.made()
+        store = self._blobs.open_or_create()
         with store.writing() as txn:
             intent = stored.find_intent(store, txn, digest, author)
             record = stored.find_record(store, txn, "blake3:" + digest.hex())
             if record is not None:
-                return Held(record.size, record.ref)
+                return UploadProgress(record.size, record.ref)
             if intent is None:
                 message = f"{author} has begun no upload of blake3:{digest.hex()}: send its signed intent first"
                 raise Refused("CHUNK_MISPLACED", message, received=0)
@@ -115,13 +115,13 @@ class Uploads:
             if len(chunk) != min(blob_chunk_bytes, intent.size - start):
                 raise _wrong_chunk(intent, number, len(chunk))
             if start == held:
-                txn.put(stored.chunk_key(intent.place, number), chunk, db=store.tables["chunks"])
+                txn.put(stored.chunk_key(intent.chunk_prefix, number), chunk, db=store.tables["chunks"])
                 held += len(chunk)
-        return self._finish(intent) if held == intent.size else Held(held)
+        return self._finish(intent) if held == intent.size else UploadProgress(held)
 
-    def _finish(self, intent: stored.Intent) -> Held:
+    def _finish(self, intent: stored.Intent) -> UploadProgress:
         """Check the whole of an upload, outside any transaction: others store theirs meanwhile."""
-        record = stored.BlobRecord(intent.size, intent.digest, b"", intent.place)
+        record = stored.BlobRecord(intent.size, intent.digest, b"", intent.chunk_prefix)
         blake, sha, text = blake3(), hashlib.sha256(), bytearray()
         for number in range(record.chunk_count):
             chunk = self._blobs.chunk(record, number)
@@ -129,7 +129,7 @@ class Uploads:
             sha.update(chunk)
             if intent.size <= blob_scan_max_bytes:
                 text += chunk
-        store = self._blobs.made()
+        store = self._blobs.open_or_create()
         try:
             if blake.digest() != intent.digest:
                 message = f"what was sent is not {intent.ref}: send it again from its beginning"
@@ -142,11 +142,11 @@ class Uploads:
         with store.writing() as txn:
             if stored.find_record(store, txn, intent.ref) is None:
                 now = stored.find_intent(store, txn, intent.digest, intent.author)
-                if now is None or now.place != intent.place:
+                if now is None or now.chunk_prefix != intent.chunk_prefix:
                     # Forgotten at this very moment, perhaps begun anew: the chunks that were checked are gone.
                     raise Refused("CHUNK_MISPLACED", f"the upload of {intent.ref} has expired: begin again", received=0)
                 _complete(store, txn, replace(record, sha256=sha.digest()))
-        return Held(intent.size, intent.ref)
+        return UploadProgress(intent.size, intent.ref)
 
     def _begin(
         self, store: Environment, txn: lmdb.Transaction, intent: stored.Intent
@@ -158,18 +158,18 @@ class Uploads:
         if record is not None and record.size != intent.size:
             raise _wrong_size(intent, record.size)
         if record is not None and record.referenced_by is not None:
-            return record.place, record  # it stays whoever stores it once more, and costs nobody anything
+            return record.chunk_prefix, record  # it stays whoever stores it once more, and costs nobody anything
         before = stored.find_intent(store, txn, intent.digest, intent.author)
         if before is not None and before.size != intent.size:
             forget(store, txn, before)  # one of the two sizes was wrong: its chunks are of no use
             before = None
         if before is None:
             self._count(store, txn, intent)
-        place = secrets.token_bytes(_place_bytes) if before is None else before.place
+        chunk_prefix = secrets.token_bytes(_chunk_prefix_bytes) if before is None else before.chunk_prefix
         # Signed again, it is kept for a day from now, and so is what it announced.
-        kept = replace(intent, place=place)
+        kept = replace(intent, chunk_prefix=chunk_prefix)
         txn.put(intent.db_key, encode_packed(kept), db=store.tables["intents"])
-        return place, record
+        return chunk_prefix, record
 
     def _count(self, store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> None:
         usage = stored.read_usage(store, txn, intent.author)
@@ -195,13 +195,13 @@ def put_restored(blobs: stored.Blobs, content: bytes) -> None:
     No intent names it, so it is in nobody's quota, and never dropped.
     """
     digest = blake3(content).digest()
-    record = stored.BlobRecord(len(content), digest, hashlib.sha256(content).digest(), digest[:_place_bytes])
-    store = blobs.made()
+    record = stored.BlobRecord(len(content), digest, hashlib.sha256(content).digest(), digest[:_chunk_prefix_bytes])
+    store = blobs.open_or_create()
     with store.writing() as txn:
         if stored.find_record(store, txn, record.ref) is None:
             for number in range(record.chunk_count):
                 chunk = content[number * blob_chunk_bytes : (number + 1) * blob_chunk_bytes]
-                txn.put(stored.chunk_key(record.place, number), chunk, db=store.tables["chunks"])
+                txn.put(stored.chunk_key(record.chunk_prefix, number), chunk, db=store.tables["chunks"])
             _complete(store, txn, record)
 
 
@@ -215,12 +215,16 @@ def forget(store: Environment, txn: lmdb.Transaction, intent: stored.Intent) -> 
         usage.blobs - 1, usage.size - intent.cost, usage.unreferenced - (0 if is_referenced else intent.cost)
     )
     txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
-    return 0 if record is not None and record.place == intent.place else delete_chunks(store, txn, intent.place)
+    return (
+        0
+        if record is not None and record.chunk_prefix == intent.chunk_prefix
+        else delete_chunks(store, txn, intent.chunk_prefix)
+    )
 
 
-def delete_chunks(store: Environment, txn: lmdb.Transaction, place: bytes) -> int:
+def delete_chunks(store: Environment, txn: lmdb.Transaction, chunk_prefix: bytes) -> int:
     """Delete all chunks at a place; return how many there were."""
-    keys = [key for key, _ in store.items(txn, store.tables["chunks"], place)]
+    keys = [key for key, _ in store.items(txn, store.tables["chunks"], chunk_prefix)]
     for key in keys:
         txn.delete(key, db=store.tables["chunks"])
     return len(keys)
@@ -233,8 +237,8 @@ def _complete(store: Environment, txn: lmdb.Transaction, record: stored.BlobReco
         if index is not None and record.referenced_by is None:
             record = replace(record, referenced_by=int.from_bytes(index, "big"))
     for intent in stored.intents_of(store, txn, record.blake3):
-        if intent.place != record.place:
-            delete_chunks(store, txn, intent.place)
+        if intent.chunk_prefix != record.chunk_prefix:
+            delete_chunks(store, txn, intent.chunk_prefix)
         if record.referenced_by is not None:
             count_unreferenced(store, txn, intent, -intent.cost)
     txn.put(record.sha256, record.blake3, db=store.tables["aliases"])

@@ -14,7 +14,7 @@ from deedbook.ledger import limits
 class Timing(msgspec.Struct, frozen=True):
     """The waiting times in milliseconds. Without ``has_lease``, a node that hears no leader leads (for experiments).
 
-    A node without ``stands`` only follows.
+    A node without ``may_lead`` only follows.
 
     ``missed_ms``: a leader without a heartbeat for this time counts as dead. If it is alive, that costs a term.
     """
@@ -24,7 +24,7 @@ class Timing(msgspec.Struct, frozen=True):
     missed_ms: int = int(limits.heartbeats_missed_s * 1000)
     retry_ms: int = 100
     has_lease: bool = True
-    stands: bool = True
+    may_lead: bool = True
 
 
 class Lease(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -89,9 +89,9 @@ class Follower(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """It wants to lead. ``doing`` is its action, repeated at ``retry_ms``. With a ``revision`` it has the lease."""
+    """It wants to lead. ``action`` is in progress, repeated at ``retry_ms``. With a ``revision`` it has the lease."""
 
-    doing: PutLease | CatchUp | StartTerm
+    action: PutLease | CatchUp | StartTerm
     head: int = 0
     revision: int | None = None
     asked_ms: int = 0
@@ -124,20 +124,20 @@ State: TypeAlias = Follower | Candidate | Leader | DegradedNode
 Step: TypeAlias = tuple[State, tuple[Action, ...]]
 
 
-_usual: Final = Timing()
+_default_timing: Final = Timing()
 
 
-def step(state: State, signal: Observation, own: OwnLog, now_ms: int, timing: Timing = _usual) -> Step:
+def step(state: State, signal: Observation, own: OwnLog, now_ms: int, timing: Timing = _default_timing) -> Step:
     """Return the state of a node after an observation, and its actions; ``now_ms`` never goes back."""
     match state:
         case Follower():
             return _follow(state, signal, own, now_ms, timing)
         case Candidate():
-            return _stand(state, signal, own, now_ms, timing)
+            return _campaign(state, signal, own, now_ms, timing)
         case Leader():
             return _lead(state, signal, own, now_ms, timing)
         case DegradedNode():
-            return _mend(state, signal, own, now_ms, timing)
+            return _repair(state, signal, own, now_ms, timing)
         case _:
             assert_never(state)
 
@@ -174,15 +174,15 @@ def _follow(state: Follower, signal: Observation, own: OwnLog, now_ms: int, timi
             return state, ()
         case _:
             assert_never(signal)
-    if is_ours and own.size and timing.stands:
-        doing = PutLease(state.lease.revision, Lease(own.node, own.term.number + 1)) if timing.has_lease else CatchUp()
-        return Candidate(doing, state.head, None if timing.has_lease else 0, now_ms), (doing,)
+    if is_ours and own.size and timing.may_lead:
+        action = PutLease(state.lease.revision, Lease(own.node, own.term.number + 1)) if timing.has_lease else CatchUp()
+        return Candidate(action, state.head, None if timing.has_lease else 0, now_ms), (action,)
     if timing.has_lease and (state.asked_ms is None or now_ms - state.asked_ms >= timing.renew_ms):
         return replace(state, asked_ms=now_ms), (ReadLease(),)
     return state, ()
 
 
-def is_last_word(state: State, now_ms: int, timing: Timing) -> bool:
+def has_complete_log(state: State, now_ms: int, timing: Timing) -> bool:
     """Return whether no other node can have more of the log: this one leads, and others could not take its lease yet.
 
     A node that was disconnected or stopped, or that hands over, may believe for a while that it leads. Entries that it
@@ -198,10 +198,10 @@ def _is_renewed(state: Candidate | Leader, now_ms: int, timing: Timing) -> bool:
     return not timing.has_lease or now_ms - state.renewed_ms < timing.missed_ms
 
 
-def _stand(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+def _campaign(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match signal:
         case Tick():
-            return _try_again(state, state.doing, own, now_ms, timing)
+            return _try_again(state, state.action, own, now_ms, timing)
         case Beat() if signal.leads and signal.node != own.node:
             # An old leader is alive: if we have its lease it steps down, and otherwise it leads.
             is_later = signal.term > own.term.number or state.revision is None
@@ -214,23 +214,25 @@ def _stand(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, timi
                 return Follower(now_ms, state.head), ()
             is_first = state.revision is None
             if isinstance(signal, LeaseRefused):  # it may have stood still for so long that others replace it now
-                doing = PutLease(signal.revision, Lease(own.node, own.term.number + 1))
+                action = PutLease(signal.revision, Lease(own.node, own.term.number + 1))
                 state = replace(state, asked_ms=now_ms)
-                return (replace(state, doing=doing) if is_first else replace(state, revision=signal.revision)), (doing,)
+                return (replace(state, action=action) if is_first else replace(state, revision=signal.revision)), (
+                    action,
+                )
             state = replace(state, revision=signal.revision, renewed_ms=signal.asked_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
         case LogCaughtUp() if own.size < state.head:
             # A log is never ahead of the stream: it has lost its end since, and who still has that is to mend it. Or
             # what was heard of was published after we looked: then we follow it, and stand again.
             return Follower(now_ms, state.head), ()
-        case LogCaughtUp() if isinstance(state.doing, CatchUp):
-            state = replace(state, doing=StartTerm(own.term.number + 1), retry_ms=now_ms)
-            return _try_again(state, state.doing, own, now_ms, timing)
+        case LogCaughtUp() if isinstance(state.action, CatchUp):
+            state = replace(state, action=StartTerm(own.term.number + 1), retry_ms=now_ms)
+            return _try_again(state, state.action, own, now_ms, timing)
         case TermBegun():
             return Leader(signal.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
         case TermOvertaken():
             # By entries that were in flight when we read the stream's end, or by a faster node.
-            is_late = isinstance(state.doing, StartTerm) and signal.term < state.doing.term
+            is_late = isinstance(state.action, StartTerm) and signal.term < state.action.term
             return _do(state, CatchUp()) if is_late else (Follower(now_ms, state.head), ())
         case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
@@ -245,17 +247,17 @@ def _stand(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, timi
             assert_never(signal)
 
 
-def _do(state: Candidate, doing: CatchUp | StartTerm) -> Step:
-    return replace(state, doing=doing, retry_ms=None), (doing,)
+def _do(state: Candidate, action: CatchUp | StartTerm) -> Step:
+    return replace(state, action=action, retry_ms=None), (action,)
 
 
-def _try_again(state: Candidate | DegradedNode, doing: Action, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+def _try_again(state: Candidate | DegradedNode, action: Action, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
     # Others may have taken a lease that was not renewed for so long: start no term before that is known.
-    waits = isinstance(state, Candidate) and isinstance(doing, StartTerm) and not _is_renewed(state, now_ms, timing)
+    waits = isinstance(state, Candidate) and isinstance(action, StartTerm) and not _is_renewed(state, now_ms, timing)
     if state.retry_ms is not None and now_ms >= state.retry_ms and not waits:
-        actions.append(doing)
-        state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(doing, PutLease) else state.asked_ms)
+        actions.append(action)
+        state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(action, PutLease) else state.asked_ms)
     if timing.has_lease and state.revision is not None and now_ms - state.asked_ms >= timing.renew_ms:
         actions.append(PutLease(state.revision, Lease(own.node, own.term.number + 1)))
         state = replace(state, asked_ms=now_ms)
@@ -315,7 +317,7 @@ def _renew(state: Leader, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     return state, tuple(actions)
 
 
-def _mend(state: DegradedNode, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
+def _repair(state: DegradedNode, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match signal:
         case StreamRebuilt():
             return _do(Candidate(CatchUp(), own.size, state.revision, state.asked_ms), CatchUp())

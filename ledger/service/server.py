@@ -34,7 +34,7 @@ from typing import Final
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.service.server_config import BusUsers, Member, render_config
-from deedbook.ledger.system.files import held, replacing
+from deedbook.ledger.system.files import lock_file, replacing
 
 __all__ = ["BusUsers", "EmbeddedServer", "find_server", "render_config"]
 
@@ -267,7 +267,7 @@ def unserved(folder: Path) -> Iterator[None]:
         yield
         return
     served = Unavailable("STORE_IN_USE", "this ledger is served: stop `deed serve` first", folder=str(folder))
-    with held(folder / "owner.lock", served):
+    with lock_file(folder / "owner.lock", served):
         yield
 
 

@@ -76,7 +76,7 @@ READS: Final = Share(
 )
 
 
-class News:
+class LogWatcher:
     """Wakes coroutines of one event loop when the log has grown; ``size`` is the log's at the last look."""
 
     def __init__(self, log: Log) -> None:
@@ -181,20 +181,20 @@ class Service:
         self,
         client: LocalClient,
         committer: Committer,
-        news: News,
+        watcher: LogWatcher,
         answer_view: AnswerView,
         metrics: Metrics | None = None,
         *,
-        is_last_word: Callable[[], bool] = lambda: True,
+        has_complete_log: Callable[[], bool] = lambda: True,
     ) -> None:
         """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread.
 
-        ``is_last_word`` tells in any thread whether no other node can have more of the log than this one now.
+        ``has_complete_log`` tells in any thread whether no other node can have more of the log than this one now.
         """
         self._count = count = (metrics or Metrics()).count
         self._client = client
         self._committer = committer
-        self._news, self._is_last_word = news, is_last_word
+        self._watcher, self._has_complete_log = watcher, has_complete_log
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="deedbook-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="deedbook-service-upload")
         self._submissions = Intake(
@@ -282,7 +282,7 @@ class Service:
             taking = partial(take, self._client, agent, headers[BLOB_HEADER], number, message.data)
             return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, taking))
         accepted = await self._committer.submit_from_loop(message.data)
-        self._news.look()
+        self._watcher.look()
         return _encoded({"accepted": [_fields(event) for event in accepted]})
 
     async def _read(self, agent: str, message: Msg) -> bytes:
@@ -298,9 +298,9 @@ class Service:
             """Return the encoded answer, or what must be waited for first. In a thread."""
             if wanted is None:
                 wanted = decode_strict(message.data or b"{}", decoder)
-                if seen_size(wanted) > self._news.size and not self._is_last_word():
+                if seen_size(wanted) > self._watcher.size and not self._has_complete_log():
                     return _Behind(seen_size(wanted), wanted)
-                if isinstance(wanted, _Range) and wanted.wait_s and self._news.size <= wanted.start:
+                if isinstance(wanted, _Range) and wanted.wait_s and self._watcher.size <= wanted.start:
                     return wanted
             return _encoded(answer(wanted))
 
@@ -308,18 +308,18 @@ class Service:
         if isinstance(given, _Behind):
             # A follower, or a leader that was deposed and does not know it, may lag behind what its caller has seen of
             # another node: that is no history that changed.
-            if await self._news.wait_beyond(given.size - 1, limits.follower_lag_max_s) < given.size:
+            if await self._watcher.wait_beyond(given.size - 1, limits.follower_lag_max_s) < given.size:
                 raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
             given = await loop.run_in_executor(self._threads, answered, given.wanted)
         if isinstance(given, _Range):
             await self._wait_beyond(agent, len(message.data), given)
-            is_newest = self._news.size - given.start <= newest_entries_max
+            is_newest = self._watcher.size - given.start <= newest_entries_max
             # The newest lie in memory, and a thread's turn takes longer than to read them.
             given = answered(given) if is_newest else await loop.run_in_executor(self._threads, answered, given)
         return cast("bytes", given)
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
-        if (wanted.old_size or 0) > self._news.size:
+        if (wanted.old_size or 0) > self._watcher.size:
             return  # what the caller has seen is gone, and waiting does not bring it back
         mine = self._waiting.setdefault(agent, set())
         if len(mine) >= limits.agent_reads_waiting_max:
@@ -329,7 +329,7 @@ class Service:
         patience = asyncio.timeout(wanted.wait_s)
         mine.add(patience)
         try:
-            await self._reads.rest(agent, size, self._news.wait_beyond(wanted.start, patience))
+            await self._reads.rest(agent, size, self._watcher.wait_beyond(wanted.start, patience))
         finally:
             mine.discard(patience)
             if not mine:

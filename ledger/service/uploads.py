@@ -15,7 +15,7 @@ from deedbook.ledger.client.local import LocalClient, now_ms
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.envelope import decode_submission
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.ledger.log.uploads import Held
+from deedbook.ledger.log.uploads import UploadProgress
 
 _NUMBER: Final = re.compile(r"[0-9]{1,5}")
 _REF: Final = re.compile(REF_PATTERN)
@@ -42,7 +42,7 @@ def take(client: LocalClient, agent: str, ref: str, number: str, payload: bytes)
     return _answer(client.uploads.add(agent, digest, int(number), payload))
 
 
-def _begin(client: LocalClient, agent: str, ref: str, payload: bytes) -> Held:
+def _begin(client: LocalClient, agent: str, ref: str, payload: bytes) -> UploadProgress:
     intent = client.check_intent(decode_submission(payload))
     if intent.author != agent:
         raise Refused("AUTHOR_MISMATCH", f"{agent} sends an intent of {intent.author}: each sends its own", owner=agent)
@@ -51,5 +51,5 @@ def _begin(client: LocalClient, agent: str, ref: str, payload: bytes) -> Held:
     return client.uploads.begin(intent)
 
 
-def _answer(held: Held) -> dict[str, Any]:
-    return {"received": held.received} | ({} if held.ref is None else {"ref": held.ref})
+def _answer(progress: UploadProgress) -> dict[str, Any]:
+    return {"received": progress.received} | ({} if progress.ref is None else {"ref": progress.ref})

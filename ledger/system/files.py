@@ -158,7 +158,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder: one process at a time, and a killed one's lock is free at once.
 
     Raises OSError: there is no such folder, or it cannot be locked.
@@ -172,7 +172,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held(path: Path, taken: Unavailable, *, wait_max_s: float = 0.0) -> Iterator[None]:
+def lock_file(path: Path, taken: Unavailable, *, wait_max_s: float = 0.0) -> Iterator[None]:
     """Hold the lock that is a file, made where it is missing, or raise ``taken`` where others hold it so long.
 
     The lock is the kernel's, so it ends with its process, however that ends. Raises Unavailable: ``STORE_UNAVAILABLE``
@@ -242,7 +242,7 @@ def _sweep(folder: Path, prefix: str) -> None:
 
 
 @contextmanager
-def created(path: Path) -> Iterator[IO[bytes]]:
+def create_exclusively(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file, its owner's alone, that is at ``path`` when the block ends, if nothing else is; else nothing is.
 
     If we crash within, there is at most a hidden file beside it, as with ``replacing``. Raises FileExistsError:
@@ -280,7 +280,7 @@ def _no_file(path: Path, mode: int) -> Refused:
     return Refused("INVALID_FORMAT", f"{path} is {what} and no regular file: remove it", path=str(path))
 
 
-def replaceable_by(folder: Path) -> str | None:
+def find_ownership_risk(folder: Path) -> str | None:
     """Return in words why a folder (without links) may be another user's work; None when it can only be this one's.
 
     It is when another user owns it, when everybody may write in it, and when everybody may rename it or a folder above

@@ -1,8 +1,8 @@
-"""What a node counts while it works, for whoever watches it: totals, levels, and how long or how large things were.
+"""Metrics that a node collects while it works: totals, levels, and how long or how large things were.
 
-Any thread may count, at a microsecond each; ``read`` returns it all at one moment. Nothing here knows who shows it
-(`/metrics` of ``consumers.interfaces.web``). Every name stands in ``METERS``, in the form of Prometheus and with its
-unit.
+Any thread may count; one call costs about a microsecond. Every name, with its unit in the form of Prometheus, is in
+``METRIC_DEFINITIONS``. This module knows nothing of the page that publishes the metrics (`/metrics` of
+``consumers.interfaces.web``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 _EVENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-class Meter(NamedTuple):
+class MetricDefinition(NamedTuple):
     """What a name counts; ``label`` says what each of several is of, ``bounds`` are a histogram's."""
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -25,33 +25,45 @@ class Meter(NamedTuple):
     bounds: tuple[float, ...] = ()
 
 
-METERS: Final = {
-    "submissions": Meter("counter", "Submissions that came over the bus"),
-    "reads": Meter("counter", "Reads that came over the bus"),
-    "events_accepted": Meter("counter", "Events that were accepted, each time they were submitted"),
-    "refusals": Meter("counter", "Submissions that were not accepted, by the code of the refusal", "code"),
-    "submit_seconds": Meter("histogram", "Seconds from a submission to its answer, synced", bounds=SECONDS),
-    "commit_seconds": Meter("histogram", "Seconds of one synced transaction, with its decisions", bounds=SECONDS),
-    "commit_events": Meter("histogram", "Events submitted in one transaction", bounds=_EVENTS),
-    "requests_shed": Meter("counter", "Requests that were dropped or answered BUSY because too many waited", "queue"),
-    "doors_closed": Meter("counter", "Times that an agent sent more than is served, and was held off", "queue"),
-    "task_failures": Meter("counter", "Times that a task of the node failed and was started again", "task"),
-    "stream_faults": Meter("counter", "Times that the log stream was found damaged"),
-    "stream_generation": Meter("gauge", "The number of the log stream that is published to"),
-    "scrub_timestamp_seconds": Meter("gauge", "When the whole stream was last compared with the log"),
-    "checkpoint_timestamp_seconds": Meter("gauge", "When the last checkpoint was published"),
-    "witness_entries": Meter("gauge", "Entries under the last checkpoint that a witness cosigned", "witness"),
-    "witness_failures": Meter("counter", "Times that a witness did not cosign", "witness"),
+METRIC_DEFINITIONS: Final = {
+    "submissions": MetricDefinition("counter", "Submissions that came over the bus"),
+    "reads": MetricDefinition("counter", "Reads that came over the bus"),
+    "events_accepted": MetricDefinition("counter", "Events that were accepted, each time they were submitted"),
+    "refusals": MetricDefinition("counter", "Submissions that were not accepted, by the code of the refusal", "code"),
+    "submit_seconds": MetricDefinition("histogram", "Seconds from a submission to its answer, synced", bounds=SECONDS),
+    "commit_seconds": MetricDefinition(
+        "histogram", "Seconds of one synced transaction, with its decisions", bounds=SECONDS
+    ),
+    "commit_events": MetricDefinition("histogram", "Events submitted in one transaction", bounds=_EVENTS),
+    "requests_shed": MetricDefinition(
+        "counter", "Requests that were dropped or answered BUSY because too many waited", "queue"
+    ),
+    "doors_closed": MetricDefinition(
+        "counter", "Times that an agent sent more than is served, and was held off", "queue"
+    ),
+    "task_failures": MetricDefinition("counter", "Times that a task of the node failed and was started again", "task"),
+    "stream_faults": MetricDefinition("counter", "Times that the log stream was found damaged"),
+    "stream_generation": MetricDefinition("gauge", "The number of the log stream that is published to"),
+    "scrub_timestamp_seconds": MetricDefinition("gauge", "When the whole stream was last compared with the log"),
+    "checkpoint_timestamp_seconds": MetricDefinition("gauge", "When the last checkpoint was published"),
+    "witness_entries": MetricDefinition(
+        "gauge", "Entries under the last checkpoint that a witness cosigned", "witness"
+    ),
+    "witness_failures": MetricDefinition("counter", "Times that a witness did not cosign", "witness"),
 }
 
 
 class Metrics:
-    """Counts of one process. A name that is not in ``METERS`` is a mistake of ours: KeyError."""
+    """Counts of one process. A name that is not in ``METRIC_DEFINITIONS`` is a mistake of ours: KeyError."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in METERS}
-        self._spreads = {name: [0] * (len(meter.bounds) + 1) for name, meter in METERS.items() if meter.bounds}
+        self._values: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in METRIC_DEFINITIONS}
+        self._spreads = {
+            name: [0] * (len(definition.bounds) + 1)
+            for name, definition in METRIC_DEFINITIONS.items()
+            if definition.bounds
+        }
 
     def count(self, name: str, label: str = "", by: float = 1) -> None:
         """Add to a total."""
@@ -65,7 +77,7 @@ class Metrics:
 
     def observe(self, name: str, *values: float) -> None:
         """Add values to a histogram, and to its sum."""
-        bounds, spread = METERS[name].bounds, self._spreads[name]
+        bounds, spread = METRIC_DEFINITIONS[name].bounds, self._spreads[name]
         with self._lock:
             for value in values:
                 spread[bisect_left(bounds, value)] += 1
@@ -74,7 +86,7 @@ class Metrics:
     def values(self, name: str) -> dict[str, float]:
         """Return totals, levels or a histogram's sum, by label; what has no label is 0 before it was counted."""
         with self._lock:
-            return dict(self._values[name]) or ({} if METERS[name].label else {"": 0.0})
+            return dict(self._values[name]) or ({} if METRIC_DEFINITIONS[name].label else {"": 0.0})
 
     def spread(self, name: str) -> list[int]:
         """Return how many values of a histogram fell under each bound alone, and above the last."""

@@ -33,7 +33,7 @@ import msgspec
 from blake3 import blake3
 
 from deedbook.ledger.errors import Corrupted, Unavailable
-from deedbook.ledger.system.files import as_unavailable, locked, temporary_folder
+from deedbook.ledger.system.files import as_unavailable, lock_folder, temporary_folder
 from deedbook.projections.stores import sqlite_file as views_file
 from deedbook.projections.stores.store import (
     ADVICE,
@@ -214,7 +214,7 @@ def _make(path: Path, ledger: str) -> None:
             db.execute(f"PRAGMA user_version = {FORMAT}")
         finally:
             db.close()
-        with locked(path.parent), contextlib.suppress(FileExistsError):
+        with lock_folder(path.parent), contextlib.suppress(FileExistsError):
             if not os.path.lexists(path):
                 # SQLite would apply the journals of a deleted file to this one.
                 for journal in views_file.journals_of(path):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
-from deedbook.ledger.system.files import as_unavailable, check_regular, locked, open_regular
+from deedbook.ledger.system.files import as_unavailable, check_regular, lock_folder, open_regular
 from deedbook.projections.stores.store import ADVICE, DamagedStore
 
 FileId: TypeAlias = tuple[int, int]
@@ -100,7 +100,7 @@ def set_aside(path: Path, damaged: FileId | None = None) -> Path:
     """
     aside = path.with_name(path.name + ".damaged")
     cannot = as_unavailable(path, "is damaged and cannot be moved away")
-    with cannot, locked(path.parent), contextlib.suppress(FileNotFoundError):
+    with cannot, lock_folder(path.parent), contextlib.suppress(FileNotFoundError):
         if damaged in (None, file_id(path.lstat())):
             # If we crash after the journals are deleted, the damaged file is found again. If they stayed, SQLite
             # would apply them to the next file.

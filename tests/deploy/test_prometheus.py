@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.system.metrics import METERS
+from deedbook.ledger.system.metrics import METRIC_DEFINITIONS
 
 if TYPE_CHECKING:
     from deedbook.ledger.client.author import Author
@@ -89,10 +89,10 @@ def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None
 
 
 def test_every_meter_is_shown_under_a_name_of_prometheus_form(shown: str) -> None:
-    for name, meter in METERS.items():
+    for name, definition in METRIC_DEFINITIONS.items():
         kind = re.search(rf"^# TYPE deedbook_{name}(?:_total)? (\w+)$", shown, re.MULTILINE)
         assert kind is not None, name
-        assert kind[1] == meter.kind
+        assert kind[1] == definition.kind
     for family in text_string_to_metric_families(shown):
         assert re.fullmatch("[a-z][a-z0-9_]*", family.name)
         assert family.documentation, family.name

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deedbook.ledger.system.metrics import METERS, Metrics
+from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, Metrics
 
 
 def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:
@@ -14,7 +14,7 @@ def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:
     for value in (1, 2, 3, 1024, 5000):
         metrics.observe("commit_events", value)
     under = metrics.spread("commit_events")
-    bounds = METERS["commit_events"].bounds
+    bounds = METRIC_DEFINITIONS["commit_events"].bounds
     assert [under[bounds.index(bound)] for bound in (1, 2, 4, 1024)] == [1, 1, 1, 1]
     assert (under[-1], sum(under), metrics.values("commit_events")) == (1, 5, {"": 6030})
 

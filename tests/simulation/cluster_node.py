@@ -44,13 +44,13 @@ class ClusterNode(SoloNode):
         return self.log if self.process.is_alive and self.reads else None
 
     @property
-    def has_last_word(self) -> bool:
+    def has_complete_log(self) -> bool:
         """Whether it would say now of what its log lacks that nobody has that."""
         if not (self.process.is_alive and self.reads and self.process.stopped_until <= self.world.now):
             return False
         current, self.world.current = self.world.current, self.process
         try:
-            return self.membership.has_last_word
+            return self.membership.has_complete_log
         finally:
             self.world.current = current
 
@@ -73,7 +73,7 @@ class ClusterNode(SoloNode):
         self.membership = membership = Membership(
             lambda: client,
             self.replica,
-            self._news,
+            self._watcher,
             folder=NOWHERE,  # type: ignore[arg-type]
             url=self.host,
             key=actors().keys[self.host],

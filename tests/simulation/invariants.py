@@ -70,7 +70,7 @@ class Invariants:
     def grown(self, host: str, size: int) -> None:
         """Look at who claims that nobody has more than he, when a log that others read has grown."""
         for node in self.nodes:
-            if node.host != host and len(node.log.data) < size and node.has_last_word:
+            if node.host != host and len(node.log.data) < size and node.has_complete_log:
                 self.world.violate(f"{node.host} would call {size} entries of {host} lost: it has {len(node.log.data)}")
 
     def admitted(self, host: str, start: int, count: int) -> None:

@@ -19,7 +19,7 @@ from deedbook.ledger.bus.publisher import Outbox
 from deedbook.ledger.bus.stream import Generation, stream_info
 from deedbook.ledger.bus.subjects import submit_pattern
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
-from deedbook.ledger.service.service import News
+from deedbook.ledger.service.service import LogWatcher
 from tests.simulation.client import SimClient, SimMessage
 from tests.simulation.story import actors, checked, first_log
 from tests.simulation.world import Process
@@ -60,7 +60,7 @@ class SoloNode:
         self.process = process = Process(self.world, self.host)
         self.log.begin(process, self._committed)
         self._client: Any = SimClient(self.network, process, self.host)
-        self._news = News(self.log)  # type: ignore[arg-type]
+        self._watcher = LogWatcher(self.log)  # type: ignore[arg-type]
         self._waiting: list[SimMessage] = []
         self._arrived = asyncio.Event()
         self._begin(process)
@@ -77,7 +77,7 @@ class SoloNode:
 
     async def _run(self, process: Process) -> None:
         outbox, ledger = Outbox(self.log, actors().id), actors().id  # type: ignore[arg-type]
-        self.publishing = Publishing(ledger, outbox, self._news, self.record)  # type: ignore[arg-type]
+        self.publishing = Publishing(ledger, outbox, self._watcher, self.record)  # type: ignore[arg-type]
         while True:
             try:
                 await self.publishing.start(self._client)
@@ -87,7 +87,7 @@ class SoloNode:
             except Corrupted as error:
                 self.world.tell(self.host, f"refuses to start: {error.message}")
                 await self._recover()
-        self._news.look()
+        self._watcher.look()
         for work in (self.publishing.run, self.publishing.scrub):
             process.run_task(self._keep_running(work))
         process.run_task(self._write())
@@ -128,7 +128,7 @@ class SoloNode:
                 self._arrived.clear()
             await asyncio.sleep(sync_s * self.world.random.random())
             answers = await self._admit([asked_for(message) for message in group])
-            self._news.look()
+            self._watcher.look()
             await asyncio.sleep(sync_s * self.world.random.random())
             for message, answer in zip(group, answers, strict=True):
                 await self._answer(message, answer)

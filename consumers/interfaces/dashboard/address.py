@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from deedbook.ledger.errors import Unavailable
-from deedbook.ledger.system.files import held, read_regular, write_whole
+from deedbook.ledger.system.files import lock_file, read_regular, write_whole
 
 # The path of the page that shows a thing, by its kind; the id follows.
 PATHS: Final = {
@@ -68,7 +68,7 @@ def running(home: Path) -> Address | None:
     if content is None:
         return None
     try:
-        with held(home / f"{FILE}.lock", _taken()):
+        with lock_file(home / f"{FILE}.lock", _taken()):
             return None
     except Unavailable as error:
         return msgspec.json.decode(content, type=Address) if error.code == "STORE_IN_USE" else None
@@ -82,7 +82,7 @@ def announced(home: Path, address: Address) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(held(home / f"{FILE}.lock", _taken()))
+            stack.enter_context(lock_file(home / f"{FILE}.lock", _taken()))
             write_whole(home / FILE, msgspec.json.encode(address))
             stack.callback((home / FILE).unlink, missing_ok=True)
         except Unavailable as error:

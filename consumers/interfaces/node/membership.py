@@ -37,7 +37,7 @@ from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.identity import Key
 from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.replication.lease import Timing
-from deedbook.ledger.replication.role import Candidate, DegradedNode, Follower, Leader, State, is_last_word, step
+from deedbook.ledger.replication.role import Candidate, DegradedNode, Follower, Leader, State, has_complete_log, step
 from deedbook.ledger.replication.signals import (
     Action,
     ActionFailed,
@@ -63,7 +63,7 @@ from deedbook.ledger.replication.signals import (
     Tick,
 )
 from deedbook.ledger.service.nodes import LeaseBucket
-from deedbook.ledger.service.service import News
+from deedbook.ledger.service.service import LogWatcher
 from deedbook.ledger.system.files import replacing
 
 log = structlog.get_logger("deedbook.nodes")
@@ -81,7 +81,7 @@ class Membership:
         self,
         nats: Callable[[], NatsClient],
         replica: Replica,
-        news: News,
+        watcher: LogWatcher,
         *,
         folder: Path,
         url: str,
@@ -93,7 +93,7 @@ class Membership:
     ) -> None:
         self.state: State = Follower(_now_ms())
         self.peers: dict[str, tuple[Beat, int]] = {}
-        self._nats, self._replica, self._news, self._folder, self._url = nats, replica, news, folder, url
+        self._nats, self._replica, self._watcher, self._folder, self._url = nats, replica, watcher, folder, url
         self._key, self._timing = key, timing
         self._answer, self._lead = answer, lead
         self._lease = LeaseBucket(nats, replica.ledger, replicas)
@@ -119,9 +119,9 @@ class Membership:
         return isinstance(self.state, Leader)
 
     @property
-    def has_last_word(self) -> bool:
+    def has_complete_log(self) -> bool:
         """Whether no other node can have a longer log than this one; callable in any thread."""
-        return is_last_word(self.state, _now_ms(), self._timing) and self._replica.has_all
+        return has_complete_log(self.state, _now_ms(), self._timing) and self._replica.has_all
 
     async def run(self) -> None:
         """Step from role to role until cancelled."""
@@ -203,7 +203,7 @@ class Membership:
             observation = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
         except Unavailable as error:
             log.debug("lease", error=error.message)
-            is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.doing, PutLease)
+            is_awaited = isinstance(self.state, Candidate) and isinstance(self.state.action, PutLease)
             if isinstance(action, PutLease) and (is_awaited or action.lease.node != self._replica.name):
                 self._observations.put_nowait(ActionFailed())
         else:
@@ -238,7 +238,7 @@ class Membership:
 
     async def _catch_up(self) -> Observation:
         await self._replica.follow(must_reach=True)
-        self._news.look()
+        self._watcher.look()
         return LogCaughtUp()
 
     async def _start_term(self, term: int) -> Observation:
@@ -253,7 +253,7 @@ class Membership:
             await self._replica.follow()  # the answer may have been lost, or another node was quicker
         after = self._replica.own()
         if after.term.node == name and after.term.number >= term:
-            self._news.look()
+            self._watcher.look()
             return TermBegun(after.term.number)
         return TermOvertaken(after.term.number) if after.size > own.size else ActionFailed()
 
@@ -293,7 +293,7 @@ class Membership:
 
     async def _follow_once(self) -> None:
         await self._replica.follow(must_reach=self.leads)
-        self._news.look()
+        self._watcher.look()
         own = self._replica.own()
         if isinstance(self.state, Follower) and self.state.fault:
             self._observations.put_nowait(StreamRebuilt())
@@ -337,7 +337,7 @@ class Membership:
         """Send the state of this node to the others, at once when its log has grown, until cancelled."""
         size, written_ms = -1, 0
         while True:
-            size = await self._news.wait_beyond(size, limits.heartbeat_s)
+            size = await self._watcher.wait_beyond(size, limits.heartbeat_s)
             with bus_errors("heartbeat"):
                 await self._send_beat()
             if _now_ms() - written_ms >= limits.heartbeat_s * 1000:

@@ -47,7 +47,7 @@ from deedbook.ledger.log.records import ClusterRecord
 from deedbook.ledger.replication.lease import Timing
 from deedbook.ledger.service.discovery import Discovery
 from deedbook.ledger.service.server import EmbeddedServer
-from deedbook.ledger.service.service import News, Service
+from deedbook.ledger.service.service import LogWatcher, Service
 from deedbook.ledger.system.files import as_unavailable
 from deedbook.ledger.system.metrics import Metrics
 from deedbook.ledger.system.resource import AsyncResource
@@ -173,7 +173,7 @@ class Node(AsyncResource):
         await self._on_server(partial(self._server.start, self._users, self._port, preferred=self._preferred))
         self._nats = await self._connect(self._server)
         self._parts.push_async_callback(self._disconnect)
-        self._news = News(self.client.log)
+        self._watcher = LogWatcher(self.client.log)
         await (self._start_alone(reader) if cluster is None else self._start_among_others(cluster, reader))
         discovery = Discovery(ledger, lambda: self._service.role, self.metrics)
         self._start_tasks(
@@ -189,7 +189,7 @@ class Node(AsyncResource):
         self.client.log.set_shared(None)
         outbox = Outbox(self.client.log, self.client.ledger)
         self._publishing = Publishing(
-            self.client.ledger, outbox, self._news, self._home.bus / "generation.json", self.metrics
+            self.client.ledger, outbox, self._watcher, self._home.bus / "generation.json", self.metrics
         )
         await self._publishing.start(self._nats)
         self._parts.push_async_callback(self._publish_left)
@@ -199,7 +199,7 @@ class Node(AsyncResource):
         publishing = self._publishing
         self._start_tasks(
             {
-                "news": self._news.run,
+                "news": self._watcher.run,
                 "publish": publishing.run,
                 "scrub": publishing.scrub,
                 "checkpoints": self._publish_checkpoints,
@@ -235,7 +235,7 @@ class Node(AsyncResource):
         self._membership = membership = Membership(
             lambda: self._nats,
             replica,
-            self._news,
+            self._watcher,
             folder=self._home.bus,
             url=self.url,
             key=self._home.open(name),
@@ -248,7 +248,7 @@ class Node(AsyncResource):
         await membership.start()
         self._start_tasks(
             {
-                "news": self._news.run,
+                "news": self._watcher.run,
                 "nodes": membership.run,
                 "heart": membership.beat,
                 "follow": membership.follow,
@@ -270,10 +270,10 @@ class Node(AsyncResource):
         self._service = Service(
             self.client,
             committer,
-            self._news,
+            self._watcher,
             reader.answer,
             self.metrics,
-            is_last_word=lambda: self._membership is None or self._membership.has_last_word,
+            has_complete_log=lambda: self._membership is None or self._membership.has_complete_log,
         )
         self._parts.push_async_callback(self._service.stop)
         if self._cluster is not None:
@@ -365,7 +365,7 @@ class Node(AsyncResource):
     async def _follow_users(self) -> None:
         seen = -1
         while True:
-            size = self._news.size
+            size = self._watcher.size
             with self.client.log.snapshot() as snapshot:
                 changed = snapshot.head.authority_version if snapshot.head else 0
             if changed != seen or self._users.invited:  # an invitation expires without an entry
@@ -377,13 +377,13 @@ class Node(AsyncResource):
                     self._users = users
                     log.info("users reloaded", agents=len(users.agents))
                 seen = changed
-            await self._news.wait_beyond(size, news_wait_max_s)
+            await self._watcher.wait_beyond(size, news_wait_max_s)
 
     async def _publish_checkpoints(self) -> None:
         size = 0
         subject = subjects.checkpoint_subject(self.client.ledger)
         while True:
-            size = await self._news.wait_beyond(size, news_wait_max_s)
+            size = await self._watcher.wait_beyond(size, news_wait_max_s)
             if self._membership is not None and not self._membership.leads:
                 continue
             # Stored before it is published: everybody else will trust this head.

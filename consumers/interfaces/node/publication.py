@@ -23,7 +23,7 @@ from deedbook.ledger.bus.stream import Generation, next_generation, open_stream
 from deedbook.ledger.errors import DeedbookError, Unavailable, message_of
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.limits import config_size_max_bytes
-from deedbook.ledger.service.service import News
+from deedbook.ledger.service.service import LogWatcher
 from deedbook.ledger.system.files import read_regular, write_whole
 from deedbook.ledger.system.metrics import Metrics
 
@@ -41,14 +41,16 @@ generations_tried_max: Final = 16
 class Publishing:
     """Publishes one log to one stream until ``run`` is cancelled."""
 
-    def __init__(self, ledger: str, outbox: Outbox, news: News, record: Path, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, ledger: str, outbox: Outbox, watcher: LogWatcher, record: Path, metrics: Metrics | None = None
+    ) -> None:
         """Publish ``outbox``; ``record`` is the file of the generation, ``metrics`` counts.
 
         Raises Unavailable: ``STORE_UNAVAILABLE`` if the record cannot be read.
         """
         self._ledger = ledger
         self._outbox = outbox
-        self._news = news
+        self._watcher = watcher
         self._metrics = metrics or Metrics()
         self._record = record
         self._generation = read_record(record, ledger)
@@ -89,7 +91,7 @@ class Publishing:
                 await self._recover(error, publisher)
             else:
                 if not count:
-                    await self._news.wait_beyond(self.published, idle_wait_s)
+                    await self._watcher.wait_beyond(self.published, idle_wait_s)
                     await asyncio.sleep(gather_s)  # readers that wait for these entries are answered first
 
     async def finish(self) -> None:

@@ -41,7 +41,7 @@ from deedbook.consumers.interfaces.web.stream import CHECK, Followers
 from deedbook.consumers.interfaces.web.tokens import Tokens
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
-from deedbook.ledger.system.metrics import METERS, SECONDS, Metrics
+from deedbook.ledger.system.metrics import METRIC_DEFINITIONS, SECONDS, Metrics
 
 if TYPE_CHECKING:
     import socket
@@ -216,7 +216,7 @@ class _MetricsCollector(NamedTuple):
     metrics: Metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, definition in METERS.items():
+        for name, definition in METRIC_DEFINITIONS.items():
             values = self.metrics.values(name)
             if definition.bounds:
                 bounds, counts = [*map(str, definition.bounds), "+Inf"], accumulate(self.metrics.spread(name))

@@ -21,7 +21,7 @@ import msgspec
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.fields import Name
 from deedbook.ledger.format.identity import read_private
-from deedbook.ledger.system.files import as_unavailable, locked, write_whole
+from deedbook.ledger.system.files import as_unavailable, lock_folder, write_whole
 
 if TYPE_CHECKING:
     from deedbook.ledger.log.state import Snapshot
@@ -83,7 +83,7 @@ class Tokens:
         text = PREFIX + secrets.token_urlsafe(_token_bytes)
         digest = sha256(text.encode()).hexdigest()
         token = Token(digest[:_id_digits], agent, role, digest, time.time_ns() // 1_000_000, expires_ms)
-        with as_unavailable(self._file), locked(self._file.parent):
+        with as_unavailable(self._file), lock_folder(self._file.parent):
             if len(tokens := self.present()) >= tokens_max:
                 raise Refused(
                     "TOO_LARGE", f"there are already {tokens_max} tokens: revoke unused ones with `deed token revoke`"
@@ -93,7 +93,7 @@ class Tokens:
 
     def revoke(self, name: str) -> list[Token]:
         """Delete a token by its id, or all tokens of an agent; return them. Raises Refused: ``NOT_FOUND``."""
-        with as_unavailable(self._file), locked(self._file.parent):
+        with as_unavailable(self._file), lock_folder(self._file.parent):
             revoked = [token for token in self.present() if name in (token.id, token.agent)]
             if not revoked:
                 raise Refused(

@@ -194,7 +194,7 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
     asked = msgspec.json.encode({"old_size": (size := ledger.head()[0]) + 1})
     subject = read_subject(ledger.id, "alice", "consistency")
     assert served.ask(subject, asked)["size"] == size  # its caller finds that its log is shorter than it was
-    monkeypatch.setattr(served.service, "_is_last_word", lambda: False)
+    monkeypatch.setattr(served.service, "_has_complete_log", lambda: False)
     with monkeypatch.context() as patch:
         patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
         assert served.ask(subject, asked)["error"]["code"] == "BUS_UNAVAILABLE"

@@ -84,7 +84,7 @@ def test_ref_that_is_none_is_refused(ledger: Ledger, ref: str) -> None:
 def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
     record = put(ledger, b"a" * (2 * blob_chunk_bytes))
     with chunks_of(ledger) as (txn, chunks):
-        txn.put(chunk_key(record.place, 1), b"b" * blob_chunk_bytes, db=chunks)
+        txn.put(chunk_key(record.chunk_prefix, 1), b"b" * blob_chunk_bytes, db=chunks)
     with pytest.raises(Corrupted) as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "VERIFICATION_FAILED"
@@ -93,7 +93,7 @@ def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
 def test_lost_chunk_is_named(ledger: Ledger) -> None:
     record = put(ledger, b"a" * (2 * blob_chunk_bytes))
     with chunks_of(ledger) as (txn, chunks):
-        txn.delete(chunk_key(record.place, 1), db=chunks)
+        txn.delete(chunk_key(record.chunk_prefix, 1), db=chunks)
     with pytest.raises(Corrupted, match="chunk 1") as damaged:
         ledger.log.blobs.get(record.ref)
     assert damaged.value.code == "CORRUPTED"
@@ -114,6 +114,6 @@ def test_interrupted_upload_is_invisible_and_the_next_one_completes_it(ledger: L
 @contextlib.contextmanager
 def chunks_of(ledger: Ledger) -> Iterator[tuple[Any, Any]]:
     """Open a write transaction on the table of chunks."""
-    store = ledger.log.blobs.made()
+    store = ledger.log.blobs.open_or_create()
     with store.writing() as txn:
         yield txn, store.tables["chunks"]

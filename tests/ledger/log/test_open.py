@@ -14,7 +14,7 @@ from building import Ledger, refs_of
 from deedbook.ledger.errors import Corrupted, DeedbookError, Unavailable
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.merkle import leaf_hash, root_of
-from deedbook.ledger.log.environment import translated
+from deedbook.ledger.log.environment import translate_errors
 from deedbook.ledger.log.keys import HEAD_KEY, agent_key, index_key
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.tables import Head
@@ -100,7 +100,7 @@ def test_write_that_was_cut_short_is_that_of_a_full_disk(
     home: Path, monkeypatch: pytest.MonkeyPatch, free: int, code: str
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
-    with pytest.raises(Unavailable) as refused, translated(home):
+    with pytest.raises(Unavailable) as refused, translate_errors(home):
         raise lmdb.Error("mdb_txn_commit: Input/output error")
     assert refused.value.code == code
 
@@ -220,8 +220,8 @@ def test_lost_entry_in_the_middle_is_found_when_it_is_read(home: Path) -> None:
 
 
 def test_store_that_this_process_can_use_no_more_is_told_from_a_damaged_one(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as stopped, translated(tmp_path):
+    with pytest.raises(Unavailable) as stopped, translate_errors(tmp_path):
         raise lmdb.PanicError  # LMDB's answer to everything once it could not write the page by which it commits
     assert stopped.value.code == "STORE_STOPPED"
-    with pytest.raises(Corrupted), translated(tmp_path):
+    with pytest.raises(Corrupted), translate_errors(tmp_path):
         raise lmdb.CorruptedError

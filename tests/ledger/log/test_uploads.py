@@ -23,9 +23,9 @@ from deedbook.ledger.home.config import Config
 from deedbook.ledger.home.quota import Quota
 from deedbook.ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
 from deedbook.ledger.log.blobs import Usage
-from deedbook.ledger.log.expiry import Dropped, drop_unreferenced, read_references
+from deedbook.ledger.log.expiry import ExpiryResult, drop_unreferenced, read_references
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.log.uploads import Held
+from deedbook.ledger.log.uploads import UploadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def client_with(ledger: Ledger, **quota: int) -> LocalClient:
     return LocalClient(msgspec.structs.replace(settings, config=config), log=ledger.log)
 
 
-def begin(client: LocalClient, intent: Submission) -> Held:
+def begin(client: LocalClient, intent: Submission) -> UploadProgress:
     """Begin an upload."""
     return client.uploads.begin(client.check_intent(intent))
 
@@ -194,27 +194,27 @@ def test_what_no_entry_refers_to_is_dropped_after_a_day(ledger: Ledger) -> None:
         unfinished = content_of("u")
         begin(client, ledger.intent("bob", unfinished))
         client.uploads.add("bob", blake3(unfinished).digest(), 0, unfinished[:CHUNK])
-        assert drop_unreferenced(ledger.log) == Dropped(0, 0)
-        assert drop_unreferenced(ledger.log, now_ms=later_ms()) == Dropped(2, 200_000 + CHUNK)
+        assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
+        assert drop_unreferenced(ledger.log, now_ms=later_ms()) == ExpiryResult(2, 200_000 + CHUNK)
         assert sorted(refs_of(ledger.log.blobs)) == sorted([kept, kept_by_sha])
         assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
         assert usage_of(ledger.log.blobs, "bob") == Usage()
         assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
-    store = ledger.log.blobs.made()
+    store = ledger.log.blobs.open_or_create()
     with store.reading() as txn:
         assert len(list(store.items(txn, store.tables["chunks"], b""))) == 2
 
 
 def test_blob_that_somebody_else_stored_since_stays(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"shared")
-    store = ledger.log.blobs.made()
+    store = ledger.log.blobs.open_or_create()
     intent = ledger.log.blobs.intent("alice", bytes.fromhex(ref.partition(":")[2]))
     assert intent is not None
     with store.writing() as txn:
         old = msgspec.structs.replace(intent, accepted_ms=0)
         txn.put(old.db_key, msgspec.msgpack.encode(old), db=store.tables["intents"])
     ledger.put_blob("bob", b"shared")
-    assert drop_unreferenced(ledger.log) == Dropped(0, 0)
+    assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
     with ledger.client() as client:
         assert [one.author for one in client.stat_blob(ref).stored] == ["bob"]
         assert client.get_blob(ref) == b"shared"
@@ -225,7 +225,7 @@ def test_references_are_read_anew_from_another_log(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"content")
     refer(ledger, ref)
     read_references(ledger.log)
-    store = ledger.log.blobs.made()
+    store = ledger.log.blobs.open_or_create()
     with store.writing() as txn:
         txn.put(b"\0", msgspec.msgpack.encode([3, bytes(32)]), db=store.tables["usage"])
         txn.put(b"b" + bytes(32), bytes(8), db=store.tables["references"])
@@ -251,7 +251,7 @@ def test_event_whose_blob_is_gone_is_refused_by_the_gate(ledger: Ledger) -> None
         assert (refused.value.code, refused.value.details["ref"]) == ("NOT_FOUND", long_text["ref"])
         ledger.put_blob("alice", content.encode())
         client.submit(submission)
-        assert drop_unreferenced(ledger.log, now_ms=later_ms()) == Dropped(0, 0)
+        assert drop_unreferenced(ledger.log, now_ms=later_ms()) == ExpiryResult(0, 0)
 
 
 PUT = """

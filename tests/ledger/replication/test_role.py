@@ -16,7 +16,7 @@ from deedbook.ledger.replication.role import (
     NodeTerm,
     OwnLog,
     State,
-    is_last_word,
+    has_complete_log,
     patience_ms,
     step,
 )
@@ -131,7 +131,7 @@ def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_other
     state, actions = step(state, LogCaughtUp(), B, LATE)
     assert actions == ()
     state, actions = step(state, LeasePut(MINE, 8, LATE), B, LATE + 1)
-    assert (state, actions) == (replace(state, doing=StartTerm(4), revision=8, renewed_ms=LATE), ())
+    assert (state, actions) == (replace(state, action=StartTerm(4), revision=8, renewed_ms=LATE), ())
     assert step(state, Tick(), B, LATE + 2)[1] == (StartTerm(4),)
 
 
@@ -162,13 +162,13 @@ def test_a_lease_whose_answer_was_lost_is_ours_and_put_again_as_others_may_have_
     assert (state, actions) == (Candidate(CatchUp(), revision=7, asked_ms=LATE), (again,))
     state, actions = step(replace(LEADER, renewed_ms=0), LeaseRefused(Lease("b", 4), 8, LATE), LED, LATE)
     assert actions == (PutLease(8, Lease("b", 4)),)
-    assert not is_last_word(state, LATE, Timing())
+    assert not has_complete_log(state, LATE, Timing())
 
 
 def test_a_leader_of_an_earlier_term_to_whom_a_later_one_hands_over_catches_up_first() -> None:
     state, actions = step(LEADER, LeaseRefused(Lease("b", 6), 9, LATE), LED, LATE)
     assert isinstance(state, Candidate)
-    assert (state.doing, state.revision) == (CatchUp(), 9)
+    assert (state.action, state.revision) == (CatchUp(), 9)
     assert actions == (StepDown(), CatchUp())
 
 
@@ -209,9 +209,9 @@ def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked
     state = after(LEADER, Tick(), own=LED, now_ms=woken)  # it asks again, and then hears what it was answered before
     state = step(state, LeasePut(MINE, 8, LATE + 1_000), LED, woken)[0]
     assert isinstance(state, Leader)
-    assert not is_last_word(state, woken, Timing())
+    assert not has_complete_log(state, woken, Timing())
     candidate = Candidate(StartTerm(4), revision=7, asked_ms=woken, renewed_ms=LATE)
-    assert not is_last_word(step(candidate, TermBegun(4), LED, woken)[0], woken, Timing())
+    assert not has_complete_log(step(candidate, TermBegun(4), LED, woken)[0], woken, Timing())
 
 
 @pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), TermOvertaken(5), Beat("c", 5, 12, leads=True)])
@@ -232,13 +232,13 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
     state, actions = step(LEADER, HandOver("c"), LED, LATE)
     assert actions == (Pause(), PutLease(7, Lease("c", 5)))
     assert step(state, LeasePut(Lease("c", 5), 8), LED, LATE) == (Follower(LATE, 10, "c"), (StepDown(),))
-    assert not is_last_word(state, LATE, Timing())  # the other one may lead before we are told
+    assert not has_complete_log(state, LATE, Timing())  # the other one may lead before we are told
     state, actions = step(state, ActionFailed(), LED, LATE)
     assert actions == (Resume(),)
-    assert not is_last_word(state, LATE, Timing())  # only the answer may have failed
+    assert not has_complete_log(state, LATE, Timing())  # only the answer may have failed
     state = step(state, LeasePut(MINE, 8, LATE), LED, LATE)[0]
     assert state == replace(LEADER, revision=8, renewed_ms=LATE, asked_ms=LATE)
-    assert is_last_word(state, LATE, Timing())
+    assert has_complete_log(state, LATE, Timing())
 
 
 def test_a_damaged_stream_is_built_anew_by_who_leads() -> None:
@@ -281,10 +281,10 @@ def test_without_a_lease_whoever_hears_nobody_leads() -> None:
 def test_a_leader_that_was_cut_off_has_not_the_last_word_before_another_can_lead() -> None:
     """Else it would take what its callers saw of the next leader for entries that were lost."""
     missed_ms = Timing().missed_ms
-    assert is_last_word(LEADER, LATE + missed_ms - 1, Timing())
-    assert not is_last_word(LEADER, LATE + missed_ms, Timing())
-    assert not is_last_word(LEADER, LATE, NO_LEASE)
+    assert has_complete_log(LEADER, LATE + missed_ms - 1, Timing())
+    assert not has_complete_log(LEADER, LATE + missed_ms, Timing())
+    assert not has_complete_log(LEADER, LATE, NO_LEASE)
     others: list[State] = [Follower(LATE), Candidate(CatchUp()), DegradedNode("gone")]
-    assert not any(is_last_word(state, LATE, Timing()) for state in others)
+    assert not any(has_complete_log(state, LATE, Timing()) for state in others)
     follower = Follower(LATE, lease=LeaseObservation(HERS, 7, LATE))
     assert not follower.lease.is_free("b", LATE + missed_ms - 1, Timing())

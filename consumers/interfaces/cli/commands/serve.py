@@ -45,7 +45,7 @@ def serve(app: App, port: int | None, web: str | None, *, is_public: bool, only_
     configure_logging(verbose=verbose)
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
-    node = Node(settings, port=port, preferred=usual_port, timing=Timing(stands=not only_follows))
+    node = Node(settings, port=port, preferred=usual_port, timing=Timing(may_lead=not only_follows))
     asyncio.run(_serve(app, node, web, is_public=is_public))
 
 

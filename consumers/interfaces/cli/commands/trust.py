@@ -21,7 +21,7 @@ from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import find_home, named_home, present_folder, project_path, resolved
 from deedbook.ledger.home.trust import FolderContent, TrustedFolder
 from deedbook.ledger.log.log import Log
-from deedbook.ledger.system.files import replaceable_by
+from deedbook.ledger.system.files import find_ownership_risk
 
 fingerprint_digits: Final = 64
 
@@ -75,7 +75,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         data["gone"] = [path for path in homes if path not in data["homes"]]
         app.show("trust", data, lambda: _print(data))
         return
-    reason = replaceable_by(home)
+    reason = find_ownership_risk(home)
     if reason is not None and named is None:
         raise trusting.refusal(home, f"must be named to be trusted: {reason}")
     if not yes:
@@ -131,7 +131,7 @@ def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -
         "home": escape_text(str(folder.path)),
         "root_fingerprint": root,
         "state": state,
-        "reason": replaceable_by(folder.path) or "",
+        "reason": find_ownership_risk(folder.path) or "",
         "settings": [act._asdict() for act in acts],
     }
 

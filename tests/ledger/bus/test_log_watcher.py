@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from deedbook.ledger.events.session import SessionStarted
-from deedbook.ledger.service.service import News
+from deedbook.ledger.service.service import LogWatcher
 
 if TYPE_CHECKING:
     import pytest
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def test_commit_of_this_process_wakes_all_who_wait_at_once(ledger: Ledger) -> None:
     async def wait() -> list[int]:
-        news = News(ledger.log)  # Nobody polls here: only look() can wake them.
-        news.look()
-        size = news.size
-        waiting = [asyncio.create_task(news.wait_beyond(size, 20)) for _ in range(3)]
+        watcher = LogWatcher(ledger.log)  # Nobody polls here: only look() can wake them.
+        watcher.look()
+        size = watcher.size
+        waiting = [asyncio.create_task(watcher.wait_beyond(size, 20)) for _ in range(3)]
         await asyncio.sleep(0)
         ledger.emit("alice", "session/s1", SessionStarted())
-        news.look()
+        watcher.look()
         return [after - size for after in await asyncio.gather(*waiting)]
 
     assert asyncio.run(wait()) == [1, 1, 1]
@@ -29,10 +29,10 @@ def test_commit_of_this_process_wakes_all_who_wait_at_once(ledger: Ledger) -> No
 
 def test_commit_that_nobody_announces_is_found_by_polling(ledger: Ledger) -> None:
     async def wait() -> int:
-        news = News(ledger.log)
-        polling = asyncio.create_task(news.run())
-        size = await news.wait_beyond(0, 20)
-        waiting = asyncio.create_task(news.wait_beyond(size, 20))
+        watcher = LogWatcher(ledger.log)
+        polling = asyncio.create_task(watcher.run())
+        size = await watcher.wait_beyond(0, 20)
+        waiting = asyncio.create_task(watcher.wait_beyond(size, 20))
         await asyncio.to_thread(ledger.emit, "alice", "session/s1", SessionStarted())
         after = await waiting
         polling.cancel()
@@ -43,13 +43,13 @@ def test_commit_that_nobody_announces_is_found_by_polling(ledger: Ledger) -> Non
 
 def test_waiting_ends_without_news_and_for_writes_that_add_no_entry(ledger: Ledger) -> None:
     async def wait() -> int:
-        news = News(ledger.log)
-        news.look()
-        size = news.size
+        watcher = LogWatcher(ledger.log)
+        watcher.look()
+        size = watcher.size
         with ledger.log.tables.writing() as txn:
             txn.put(b"x", b"a write that adds no entry", db=ledger.log.tables.state)
-        news.look()
-        return await news.wait_beyond(size, 0.05) - size
+        watcher.look()
+        return await watcher.wait_beyond(size, 0.05) - size
 
     assert asyncio.run(wait()) == 0
 
@@ -59,14 +59,14 @@ def test_look_that_failed_is_made_up_for_by_the_next(ledger: Ledger, monkeypatch
         raise RuntimeError("no reader slot")
 
     async def wait() -> int:
-        news = News(ledger.log)
+        watcher = LogWatcher(ledger.log)
         with monkeypatch.context() as patch:
             patch.setattr(ledger.log, "snapshot", fail)
             try:
-                news.look()
+                watcher.look()
             except RuntimeError:
-                assert news.size == 0
-        news.look()
-        return news.size
+                assert watcher.size == 0
+        watcher.look()
+        return watcher.size
 
     assert asyncio.run(wait()) == ledger.head()[0]
