@@ -182,7 +182,7 @@ def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> No
     for verb in VERBS:
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
     for page in PAGES:
-        named = set(re.findall(r"[`$] ?deedbook ([a-z]+)", page.read_text("utf-8")))
+        named = set(re.findall(r"[`$] ?deed ([a-z]+)", page.read_text("utf-8")))
         assert named <= set(VERBS), page
 
 
