@@ -86,17 +86,17 @@ agent_reads_running_max: Final = 2
 # Reads that wait for new entries. They count apart from the requests above.
 agent_reads_waiting_max: Final = 64
 reads_waiting_max: Final = 4096
-door_pause_min_s: Final = 0.05
+subscription_pause_min_s: Final = 0.05
 # The subject of an agent that floods is closed this long; the time doubles from the shortest to this.
-door_pause_max_s: Final = 0.5
-door_flood_forget_s: Final = 30.0
-door_batch_max: Final = 64
-# An agent that flooded may send this much at once, until it has not flooded for ``door_flood_forget_s``.
-door_batch_max_bytes: Final = 1024**2
+subscription_pause_max_s: Final = 0.5
+subscription_flood_forget_s: Final = 30.0
+subscription_batch_max: Final = 64
+# An agent that flooded may send this much at once, until it has not flooded for ``subscription_flood_forget_s``.
+subscription_batch_max_bytes: Final = 1024**2
 # The server passes on this many messages of an agent to a node that has not read any of them yet.
 # As many of the largest, in submissions and in reads, fit into ``connection_pending_max_bytes``.
-door_window_max: Final = 256
-door_answers_max: Final = 32  # Requests shed before the subject is closed that still get an answer.
+subscription_window_max: Final = 256
+subscription_answers_max: Final = 32  # Requests shed before the subject is closed that still get an answer.
 subscription_pending_max: Final = 256 * 1024
 # Bytes that nats-py holds between reading and our queues. It is about one socket buffer, so this is never reached.
 subscription_pending_max_bytes: Final = 64 * 1024**2

@@ -1,12 +1,13 @@
 """An agent's connection to a server, on the caller's event loop.
 
-A denied publish is answered by NATS only on the error channel, never to the request, and a lost connection reaches no
-request at all. So each request is raced against both: it fails at once and says why. After an uncertain answer it
-is simply sent again until the time for it is up: ids make that harmless for submissions.
+NATS reports a denied publish only on its error channel, never to the request, and no request learns of a lost
+connection. So each request also waits for both, fails at once and says why. After an uncertain answer the client sends
+the request again until its time is up. Ids make that harmless for submissions.
 
-Who is away is told from who is slow. A server that refuses the first connection is said to be away at once. When a
-connection is lost, or the server answers that nobody listens, requests go on for ``reconnect_wait_max_s`` (and what
-a read asked to wait): so long may a node take to start again, or an agent's subject be closed that sent too much.
+The client distinguishes an absent server from a slow one. It reports at once a server that refuses the first
+connection. When a connection is lost, or no ledger listens on the server, it repeats requests for
+``reconnect_wait_max_s`` plus the ``wait_s`` of a read: a node may take that long to start again, and the subject of an
+agent that floods is closed no longer than that.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ connect_timeout_s: Final = 3.0
 reconnect_wait_max_s: Final = limits.reconnect_wait_max_s
 close_wait_max_s: Final = 1.0
 attempt_timeout_s: Final = limits.request_timeout_s / 2
-# All attempts of a request together, besides what a read asked to wait.
+# For all attempts of a request together, plus the ``wait_s`` of a read.
 request_time_max_s: Final = 2 * limits.request_timeout_s
 retry_wait_first_s: Final = 0.05
 retry_wait_max_s: Final = 0.5
 denied_rounds: Final = 3
 
-# What may become of a connection to a server that is there; every other ``OSError`` says that none is.
+# Raised when the server is reachable but the connection breaks. Any other ``OSError`` means that nothing listens.
 _CLOSED: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
-_PASSING: Final = (*_CLOSED, TimeoutError)
+_TRANSIENT: Final = (*_CLOSED, TimeoutError)
 
 _HEADER: Final = re.compile(r"\r\n([!-9;-~]+): ([!-~]+(?: +[!-~]+)*)(?=\r\n)")
-"""A header as nearly all are: visible ASCII, one space after the colon, none at the end."""
+"""A header in the usual form: visible ASCII, one space after the colon, none at the end."""
 
 
-class _Away(Unavailable):
-    """Nobody is there, which is known and not guessed from silence."""
+class _AbsentServer(Unavailable):
+    """No ledger can be reached there, which is certain and not guessed from a missing answer."""
 
 
-# Sends one request and returns the answer's bytes; asks once.
+# Sends one request once and returns the answer's bytes.
 Exchange: TypeAlias = Callable[[str, bytes], Coroutine[Any, Any, bytes]]
 Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
 
@@ -60,70 +61,71 @@ class AsyncConnection:
     """One agent's requests to one server, on the event loop that opened it."""
 
     def __init__(
-        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_away: bool = False
+        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_absent: bool = False
     ) -> None:
         """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
 
-        ``server`` may name several nodes of one ledger, separated by commas: who does not answer is left for the next.
-        ``greet`` is awaited on each new connection, before its first request: another node may answer there. Where all
-        ``may_be_away``, nobody is waited for who has not answered yet, or whom one request waited for in vain.
+        ``server`` may name several nodes of one ledger, separated by commas: the client leaves one without an answer
+        for the next. ``greet`` is awaited on each new connection before its first request, because another node may
+        answer there. With ``may_be_absent`` the client does not wait for servers that have not answered yet, or that
+        one request already waited for in vain.
         """
         self._greet = greet
         self._is_greeted = False
         self._servers = server.split(",")
-        self._place = 0
-        self._may_be_away = may_be_away
-        self._is_given_up = may_be_away
+        self._server_index = 0
+        self._may_be_absent = may_be_absent
+        self._is_abandoned = may_be_absent
         self._agent = agent
         self._seed = seed
         self._nats = NatsClient()
         self._refusal = ""
-        self._is_deserted = self._is_reset = False
+        self._is_absent = self._is_reset = False
         self._is_closing = False
         self._connecting = asyncio.Lock()
-        self._asked: dict[str, set[asyncio.Future[DeedbookError]]] = {}
+        self._pending: dict[str, set[asyncio.Future[DeedbookError]]] = {}
 
     @property
     def _server(self) -> str:
-        """The server that is asked now."""
-        return self._servers[self._place]
+        """The server in use."""
+        return self._servers[self._server_index]
 
     def _next_server(self) -> None:
-        self._place = (self._place + 1) % len(self._servers)
+        self._server_index = (self._server_index + 1) % len(self._servers)
 
     async def open(self) -> None:
-        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless it may be away."""
+        """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless servers may be absent."""
         try:
             await self._connect()
         except Unavailable:
-            if not self._may_be_away:
+            if not self._may_be_absent:
                 raise
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:
-        """Return the answer; ask again until there is one, or the time for it is up.
+        """Return the answer; send the request again until there is one, or its time is up.
 
-        Raises Refused: ``BUS_DENIED``, ``TOO_LARGE``, and what the ledger refuses. Unavailable: ``BUS_UNAVAILABLE``,
-        and what the ledger cannot do.
+        Raises Refused: ``BUS_DENIED``, ``TOO_LARGE``, and the ledger's refusals. Unavailable: ``BUS_UNAVAILABLE``, and
+        the ledger's failures.
         """
         if len(payload) > limits.request_size_max_bytes:
-            raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes")
+            raise Refused("TOO_LARGE", f"a request has at most {limits.request_size_max_bytes} bytes: send less")
         deadline = time.monotonic() + request_time_max_s + wait_s
-        away_deadline = time.monotonic() + reconnect_wait_max_s + wait_s
+        absent_deadline = time.monotonic() + reconnect_wait_max_s + wait_s
         pause = retry_wait_first_s
         while True:
             if self._is_closing:
-                raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
+                raise Unavailable("BUS_UNAVAILABLE", "this client was closed: open a new one")
             try:
                 answer = await self._ask(subject, payload, headers, attempt_timeout_s + wait_s)
-                self._is_given_up = False
-                return answer_in(answer)
+                self._is_abandoned = False
+                return decode_answer(answer)
             except Unavailable as error:
-                may_pass = error.code in {"BUS_UNAVAILABLE", "BUSY", "NOT_LEADER"} and not self._is_closing
-                last = away_deadline if isinstance(error, _Away) else deadline
-                if not may_pass or self._is_given_up or time.monotonic() + pause > last:
-                    self._is_given_up = self._may_be_away and isinstance(error, _Away)
+                is_transient = error.code in {"BUS_UNAVAILABLE", "BUSY", "NOT_LEADER"} and not self._is_closing
+                time_limit = absent_deadline if isinstance(error, _AbsentServer) else deadline
+                if not is_transient or self._is_abandoned or time.monotonic() + pause > time_limit:
+                    self._is_abandoned = self._may_be_absent and isinstance(error, _AbsentServer)
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
@@ -139,7 +141,7 @@ class AsyncConnection:
         return await self._exchange(subject, payload, headers, timeout_s)
 
     async def greet_again(self) -> None:
-        """Greet now, if anybody was greeted, and not for long."""
+        """Greet the server again if it was greeted before; wait at most ``close_wait_max_s``."""
         if self._greet is not None and self._is_greeted and self._nats.is_connected:
             await asyncio.wait_for(self._greet(self._exchange), close_wait_max_s)
 
@@ -147,112 +149,112 @@ class AsyncConnection:
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, timeout_s: float = attempt_timeout_s
     ) -> bytes:
         if not self._nats.is_connected:
-            raise self._why_away()
-        asked = self._nats
-        request = asked.request(subject, payload, timeout=timeout_s, headers=headers)
+            raise self._connection_error()
+        client = self._nats
+        request = client.request(subject, payload, timeout=timeout_s, headers=headers)
         try:
             answer = await self._race(subject.lower(), request, f"the ledger at {self._server} does not answer")
         except Unavailable:
-            if len(self._servers) > 1 and asked is self._nats:
-                self._next_server()  # this one runs, and no ledger answers there
+            if len(self._servers) > 1 and client is self._nats:
+                self._next_server()  # this server runs, but no ledger answers there
                 await self._discard()
             raise
         data: bytes = answer.data
         return data
 
-    async def _race(self, subject: str, work: Coroutine[Any, Any, Any], what: str) -> Any:
-        """Return what ``work`` returns, unless the error channel says first why it cannot."""
+    async def _race(self, subject: str, work: Coroutine[Any, Any, Any], description: str) -> Any:
+        """Return the result of ``work``; raise the error of the error channel if that comes first."""
         failed: asyncio.Future[DeedbookError] = asyncio.get_running_loop().create_future()
-        waiting = self._asked.setdefault(subject, set())
-        waiting.add(failed)
+        pending = self._pending.setdefault(subject, set())
+        pending.add(failed)
         task = asyncio.ensure_future(work)
         try:
-            either: list[asyncio.Future[Any]] = [task, failed]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            futures: list[asyncio.Future[Any]] = [task, failed]
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
             try:
-                with bus_errors(f"{what} (is `deed serve` running?)"):
+                with bus_errors(f"{description} (is `deed serve` running?)"):
                     return await task
             except Unavailable as error:
                 if isinstance(error.__cause__, nats.errors.NoRespondersError):
-                    raise self._nobody() from error
+                    raise self._no_responders_error() from error
                 raise
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            waiting.discard(failed)
-            if not waiting:
-                self._asked.pop(subject, None)
+            pending.discard(failed)
+            if not pending:
+                self._pending.pop(subject, None)
 
-    def _why_away(self) -> DeedbookError:
-        if _is_stranger(self._refusal):
+    def _connection_error(self) -> DeedbookError:
+        if _is_unauthorized(self._refusal):
             message = (
-                f"the server lets nobody in by this key of {self._agent}: it was never registered here, or its agent "
-                f"was removed, or the key revoked, or replaced elsewhere (`deed agent show {self._agent}` beside the "
-                "ledger says which)"
+                f"the server does not admit this key of {self._agent}: it was never registered, the agent was removed, "
+                f"or its key was revoked or replaced. Run `deed agent show {self._agent}` beside the ledger to see why"
             )
             return Refused("BUS_DENIED", message, agent=self._agent)
         if "CERTIFICATE_VERIFY_FAILED" in self._refusal:
-            message = "is of nobody that this machine trusts: name its authority's file in SSL_CERT_FILE"
-            return Refused("BUS_DENIED", f"the certificate of {self._server} {message}", server=self._server)
+            message = f"this machine does not trust the certificate of {self._server}"
+            return Refused("BUS_DENIED", f"{message}: set SSL_CERT_FILE to its authority's file", server=self._server)
         message = f"there is no connection to {self._server} (is `deed serve` running?)"
-        return _Away("BUS_UNAVAILABLE", message, server=self._server)
+        return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server)
 
-    def _nobody(self) -> DeedbookError:
+    def _no_responders_error(self) -> DeedbookError:
         message = (
             f"the server at {self._server} runs, but no ledger answers {self._agent} there: `deed serve` starts or "
-            f"has ended, or {self._agent} sent more than it may and is let in again in a moment. Try again"
+            f"has ended, or {self._agent} sent too much and is let in again in a moment. Try again"
         )
-        return _Away("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
+        return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 
     async def _connect(self) -> None:
-        """Connect; say at once when nobody listens there, and soon when this agent is unknown.
+        """Connect; fail at once when nothing listens there, and after a few attempts when this agent is unknown.
 
-        What else goes wrong may pass: a server that reads new users ends connections that are just being made, and
-        refuses, for some milliseconds, also those whom it lets in before and after (one attempt in 400, measured).
-        A refusal may be lost when the server closes before all was sent to it (one in 12), so that a reset does not
-        take back what was answered before it.
+        Other errors may be temporary. A server that loads new users breaks connections that are being made, and for
+        some milliseconds refuses even users that it admits before and after (one attempt in 400, measured). A refusal
+        is lost when the server closes before it has read everything (one in 12). So a reset does not replace an
+        earlier refusal.
         """
         deadline = time.monotonic() + reconnect_wait_max_s
         pause = retry_wait_first_s
-        tried = refused = 0
-        answered = ""
+        attempts = refusals = 0
+        last_refusal = ""
         while True:
             try:
                 await self._connect_once()
             except Unavailable as error:
                 await self._discard()
-                self._refusal = answered if self._is_reset and answered else self._refusal or error.message
-                tried += 1
+                self._refusal = last_refusal if self._is_reset and last_refusal else self._refusal or error.message
+                attempts += 1
                 if not self._is_reset:
-                    answered = self._refusal
-                    refused = refused + 1 if self._is_deserted or _is_stranger(answered) else 0
-                least = (denied_rounds if self._is_reset else 1) * len(self._servers)
-                is_over = tried >= least and time.monotonic() + pause > deadline
-                rounds = 1 if self._is_deserted else denied_rounds
-                if is_over or refused >= rounds * len(self._servers):
-                    raise self._why_away().with_details(reason=self._refusal) from error
+                    last_refusal = self._refusal
+                    is_final = self._is_absent or _is_unauthorized(last_refusal)
+                    refusals = refusals + 1 if is_final else 0
+                attempts_min = (denied_rounds if self._is_reset else 1) * len(self._servers)
+                is_over = attempts >= attempts_min and time.monotonic() + pause > deadline
+                rounds = 1 if self._is_absent else denied_rounds
+                if is_over or refusals >= rounds * len(self._servers):
+                    raise self._connection_error().with_details(reason=self._refusal) from error
                 self._next_server()
             else:
                 return
-            if tried < len(self._servers):
+            if attempts < len(self._servers):
                 continue
             await asyncio.sleep(pause)
             pause = min(2 * pause, retry_wait_max_s)
 
     async def _connect_once(self) -> None:
         self._nats, self._refusal = NatsClient(), ""
-        self._is_deserted = self._is_reset = self._is_greeted = False
+        self._is_absent = self._is_reset = self._is_greeted = False
         connecting = self._nats.connect(
             self._server.split(","),
             nkeys_seed_str=self._seed,
             inbox_prefix=subjects.inbox_prefix(self._agent).encode(),
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
-            # The next request connects again. nats-py would try for ever, also when refused, and leave sockets open.
+            # The next request connects again. nats-py would try for ever, even when refused, and leave sockets open.
             allow_reconnect=False,
-            # Not its patience either, which is two seconds and sixty attempts; this makes it two attempts at once.
+            # nats-py would make sixty attempts, two seconds apart. With these two settings it makes two at once.
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=2,
@@ -261,54 +263,54 @@ class AsyncConnection:
             await asyncio.wait_for(connecting, connect_timeout_s)
 
     async def _discard(self) -> None:
-        """Close the connection that is no more, if there was one, and its socket."""
+        """Close the broken connection and its socket."""
         discarded = self._nats  # meanwhile another request may connect anew
-        with contextlib.suppress(nats.errors.Error, OSError):  # there is nothing left to say to its server
+        with contextlib.suppress(nats.errors.Error, OSError):  # the server needs no further message
             await asyncio.wait_for(discarded.close(), close_wait_max_s)
         transport = discarded._transport  # noqa: SLF001 - nats-py leaves the socket of a refused connection open
         if transport is not None:
             transport.close()  # type: ignore[no-untyped-call]  # nats-py leaves it unannotated
 
     async def _on_disconnect(self) -> None:
-        for waiting in self._asked.values():
-            _fail(waiting, _Away("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
+        for pending in self._pending.values():
+            _fail(pending, _AbsentServer("BUS_UNAVAILABLE", f"the connection to {self._server} was lost"))
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         if self._refusal and isinstance(error, _CLOSED):
-            return  # which says less than what was answered before it
+            return  # the earlier refusal says more
         self._refusal = text or type(error).__name__
-        self._is_deserted = isinstance(error, OSError) and not isinstance(error, _PASSING)
+        self._is_absent = isinstance(error, OSError) and not isinstance(error, _TRANSIENT)
         self._is_reset = isinstance(error, _CLOSED)
-        if _is_stranger(text):
-            for waiting in self._asked.values():
-                _fail(waiting, self._why_away())
+        if _is_unauthorized(text):
+            for pending in self._pending.values():
+                _fail(pending, self._connection_error())
         if "permissions violation" not in text.lower():
             return
-        for subject, waiting in self._asked.items():
+        for subject, pending in self._pending.items():
             if f'"{subject}"' in text.lower():
-                _fail(waiting, Refused("BUS_DENIED", f"the server does not let {self._agent} do this: {text}"))
+                _fail(pending, Refused("BUS_DENIED", f"the server does not let {self._agent} do this: {text}"))
 
     async def close(self) -> None:
-        """Close the connection; requests that wait fail."""
+        """Close the connection; pending requests fail."""
         self._is_closing = True
         await self._discard()
 
 
-def _is_stranger(refusal: str) -> bool:
+def _is_unauthorized(refusal: str) -> bool:
     return "authorization" in refusal.lower()
 
 
-def _fail(waiting: set[asyncio.Future[DeedbookError]], error: DeedbookError) -> None:
-    for failed in waiting:
+def _fail(pending: set[asyncio.Future[DeedbookError]], error: DeedbookError) -> None:
+    for failed in pending:
         if not failed.done():
             failed.set_result(error)
 
 
-def answer_in(data: bytes) -> dict[str, Any]:
-    """Return an answer of a node.
+def decode_answer(data: bytes) -> dict[str, Any]:
+    """Return the JSON object of a node's answer.
 
-    Raises DeedbookError: what the ledger refuses or cannot do; ``BUS_UNAVAILABLE`` when it cannot be read.
+    Raises DeedbookError: the error in the answer; ``BUS_UNAVAILABLE`` when the answer is not readable.
     """
     with readable():
         answer = msgspec.json.decode(data, type=dict[str, Any])
@@ -320,47 +322,47 @@ def answer_in(data: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Raise ``BUS_UNAVAILABLE`` when an answer is not what a ledger answers."""
+    """Raise ``BUS_UNAVAILABLE`` when the block finds an answer that has not the form of a ledger's answer."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise Unavailable("BUS_UNAVAILABLE", f"the ledger's answer cannot be read: {error}") from error
+        raise Unavailable("BUS_UNAVAILABLE", f"the ledger's answer is not readable: {error}") from error
 
 
 @contextlib.contextmanager
-def bus_errors(what: str) -> Iterator[None]:
-    """Raise ``Unavailable`` for whatever goes wrong on the bus inside the block: all that nats-py raises.
+def bus_errors(description: str) -> Iterator[None]:
+    """Turn every error of nats-py inside the block into ``Unavailable``; ``description`` begins its message.
 
-    A missing stream or message is damage, and nothing is retried; everything else may pass. Raises Unavailable:
-    ``BUS_DEGRADED`` or ``BUS_UNAVAILABLE``, saying what was being done.
+    A missing stream or message is damage and is not retried. All other errors may be temporary. Raises Unavailable:
+    ``BUS_DEGRADED`` or ``BUS_UNAVAILABLE``.
     """
     try:
         yield
     except nats.js.errors.NotFoundError as error:
-        raise Unavailable("BUS_DEGRADED", f"{what}: {error.description}", err_code=error.err_code) from error
+        raise Unavailable("BUS_DEGRADED", f"{description}: {error.description}", err_code=error.err_code) from error
     except nats.js.errors.APIError as error:
         reason = error.description or "the streams are not available"
-        raise Unavailable("BUS_UNAVAILABLE", f"{what}: {reason}", err_code=error.err_code) from error
+        raise Unavailable("BUS_UNAVAILABLE", f"{description}: {reason}", err_code=error.err_code) from error
     except (nats.errors.Error, OSError) as error:
-        raise Unavailable("BUS_UNAVAILABLE", f"{what}: {str(error) or type(error).__name__}") from error
+        raise Unavailable("BUS_UNAVAILABLE", f"{description}: {str(error) or type(error).__name__}") from error
 
 
 class NodeClient(NatsClient):
     """A node's connection: a ``nats`` client that no message from outside can stop.
 
-    An exception while nats-py reads a message ends its reading for good, silently, with the connection still
-    "connected": a node would be deaf from then on. Bytes that are no text do that in a subject and in the status line
-    of headers, and a hundred thousand headers hold the event loop up for a tenth of a second (all measured with 2.16).
-    Agents choose these bytes. So text is decoded leniently here, and headers are bounded before they are looked at.
+    An exception while nats-py reads a message silently ends its reading, and the client still says "connected": the
+    node would receive nothing more. Bytes that are not UTF-8 cause that in a subject or in the status line of headers.
+    A hundred thousand headers block the event loop for a tenth of a second (all measured with 2.16). Agents choose
+    these bytes. So this client decodes text leniently, and limits the size of headers before it parses them.
     """
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        """Return the headers; none when there are too many bytes of them, or they are no headers."""
+        """Return the headers; None when they are too large or malformed."""
         if not headers or len(headers) > limits.message_headers_max_bytes:
             return None
         pairs = _HEADER.findall(headers.decode("latin-1"))
         if pairs and headers.startswith(b"NATS/1.0\r\n") and len(pairs) == headers.count(b"\r\n") - 2:
-            return dict(pairs)  # as nats-py reads them, in a tenth of its time
+            return dict(pairs)  # the same result as nats-py's, in a tenth of its time
         try:
             parsed: dict[str, str] | None = await super()._process_headers(headers)
         except (ValueError, LookupError):
@@ -368,11 +370,11 @@ class NodeClient(NatsClient):
         return parsed
 
     async def allow(self, subscription: Subscription, count: int) -> None:
-        """Let the server pass on so many messages of a subscription, in all since it began, and then end it there.
+        """Let the server end a subscription after ``count`` messages, counted from its beginning.
 
-        To nats-py it stays open: its own count drops what waits once so many were read.
+        For nats-py it stays open: nats-py's own limit would drop pending messages once so many were read.
         """
-        await self._send_unsubscribe(subscription._id, limit=count)  # noqa: SLF001 - there is no other way to say it
+        await self._send_unsubscribe(subscription._id, limit=count)  # noqa: SLF001 - nats-py has no public call
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
         text, answer_to = subject.decode(errors="replace"), reply.decode(errors="replace")

@@ -1,8 +1,9 @@
-"""What a log stream tells about the past of its log: signed entries that were acknowledged, and that the log lacks.
+"""Find the acknowledged entries that a log stream holds and its log lacks.
 
-The log is committed before anything of it is published, so a stream that is ahead of its log, or holds other entries,
-was fed by another copy of it. Nothing may be appended or retired before somebody decided. What is no validly signed
-entry of this ledger at its own index proves nothing: such a stream is foreign or damaged (``ledger.bus.stream``).
+A log is committed before it is published. So a stream that is ahead of its log, or holds other entries, was fed by
+another copy of the log. Nothing may be appended or retired before a person decides. A message proves nothing unless it
+is a validly signed entry of this ledger at its own index; else the stream is foreign or damaged
+(``ledger.bus.stream``).
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.trust.history import ResetPoint, TrustedHead
 
-# How far before and after the end of the shorter one evidence is looked for.
+# The number of events before and after the end of the shorter one in which evidence is searched.
 window_events: Final = limits.batch_events_max
-_asked_at_once: Final = 32
+_reads_at_once: Final = 32
 near_events_max: Final = 4 * limits.batch_events_max
 near_size_max_bytes: Final = 2 * limits.batch_size_max_bytes
-"""A whole signed batch with its headers is less."""
+"""A whole signed batch with its headers is smaller."""
 
 
 @dataclass(frozen=True)
 class LostHistory:
-    """Acknowledged entries of a stream that the log does not hold: both begin with ``shared`` entries.
+    """Acknowledged entries of a stream that the log lacks; both begin with the same ``shared`` entries.
 
-    ``stream_size`` counts from entry 0 on, whatever the stream's first is.
+    ``stream_size`` counts from entry 0, whichever entry is the stream's first.
     """
 
     generation: Generation
@@ -60,31 +61,31 @@ class LostHistory:
 
     @property
     def is_fork(self) -> bool:
-        """Whether the log has entries of its own where the stream has others."""
+        """Whether log and stream hold different entries at the same index."""
         return self.shared < self.log_size
 
     def error(self) -> Corrupted:
-        """Return what ``serve`` and ``recover`` refuse with, naming both ways out."""
+        """Return the error with which ``serve`` and ``recover`` refuse; it names both next steps."""
         own = self.log_size - self.shared
         if self.is_fork:
-            what = f"{self.missing} acknowledged entries from index {self.shared} on, where the log has {own} others"
-            way = (
-                f"To keep the stream's, put a copy of at most {self.shared} entries back (`deed restore`) and run "
-                "`deed recover --from-stream`; to keep the log's, run `deed recover --accept-loss`"
+            excess = f"{self.missing} acknowledged entries from index {self.shared} on, where the log has {own} others"
+            next_step = (
+                f"To keep the stream's entries, restore a backup of at most {self.shared} entries (`deed restore`) and "
+                "run `deed recover --from-stream`. To keep the log's, run `deed recover --accept-loss`"
             )
         else:
-            what = f"{self.missing} acknowledged entries beyond the log's {self.log_size}"
-            way = (
-                "Run `deed recover --from-stream` to bring them back, or `deed recover --accept-loss` to go on "
+            excess = f"{self.missing} acknowledged entries beyond the log's {self.log_size}"
+            next_step = (
+                "Run `deed recover --from-stream` to recover them, or `deed recover --accept-loss` to continue "
                 "without them"
             )
-        message = f"the log was put back to an earlier state: the stream {self.generation.name} holds {what}. {way}"
+        message = f"the log is in an earlier state: the stream {self.generation.name} holds {excess}. {next_step}"
         details = {"stream": self.generation.name, "log_size": self.log_size, "stream_size": self.stream_size}
         return Corrupted("HISTORY_CHANGED", message, **details, shared=self.shared, missing=self.missing)
 
 
 async def lost_history(client: Client, generation: Generation, log: Log) -> LostHistory | None:
-    """Return what the stream in use proves to be missing; None if nothing, or if it was given up by a history reset.
+    """Return the entries that the stream in use proves to be missing; None if none are, or a history reset covers them.
 
     Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
@@ -93,9 +94,9 @@ async def lost_history(client: Client, generation: Generation, log: Log) -> Lost
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
             raise
-        return None  # It is gone, and proves nothing.
+        return None  # It is gone and proves nothing.
     if info.config.subjects == [retired_subject(generation.ledger, generation.number)]:
-        return None  # It was given up, or replaced when it was damaged.
+        return None  # It was retired: abandoned, or replaced because it was damaged.
     first, last = max(info.state.first_seq, 1), info.state.last_seq
     with log.snapshot() as snapshot:
         size = snapshot.size
@@ -104,16 +105,16 @@ async def lost_history(client: Client, generation: Generation, log: Log) -> Lost
     begin = max(first, min(size, last) - window_events + 1)
     messages = await read_messages(client, generation, begin, min(last, size + window_events))
     with log.snapshot() as snapshot:
-        if not any(_proves_loss(snapshot, generation.ledger, seq, one) for seq, one in messages.items()):
+        if not any(_proves_loss(snapshot, generation.ledger, seq, message) for seq, message in messages.items()):
             return None
-    history = LostHistory(generation, await _shared(client, generation, log, first, min(size, last)), size, last)
-    return None if await _is_given_up(client, history, log) else history
+    history = LostHistory(generation, await _shared_size(client, generation, log, first, min(size, last)), size, last)
+    return None if await _is_abandoned(client, history, log) else history
 
 
 async def read_messages(
     client: Client, generation: Generation, begin: int, end: int, wait_s: float = limits.request_timeout_s
 ) -> dict[int, RawStreamMsg | None]:
-    """Return the messages of these sequences; None for one that the stream has lost.
+    """Return the messages with these sequences; None for each that the stream has lost.
 
     Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
@@ -129,48 +130,48 @@ async def read_messages(
             return None
 
     messages: dict[int, RawStreamMsg | None] = {}
-    for start in range(begin, end + 1, _asked_at_once):
-        sequences = range(start, min(start + _asked_at_once, end + 1))
+    for start in range(begin, end + 1, _reads_at_once):
+        sequences = range(start, min(start + _reads_at_once, end + 1))
         messages |= zip(sequences, await asyncio.gather(*map(read, sequences)), strict=True)
     return messages
 
 
 async def read_near(client: Client, generation: Generation, begin: int, end: int, wait_s: float) -> list[RawStreamMsg]:
-    """Return messages from ``begin`` on without a gap as the nearest replica has them, as many as fit in memory.
+    """Return the messages from ``begin`` without a gap from the nearest replica, at most ``near_size_max_bytes``.
 
-    None unless the last of them is what the stream's leader holds: a replica may lag, and two histories that have
-    parted never meet again. Those before it may be damaged. Raises Unavailable: ``BUS_UNAVAILABLE``.
+    The list is empty unless the stream's leader holds the same last message: a replica may lag, and two histories that
+    differ never agree again. Earlier messages may still be damaged. Raises Unavailable: ``BUS_UNAVAILABLE``.
     """
-    read: list[RawStreamMsg] = []
+    messages: list[RawStreamMsg] = []
     is_over = asyncio.Event()
 
     async def take(message: Msg) -> None:
-        headers, seq = message.headers or {}, begin + len(read)
+        headers, seq = message.headers or {}, begin + len(messages)
         if headers.get("Nats-Sequence") == str(seq):
-            read.append(RawStreamMsg(headers.get("Nats-Subject"), seq, message.data, headers=headers))
-        else:  # the end, or a gap
+            messages.append(RawStreamMsg(headers.get("Nats-Subject"), seq, message.data, headers=headers))
+        else:  # the end or a gap
             is_over.set()
 
-    asked = {"seq": begin, "batch": min(end - begin + 1, near_events_max), "max_bytes": near_size_max_bytes}
+    arguments = {"seq": begin, "batch": min(end - begin + 1, near_events_max), "max_bytes": near_size_max_bytes}
     inbox = client.new_inbox()
     with bus_errors(f"messages from {begin} on of log stream {generation.name}"):
         subscription = await client.subscribe(inbox, cb=take)
         try:
-            await client.publish(f"$JS.API.DIRECT.GET.{generation.name}", msgspec.json.encode(asked), reply=inbox)
+            await client.publish(f"$JS.API.DIRECT.GET.{generation.name}", msgspec.json.encode(arguments), reply=inbox)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await is_over.wait()
         finally:
             await subscription.unsubscribe()
-    if not read:
-        return read
-    last = begin + len(read) - 1
-    of_leader = (await read_messages(client, generation, last, last, wait_s))[last]
-    return read if _content(of_leader) == _content(read[-1]) else []
+    if not messages:
+        return messages
+    last = begin + len(messages) - 1
+    leader_message = (await read_messages(client, generation, last, last, wait_s))[last]
+    return messages if _content(leader_message) == _content(messages[-1]) else []
 
 
 def _content(message: RawStreamMsg | None) -> tuple[str | None, bytes, dict[str, str]] | None:
-    """Return what its publisher gave a message; servers add headers of their own to some answers."""
+    """Return the publisher's part of a message: servers add their own headers to some answers."""
     if message is None:
         return None
     headers = {name: value for name, value in (message.headers or {}).items() if not name.startswith("Nats-")}
@@ -178,7 +179,7 @@ def _content(message: RawStreamMsg | None) -> tuple[str | None, bytes, dict[str,
 
 
 def entry_at(seq: int, message: RawStreamMsg | None, *, verify: bool = True) -> bytes | None:
-    """Return the entry that a message holds, if it stands at its own index; ``verify``: and if its signature fits."""
+    """Return the entry in a message; None if its index is another or, with ``verify``, its signature is not valid."""
     if message is None:
         return None
     try:
@@ -189,9 +190,9 @@ def entry_at(seq: int, message: RawStreamMsg | None, *, verify: bool = True) -> 
 
 
 async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tuple[int, bytes]:
-    """Return (size, root) of the stream's tree: what the log and the stream share, and the stream's entries after it.
+    """Return (size, root) of the stream's tree: the shared entries and the stream's entries after them.
 
-    Where a message is damaged the tree ends before it: no root of more can be known. Raises Unavailable:
+    The tree ends before the first damaged message, because no later root can be computed. Raises Unavailable:
     ``BUS_UNAVAILABLE``.
     """
     with log.snapshot() as snapshot:
@@ -208,22 +209,22 @@ async def abandoned_head(client: Client, history: LostHistory, log: Log) -> tupl
 
 
 def resets(snapshot: Snapshot) -> list[ResetPoint]:
-    """Return the resets of a log, in order."""
-    read = ((index, read_event(index, snapshot.entry(index)).data) for _, index in snapshot.resets())
+    """Return the history resets of a log, in order."""
+    events = ((index, read_event(index, snapshot.entry(index)).data) for _, index in snapshot.resets())
     return [
         ResetPoint(index, data.abandoned_size, data.abandoned_root, data.reason)
-        for index, data in read
+        for index, data in events
         if isinstance(data, HistoryReset)
     ]
 
 
-async def _is_given_up(client: Client, history: LostHistory, log: Log) -> bool:
+async def _is_abandoned(client: Client, history: LostHistory, log: Log) -> bool:
     with log.snapshot() as snapshot:
-        begun = [reset for reset in resets(snapshot) if reset.index >= history.shared]
-    if not begun:
+        later_resets = [reset for reset in resets(snapshot) if reset.index >= history.shared]
+    if not later_resets:
         return False
     size, root = await abandoned_head(client, history, log)
-    return any(reset.covers(TrustedHead(size, root.hex())) for reset in begun)
+    return any(reset.covers(TrustedHead(size, root.hex())) for reset in later_resets)
 
 
 def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMsg | None) -> bool:
@@ -240,13 +241,13 @@ def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMs
     return body.ledger == ledger and owner is not None and owner.agent == body.author
 
 
-async def _shared(client: Client, generation: Generation, log: Log, first: int, last: int) -> int:
-    """Return how many entries both begin with: where two histories have parted they never meet again."""
+async def _shared_size(client: Client, generation: Generation, log: Log, first: int, last: int) -> int:
+    """Return how many entries both begin with, by bisection: two histories that differ never agree again."""
     low, high = first - 1, last
     while low < high:
         middle = (low + high) // 2
         data = entry_at(middle + 1, (await read_messages(client, generation, middle + 1, middle + 1))[middle + 1])
         with log.snapshot() as snapshot:
-            is_same = data is None or snapshot.entry(middle) == data  # what is damaged or gone is no other history
+            is_same = data is None or snapshot.entry(middle) == data  # a damaged or lost message is not another history
         low, high = (middle + 1, high) if is_same else (low, middle)
     return low

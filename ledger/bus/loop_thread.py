@@ -1,4 +1,4 @@
-"""An agent's connection to a server for callers without an event loop: in a thread of its own."""
+"""An agent's connection to a server, in a thread of its own, for callers without an event loop."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Connection:
     """An ``AsyncConnection`` in a thread of its own, for callers without an event loop; threads may share it."""
 
     def __init__(
-        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_away: bool = False
+        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_absent: bool = False
     ) -> None:
-        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as for the other one.
+        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as in ``AsyncConnection``.
 
-        Where it ``may_be_away``, the next request connects. Raises Refused: ``BUS_DENIED``. Unavailable:
-        ``BUS_UNAVAILABLE``.
+        With ``may_be_absent`` an absent server is no error here: the next request connects. Raises Refused:
+        ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
         """
         self._loop = asyncio.new_event_loop()
-        self._closing = threading.Lock()  # whoever asks while another thread closes is heard before that, or refused
+        self._closing = threading.Lock()  # a request during a close is either sent before it or refused
         self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="deedbook-bus", daemon=True)
         self._thread.start()
-        self._inner = AsyncConnection(server, agent, seed, greet, may_be_away=may_be_away)
+        self._inner = AsyncConnection(server, agent, seed, greet, may_be_absent=may_be_absent)
         try:
             self._run(self._inner.open())
         except BaseException:
@@ -46,7 +46,7 @@ class Connection:
         self._run(self._inner.greet_again())
 
     def close(self) -> None:
-        """Close the connection; requests that wait fail. Closing again does nothing."""
+        """Close the connection; pending requests fail. Closing again does nothing."""
         with self._closing:
             if self._is_closed:
                 return
@@ -57,10 +57,10 @@ class Connection:
 
     async def _close(self) -> None:
         await self._inner.close()
-        # Closing failed the requests that wait; let their coroutines, and what nats-py left behind, come to their end.
+        # Closing failed the pending requests. Let their coroutines and the tasks that nats-py left behind end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, late = await asyncio.wait(others, timeout=close_wait_max_s)
-            for task in late:  # else the thread that waits for it would wait for ever
+            for task in late:  # otherwise the thread that waits for it would wait for ever
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=close_wait_max_s)
@@ -69,7 +69,7 @@ class Connection:
         with self._closing:
             if self._is_closed:
                 work.close()
-                raise Unavailable("BUS_UNAVAILABLE", "this client was closed")
+                raise Unavailable("BUS_UNAVAILABLE", "this client was closed: open a new one")
             answer = asyncio.run_coroutine_threadsafe(work, self._loop)
         return answer.result()
 

@@ -1,10 +1,10 @@
 """An entry as a message of the log stream, and back.
 
-A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry,
-and for an event of a signed batch its path: a receiver rebuilds the entry's exact bytes and verifies the signature from
-the message alone. Headers have one form. The index, the accepted time and the two versions are the ledger's word and
-not the author's, so no signature covers them: they are the leaf that the log's tree covers, and who must rely on them
-compares the entry with a receipt or reads it by index.
+A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry
+and, for an event of a signed batch, its path. A receiver rebuilds the entry's exact bytes and verifies the signature
+from the message alone. Headers have one form. The ledger, not the author, sets the index, the accepted time and the two
+versions, so no signature covers them. The leaf in the log's tree covers them: a receiver that must rely on them
+compares the entry with a receipt, or reads it by index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STREAM_VERSION: Final = "Deedbook-Stream-Version"
 AUTHORITY_VERSION: Final = "Deedbook-Authority-Version"
 BATCH: Final = "Deedbook-Batch"
 PATH: Final = "Deedbook-Path"
-# Of a request that uploads a blob: which one, and the number of the chunk, or that it is the signed intent.
+# The headers of a request that uploads a blob: its ref, and the chunk's number or, for the signed intent, ``intent``.
 BLOB_HEADER: Final = "Deedbook-Blob"
 CHUNK_HEADER: Final = "Deedbook-Chunk"
 INTENT: Final = "intent"
@@ -50,35 +50,37 @@ def headers_of(index: int, entry: Entry, path: list[bytes]) -> dict[str, str]:
 
 
 def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
-    """Return the index and entry that a message holds, its signature verified from the message alone.
+    """Return the index and entry in a message, after verifying the signature from the message alone.
 
     Raises:
-        Corrupted: ``VERIFICATION_FAILED`` when headers are missing or in another form, or the signature does not fit.
+        Corrupted: ``VERIFICATION_FAILED`` when headers are missing or in another form, or the signature is not valid.
     """
     index, entry = entry_in(payload, headers)
     try:
-        decode_entry(entry.encode())  # every length and range is checked where it is for all entries
-        path = [decode_base64(one, PATH) for one in headers.get(PATH, "").split(",") if one]
+        decode_entry(entry.encode())  # checks every length and range, as for all entries
+        path = [decode_base64(sibling, PATH) for sibling in headers.get(PATH, "").split(",") if sibling]
     except Refused as refusal:
-        raise _unfit(refusal) from refusal
+        raise _invalid_message(refusal) from refusal
     published = {name: value for name, value in headers.items() if name.startswith("Deedbook-")}
     if published != headers_of(index, entry, path):
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
     if not is_signed(entry, path):
-        raise Corrupted("VERIFICATION_FAILED", f"the message of entry {index} is not what was signed", index=index)
+        raise Corrupted(
+            "VERIFICATION_FAILED", f"the signature of the message of entry {index} is not valid", index=index
+        )
     return index, entry
 
 
 def entry_in(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
-    """Return what a message says: for who reads the entry, and verifies its batch, as any other. Raises as that."""
+    """Return the index and entry in a message without verifying them, for callers that do. Raises as ``entry_of``."""
     try:
         return _read(payload, headers)
     except (KeyError, ValueError, OverflowError, Refused) as error:
-        raise _unfit(error) from error
+        raise _invalid_message(error) from error
 
 
-def _unfit(error: Exception) -> Corrupted:
-    return Corrupted("VERIFICATION_FAILED", f"the message's headers do not make an entry: {message_of(error)}")
+def _invalid_message(error: Exception) -> Corrupted:
+    return Corrupted("VERIFICATION_FAILED", f"the message's headers do not form an entry: {message_of(error)}")
 
 
 def _read(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:

@@ -1,13 +1,13 @@
 """Publish the log, in order, each event once, by compare-and-set on the stream's sequence.
 
-The log itself is the outbox: what the stream does not hold yet is still to be published. Every publish
-says which sequence must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event),
-so a repetition is refused by the server. Then the stored messages are compared with the log's: the same
-means published before, anything else is foreign and ends publishing until the next generation.
-``Nats-Msg-Id`` is not used: compare-and-set is checked first, so it would never help (measured).
+The log itself is the outbox: entries that the stream lacks are still to be published. Every publish says which sequence
+must be the last one (``Nats-Expected-Last-Sequence`` = the index of its first event), so the server refuses a
+repetition. Then the publisher compares the stored messages with the log's. Equal messages were published before; any
+other message is foreign and ends publishing until the next generation. ``Nats-Msg-Id`` is not used: the server checks
+the expected sequence first, so it would never help (measured).
 
-The next start, after a crash at any line, asks the stream where it ends and goes on from there. The same path is taken
-after a lost answer or connection, so it is always exercised.
+After a crash at any line, the next start asks the stream where it ends and continues there. A lost answer or connection
+takes the same path, so this path is always exercised.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from deedbook.ledger.log.log import Log
 ReadMessages = Callable[[int, int], "list[OutboundMessage]"]
 
 acknowledge_wait_max_s: Final = 2.0
-"""Waiting longer gains nothing: an answer that was lost is found in the stream."""
+"""A longer wait gains nothing: after a lost answer the publisher looks into the stream."""
 
 retry_wait_first_s: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class OutboundMessage:
-    """An event as it is published; headers are ASCII without surrounding spaces, none begins with ``Nats-``.
+    """An event as it is published; headers are ASCII without surrounding spaces, and none begins with ``Nats-``.
 
-    ``unit_left`` is how many more events of the same signed batch follow: they are published together.
+    ``unit_left`` counts the events of the same signed batch that follow: they are published together.
     """
 
     index: int
@@ -62,7 +62,7 @@ class OutboundMessage:
 
 
 class _Answer(msgspec.Struct):
-    # Not forbidding unknown fields: a newer server may say more.
+    # Unknown fields are allowed: a newer server may send more.
     seq: int = 0
     error: _AnswerError | None = None
 
@@ -73,7 +73,7 @@ class _AnswerError(msgspec.Struct):
 
 
 def next_group(messages: Sequence[OutboundMessage]) -> Sequence[OutboundMessage]:
-    """Return the first messages that go out together: whole units, at least one, within the limits.
+    """Return the first messages to publish together: whole units, at least one, within the limits.
 
     Raises Corrupted: if not even the first unit is whole.
     """
@@ -92,15 +92,16 @@ def next_group(messages: Sequence[OutboundMessage]) -> Sequence[OutboundMessage]
 def is_same(stored: RawStreamMsg, ours: OutboundMessage) -> bool:
     """Whether a stored message is this event: payload and headers rebuild the entry, so the leaf is the same."""
     headers: Mapping[str, str] = stored.headers or {}
-    kept = {name: value for name, value in headers.items() if not name.startswith("Nats-")}
-    return stored.subject == ours.subject and (stored.data or b"") == ours.payload and kept == ours.headers
+    own_headers = {name: value for name, value in headers.items() if not name.startswith("Nats-")}
+    return stored.subject == ours.subject and (stored.data or b"") == ours.payload and own_headers == ours.headers
 
 
 @dataclass
 class StreamPublisher:
-    """Publishes what a log holds to one log stream; one task uses it, and nobody else publishes there.
+    """Publishes a log to one log stream; one task uses it, and nobody else publishes there.
 
-    ``read_messages(after_index, limit)`` returns the next whole units of the log; short, as it runs in the event loop.
+    ``read_messages(after_index, limit)`` returns the next whole units of the log. It runs in the event loop, so it must
+    be short.
     """
 
     client: Client
@@ -113,28 +114,28 @@ class StreamPublisher:
 
     @property
     def published(self) -> int:
-        """How many events of the log the stream is known to hold: the index of the next one."""
+        """The number of events that the stream is known to hold: the index of the next one."""
         return max(self._last_seq, self.generation.first_seq - 1)
 
     async def start(self, acknowledged_seq: int = 0) -> int:
         """Compare the stream with the log, and return ``published``.
 
-        ``acknowledged_seq`` is the last sequence an earlier run recorded as published, if it did. Raises Unavailable:
-        ``BUS_DEGRADED`` if the stream is not the log's beginning, else ``BUS_UNAVAILABLE``.
+        ``acknowledged_seq`` is the last sequence that an earlier run recorded as published, or 0. Raises Unavailable:
+        ``BUS_DEGRADED`` if the stream is not the beginning of the log, else ``BUS_UNAVAILABLE``.
         """
         self._last_seq = acknowledged_seq
-        await self._retried(self._resync)
+        await self._retry(self._resync)
         return self.published
 
     async def publish_next(self) -> int:
-        """Publish the next group of events, and return their number; 0 if the log holds no more.
+        """Publish the next group of events and return their number; 0 if the log holds no more.
 
         Raises Unavailable: ``BUS_UNAVAILABLE``: call again later. ``BUS_DEGRADED``: the log needs a new generation.
         """
-        return await self._retried(self._publish_group)
+        return await self._retry(self._publish_group)
 
     async def scrub(self, after_index: int, limit: int = limits.batch_events_max) -> int:
-        """Compare the next published messages with the log, and return the last index that was compared.
+        """Compare the next published messages with the log and return the last index that was compared.
 
         Raises Unavailable: as ``publish_next``.
         """
@@ -143,7 +144,7 @@ class StreamPublisher:
         await self.compare(begin, end)
         return max(end, begin - 1) - 1
 
-    async def _retried(self, call: Callable[[], Awaitable[int]]) -> int:
+    async def _retry(self, call: Callable[[], Awaitable[int]]) -> int:
         wait = retry_wait_first_s
         for attempts_left in reversed(range(limits.retry_attempts_max)):
             if self._degraded is not None:
@@ -163,8 +164,8 @@ class StreamPublisher:
         info = await stream_info(self.client, self.generation, self.answer_wait_s)
         end, first = info.state.last_seq, self.generation.first_seq
         raise_degraded(self.generation, scrub_quick(info, self.generation, self._last_seq))
-        # What came since the last certain answer, or at a start the end of the stream, is compared. A
-        # publisher never has more than one group under way, so more than that is for the full scrub.
+        # Compare the messages since the last certain answer, or at a start the end of the stream. A publisher has only
+        # one group under way at a time, so the full scrub compares anything older.
         begin = min(self._last_seq + 1, end) if self._last_seq >= first else first
         await self.compare(max(first, begin, end - limits.batch_events_max + 1), end)
         self._last_seq, self._is_certain = end, True
@@ -188,23 +189,23 @@ class StreamPublisher:
     async def _publish_group(self) -> int:
         if not self._is_certain:
             await self._resync()
-        following = self.published
-        group = next_group(self.read_messages(following - 1, limits.batch_events_max))
+        next_index = self.published
+        group = next_group(self.read_messages(next_index - 1, limits.batch_events_max))
         if not group:
             return 0
-        if [message.index for message in group] != list(range(following, following + len(group))):
-            raise Corrupted("CORRUPTED", f"the log does not hold index {following} and those after it, in order")
+        if [message.index for message in group] != list(range(next_index, next_index + len(group))):
+            raise Corrupted("CORRUPTED", f"the log does not hold index {next_index} and the following ones in order")
         if not self.client.is_connected:
-            raise Unavailable("BUS_UNAVAILABLE", "not connected to the bus")
-        # From here until the answer nobody knows what the stream holds. A crash, a lost connection and a
-        # cancelled task all leave it like this, and the next call asks the stream.
+            raise Unavailable("BUS_UNAVAILABLE", "there is no connection to the bus")
+        # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled
+        # task all leave it so, and the next call asks the stream.
         self._is_certain = False
         answer = await self._send(group)
         if answer.error is not None:
-            message = f"the stream refused index {following}: {answer.error.description}"
+            message = f"the stream refused index {next_index}: {answer.error.description}"
             raise Unavailable("BUS_UNAVAILABLE", message, err_code=answer.error.err_code)
-        if answer.seq != following + len(group):
-            faults = [f"index {following + len(group) - 1} was stored at sequence {answer.seq}"]
+        if answer.seq != next_index + len(group):
+            faults = [f"index {next_index + len(group) - 1} was stored at sequence {answer.seq}"]
             raise_degraded(self.generation, faults, seq=answer.seq)
         self._last_seq, self._is_certain = answer.seq, True
         return len(group)
@@ -226,11 +227,11 @@ class StreamPublisher:
         try:
             return msgspec.json.decode(answer.data, type=_Answer)
         except UNREADABLE as error:
-            raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer cannot be read: {error}") from error
+            raise Unavailable("BUS_UNAVAILABLE", f"the stream's answer is not readable: {error}") from error
 
 
 class _Address(msgspec.Struct):
-    """What of a body is in its subject."""
+    """The fields of a body that are part of its subject."""
 
     kind: str
     stream: str
@@ -240,7 +241,7 @@ _address = msgspec.json.Decoder(_Address)
 
 
 class Outbox:
-    """Reads one log as messages, from any index on."""
+    """Reads the messages of one log from any index."""
 
     def __init__(self, log: Log, ledger: str) -> None:
         self.log = log
@@ -250,18 +251,18 @@ class Outbox:
         """Return at most ``limit`` messages after ``after_index``, in order."""
         with self.log.snapshot() as snapshot:
             start = after_index + 1
-            raw = snapshot.entries(start, limit=limit, size_max_bytes=2 * limits.batch_size_max_bytes)
+            entries = snapshot.entries(start, limit=limit, size_max_bytes=2 * limits.batch_size_max_bytes)
 
             def unit(begin: int, size: int) -> list[bytes]:
                 return snapshot.entries(begin, limit=size, size_max_bytes=2 * limits.batch_size_max_bytes)
 
-            return messages_of(self._ledger, start, raw, unit)
+            return messages_of(self._ledger, start, entries, unit)
 
 
 def messages_of(
     ledger: str, start: int, entries: list[bytes], unit: Callable[[int, int], list[bytes]]
 ) -> list[OutboundMessage]:
-    """Return the entries from index ``start`` on as messages; ``unit(begin, size)`` reads all of a signed batch."""
+    """Return the entries from index ``start`` as messages; ``unit(begin, size)`` reads a whole signed batch."""
     messages: list[OutboundMessage] = []
     batch_start, paths = -1, list[list[bytes]]()
     for index, data in enumerate(entries, start):
@@ -277,8 +278,8 @@ def messages_of(
     return messages
 
 
-def _paths(raw: list[bytes], start: int, size: int) -> list[list[bytes]]:
-    if len(raw) != size:
+def _paths(batch: list[bytes], start: int, size: int) -> list[list[bytes]]:
+    if len(batch) != size:
         raise Corrupted("CORRUPTED", f"the signed batch that begins at entry {start} is not whole", index=start)
-    read = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in raw])
-    return [inclusion_proof(position, size, read) for position in range(size)]
+    subtrees = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in batch])
+    return [inclusion_proof(position, size, subtrees) for position in range(size)]

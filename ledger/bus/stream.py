@@ -1,10 +1,10 @@
-"""The log stream: make it, check that it still is what was made, retire a damaged one.
+"""The log stream: make it, check that it is unchanged, and retire a damaged one.
 
-The server forbids deleting or purging its messages, but an operator can still give it a ``max_age`` that empties it,
-narrow its subjects, or delete it whole; a server can come back from a damaged disk with an unchanged last sequence and
-messages missing (all measured). So it is compared with what the ledger recorded, and any difference is
-``BUS_DEGRADED``: stop publishing, and build the next generation from the log. Nothing is mended. A quick check cannot
-see altered content; ``StreamPublisher.scrub`` compares every message.
+The server forbids deleting or purging its messages. But an operator can still give it a ``max_age`` that empties it,
+narrow its subjects, or delete it whole. A server can come back from a damaged disk with an unchanged last sequence and
+missing messages (all measured). So the node compares the stream with the ledger's record. Any difference is
+``BUS_DEGRADED``: stop publishing, and build the next generation from the log. A damaged stream is never repaired. The
+quick check does not detect altered content; ``StreamPublisher.scrub`` compares every message.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NO_LIMIT: Final = (None, 0, -1)
 
 @dataclass(frozen=True)
 class Generation:
-    """One log stream, as the ledger records it; ``created`` is None until the stream was made.
+    """One log stream, as the ledger records it; ``created`` is None until the stream is made.
 
-    ``first_seq`` is the index + 1 of the first event it holds.
+    ``first_seq`` is the index + 1 of its first event.
     """
 
     ledger: str
@@ -42,7 +42,7 @@ class Generation:
 
 
 def log_stream_config(generation: Generation, replicas: int = 1) -> StreamConfig:
-    """Return how the log stream is made. There is no ``max_age`` and no message TTL: it keeps everything."""
+    """Return the configuration of the log stream. It has no ``max_age`` and no message TTL: it keeps everything."""
     return StreamConfig(
         name=generation.name,
         subjects=[event_pattern(generation.ledger)],
@@ -61,14 +61,14 @@ def log_stream_config(generation: Generation, replicas: int = 1) -> StreamConfig
 
 
 def config_faults(config: StreamConfig, expected: Generation) -> list[str]:
-    """Return what in a stream's configuration could lose or refuse events; empty if nothing could."""
-    made = log_stream_config(expected)
+    """Return the settings of a stream that could lose or refuse events; empty if there are none."""
+    intended = log_stream_config(expected)
     republish = config.republish
-    same: dict[str, tuple[Any, Any]] = {
-        "subjects": (config.subjects, made.subjects),
-        "retention": (config.retention, made.retention),
-        "storage": (config.storage, made.storage),
-        "discard": (config.discard, made.discard),
+    compared: dict[str, tuple[Any, Any]] = {
+        "subjects": (config.subjects, intended.subjects),
+        "retention": (config.retention, intended.retention),
+        "storage": (config.storage, intended.storage),
+        "discard": (config.discard, intended.discard),
         "deny_delete": (config.deny_delete, True),
         "deny_purge": (config.deny_purge, True),
         "allow_atomic": (config.allow_atomic, True),
@@ -78,14 +78,16 @@ def config_faults(config: StreamConfig, expected: Generation) -> list[str]:
     }
     unlimited = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size", "max_age")
     unset = ("sealed", "no_ack", "allow_rollup_hdrs", "allow_msg_ttl", "mirror", "sources", "subject_transform")
-    faults = [f"{name} is {found!r}, not {wanted!r}" for name, (found, wanted) in same.items() if found != wanted]
+    faults = [
+        f"{name} is {actual!r}, not {wanted!r}" for name, (actual, wanted) in compared.items() if actual != wanted
+    ]
     faults += [f"{name} is limited" for name in unlimited if getattr(config, name) not in _NO_LIMIT]
     faults += [f"{name} is set" for name in unset if getattr(config, name)]
     return faults
 
 
 def scrub_quick(info: StreamInfo, expected: Generation, last_seq_min: int = 0) -> list[str]:
-    """Return how a stream differs from the record; empty if it is sound. It acknowledged ``last_seq_min`` before."""
+    """Return the differences between a stream and its record; it has acknowledged ``last_seq_min`` before."""
     state, created = info.state, created_of(info)
     faults = config_faults(info.config, expected)
     if expected.created is not None and created != expected.created:
@@ -102,19 +104,19 @@ def scrub_quick(info: StreamInfo, expected: Generation, last_seq_min: int = 0) -
 
 
 def created_of(info: StreamInfo) -> str | None:
-    """Return when the stream was made, in the form that a generation records."""
+    """Return the time at which the stream was made, in the form that a generation records."""
     return info.created.isoformat() if info.created else None
 
 
 def raise_degraded(expected: Generation, faults: list[str], **details: Any) -> None:
-    """Raise ``BUS_DEGRADED`` for a stream that is not what the ledger published, if there are faults."""
+    """Raise ``BUS_DEGRADED`` if the stream has faults."""
     if faults:
         message = f"log stream {expected.name} is not what was published: {'; '.join(faults)}"
         raise Unavailable("BUS_DEGRADED", message, stream=expected.name, faults=faults, **details)
 
 
 async def stream_info(client: Client, generation: Generation, wait_s: float = limits.request_timeout_s) -> StreamInfo:
-    """Return what the server says of the log stream now.
+    """Return the server's present information about the log stream.
 
     Raises Unavailable: ``BUS_DEGRADED`` if it is gone, ``BUS_UNAVAILABLE`` if the server does not answer.
     """
@@ -123,10 +125,10 @@ async def stream_info(client: Client, generation: Generation, wait_s: float = li
 
 
 async def open_stream(client: Client, generation: Generation, replicas: int = 1) -> Generation:
-    """Return the generation as recorded from now on, after making its stream if it never was made.
+    """Return the generation to record, after making its stream if the generation was never recorded.
 
-    One that was recorded is never made again. Raises Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered,
-    ``BUS_UNAVAILABLE`` without answer.
+    A recorded stream is never made again. Raises Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered,
+    ``BUS_UNAVAILABLE`` without an answer.
     """
     try:
         info = await stream_info(client, generation)
@@ -136,8 +138,8 @@ async def open_stream(client: Client, generation: Generation, replicas: int = 1)
         with bus_errors(f"making log stream {generation.name}"):
             manager = client.jetstream(timeout=limits.request_timeout_s)
             info = await manager.add_stream(log_stream_config(generation, replicas))
-            # If we crash before the caller has recorded it, the next call finds the stream and takes it; what it holds
-            # is compared when publishing starts.
+            # If we crash before the caller records it, the next call finds this stream and uses it. The publisher
+            # compares its content when it starts.
     raise_degraded(generation, scrub_quick(info, generation))
     return replace(generation, created=created_of(info))
 
@@ -145,19 +147,19 @@ async def open_stream(client: Client, generation: Generation, replicas: int = 1)
 async def next_generation(
     client: Client, retiring: Generation, *, first_index: int = 0, replicas: int = 1
 ) -> Generation:
-    """Retire a log stream and return the next generation, empty: publishing then fills it from the log.
+    """Retire a log stream and return the next, empty generation: publishing then fills it from the log.
 
-    The old stream keeps what it holds, as evidence, under a subject that nobody publishes to: its own are free then.
-    Raises Unavailable: as ``open_stream``.
+    The old stream keeps its messages as evidence, under a subject that nobody publishes to. This frees its own
+    subjects. Raises Unavailable: as ``open_stream``.
     """
     await retire(client, retiring)
-    # If we crash here, the old stream is retired and there is no new one: retiring it again changes nothing.
+    # If we crash here, the old stream is retired and there is no new one. Retiring it again changes nothing.
     following = Generation(retiring.ledger, retiring.number + 1, first_index + 1)
     return await open_stream(client, following, replicas)
 
 
 async def retire(client: Client, retiring: Generation) -> None:
-    """Let a log stream take nothing more; one that is gone, or is retired, stays so. Raises as ``open_stream``."""
+    """Let a log stream accept nothing more; a lost or retired one stays so. Raises as ``open_stream``."""
     manager = client.jetstream(timeout=limits.request_timeout_s)
     retired = retired_subject(retiring.ledger, retiring.number)
     try:
@@ -166,4 +168,4 @@ async def retire(client: Client, retiring: Generation) -> None:
             await manager.update_stream(config.evolve(subjects=[retired], republish=None))
     except Unavailable as error:
         if error.code != "BUS_DEGRADED":
-            raise  # A stream that is gone needs no retiring; one that cannot be asked may still be there.
+            raise  # A lost stream needs no retiring, but an unreachable one may still exist.

@@ -1,7 +1,7 @@
 """The subjects, stream names and inbox prefixes of the bus, as pure functions.
 
-Whatever becomes part of a subject is checked or encoded here, because a client would publish ``a*``, ``>`` or ``a.b``
-as a token without complaint (measured). A stream name is free text, so its token is a hash.
+This module checks or encodes every part of a subject, because a NATS client publishes ``a*``, ``>`` or ``a.b`` as a
+token without an error (measured). A stream name is free text, so its token is a hash.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from blake3 import blake3
 
 from deedbook.ledger.errors import Refused
 
-# The inbox prefix of nodes; an agent of the same name is in another account, so they never meet.
+# The inbox prefix of nodes. An agent of the same name is in another account, so the two never collide.
 INBOX_OF_NODES: Final = "_INBOX_node"
-DISCOVERY: Final = "$SRV.>"  # Where NATS tools ask which services there are (NATS ADR-32).
+DISCOVERY: Final = "$SRV.>"  # NATS tools look for services here (NATS ADR-32).
 _LEDGER: Final = re.compile(r"[0-9a-f]{32}")
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _VERB: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
 
-def _checked(form: re.Pattern[str], what: str, value: str) -> str:
-    if form.fullmatch(value) is None:
-        raise Refused("INVALID_FORMAT", f"{value!r} cannot be part of a subject: it is not {what}", value=value)
+def _checked(pattern: re.Pattern[str], description: str, value: str) -> str:
+    if pattern.fullmatch(value) is None:
+        message = f"{value!r} cannot be part of a subject: it is not {description}"
+        raise Refused("INVALID_FORMAT", message, value=value)
     return value
 
 
@@ -48,12 +49,12 @@ def _generation(number: int) -> int:
 
 
 def stream_token(stream: str) -> str:
-    """Return the 22 characters of a stream in a subject: base64url of the first 16 bytes of BLAKE3 over its name."""
+    """Return a stream's token of 22 characters: base64url of the first 16 bytes of BLAKE3 over its name."""
     return urlsafe_b64encode(blake3(stream.encode()).digest(length=16)).rstrip(b"=").decode()
 
 
 def submit_subject(ledger: str, agent: str) -> str:
-    """Return where an agent sends its envelopes; the server lets only that agent publish there.
+    """Return the subject of an agent's submissions; the server lets only that agent publish there.
 
     Raises Refused: ``INVALID_FORMAT``, as from every function of this module.
     """
@@ -66,12 +67,12 @@ def submit_pattern(ledger: str) -> str:
 
 
 def read_subject(ledger: str, agent: str, verb: str) -> str:
-    """Return where an agent sends read requests of this verb; the server lets only that agent publish there."""
+    """Return the subject of an agent's reads with this verb; the server lets only that agent publish there."""
     return f"deedbook.{_ledger(ledger)}.read.{_agent(agent)}.{_checked(_VERB, 'a verb', verb)}"
 
 
 def reads_of(ledger: str, agent: str) -> str:
-    """Return what a node subscribes to so as to receive one agent's read requests."""
+    """Return the pattern of one agent's read requests, for a node's subscription."""
     return f"deedbook.{_ledger(ledger)}.read.{_agent(agent)}.>"
 
 
@@ -81,7 +82,7 @@ def read_pattern(ledger: str) -> str:
 
 
 def event_subject(ledger: str, kind: str, stream: str) -> str:
-    """Return the subject in the log stream of an event; only nodes may publish it."""
+    """Return the subject of an event in the log stream; only nodes may publish there."""
     return f"deedbook.{_ledger(ledger)}.event.{_kind(kind)}.{stream_token(stream)}"
 
 
@@ -91,7 +92,7 @@ def event_pattern(ledger: str) -> str:
 
 
 def live_subject(ledger: str, kind: str | None = None, stream: str | None = None) -> str:
-    """Return what to subscribe to for stored events, of all kinds and streams that are not given."""
+    """Return the pattern of stored events; without a kind or a stream it covers all of them."""
     if kind is None:
         of_stream = "" if stream is None else f"*.*.{stream_token(stream)}"
         return f"deedbook.{_ledger(ledger)}.live.{of_stream or '>'}"
@@ -99,12 +100,12 @@ def live_subject(ledger: str, kind: str | None = None, stream: str | None = None
 
 
 def checkpoint_subject(ledger: str) -> str:
-    """Return where the latest checkpoint is published."""
+    """Return the subject of the latest checkpoint."""
     return f"deedbook.{_ledger(ledger)}.checkpoint"
 
 
 def node_subject(ledger: str, node: str) -> str:
-    """Return where a node publishes its heartbeats."""
+    """Return the subject of a node's heartbeats."""
     return f"deedbook.{_ledger(ledger)}.node.{_agent(node)}"
 
 
@@ -114,23 +115,23 @@ def node_pattern(ledger: str) -> str:
 
 
 def blob_subject(ledger: str, ref: str, number: int | str) -> str:
-    """Return where a chunk of a blob lies, by its number; ``>`` as the number stands for all chunks of all blobs."""
-    place = ">" if number == ">" else f"{ref.removeprefix('blake3:')}.{number}"
-    return f"deedbook.{_ledger(ledger)}.blob.{place}"
+    """Return the subject of one chunk of a blob; the number ``>`` gives the pattern of all chunks of all blobs."""
+    suffix = ">" if number == ">" else f"{ref.removeprefix('blake3:')}.{number}"
+    return f"deedbook.{_ledger(ledger)}.blob.{suffix}"
 
 
 def blob_stream_name(ledger: str) -> str:
-    """Return the JetStream name of the stream that holds the blobs which entries refer to."""
+    """Return the JetStream name of the stream of the blobs that entries refer to."""
     return f"DEEDBOOK_{_ledger(ledger)}_BLOBS"
 
 
 def lease_bucket(ledger: str) -> str:
-    """Return the key-value bucket in which the lease of the nodes lies."""
+    """Return the key-value bucket of the nodes' lease."""
     return f"DEEDBOOK_{_ledger(ledger)}_LEASE"
 
 
 def retired_subject(ledger: str, generation: int) -> str:
-    """Return the only subject left to the log stream of a retired generation: nobody publishes there."""
+    """Return the only subject of a retired log stream: nobody publishes there."""
     return f"deedbook.{_ledger(ledger)}.retired.{_generation(generation)}"
 
 

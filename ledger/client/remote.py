@@ -20,7 +20,7 @@ from blake3 import blake3
 from deedbook.ledger import limits
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.bus import subjects
-from deedbook.ledger.bus.connection import AsyncConnection, Exchange, answer_in, readable
+from deedbook.ledger.bus.connection import AsyncConnection, Exchange, decode_answer, readable
 from deedbook.ledger.bus.loop_thread import Connection
 from deedbook.ledger.bus.message import BLOB_HEADER, CHUNK_HEADER, INTENT
 from deedbook.ledger.client.client import Progress, When
@@ -118,7 +118,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         agent, home, greet = self._agent, self._home, self._greeter.greet
         away = settings.spool
         try:
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet, may_be_away=away)
+            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet, may_be_absent=away)
         except Refused as refusal:
             if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
                 raise
@@ -231,7 +231,7 @@ class _Greeter(RemoteReads):
 
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
         subject = subjects.read_subject(self._ledger, self._agent, verb)
-        return answer_in(self._send(subject, encode_arguments(arguments, verb)))
+        return decode_answer(self._send(subject, encode_arguments(arguments, verb)))
 
 
 class AsyncRemoteClient(_Asking):
@@ -245,7 +245,7 @@ class AsyncRemoteClient(_Asking):
         super().__init__(settings)
         seed = self._home.bus_seed(self._agent)
         server, greet = settings.server or "", self._greeter.greet
-        self._connection = AsyncConnection(server, self._agent, seed, greet, may_be_away=settings.spool)
+        self._connection = AsyncConnection(server, self._agent, seed, greet, may_be_absent=settings.spool)
 
     async def open(self) -> None:
         """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless there is a spool."""

@@ -1,15 +1,16 @@
-"""What arrives at a node for one kind of work: a bounded queue for each agent, served in turn, shed before it is read.
+"""The requests of agents to a node for one kind of work: one bounded queue for each agent, served in turn.
 
-Each agent has a subscription of its own, a *door*. A request that finds its agent's queue full is shed, unparsed:
-answered ``BUSY`` from bytes made beforehand. And the door is closed, as it is when bytes come too fast: the node
-unsubscribes, and the server answers the agent "no responders". After a pause the door opens again for a mebibyte or
-less, which the server counts. While that happens at once, pauses grow; after some time without, it stays open.
+Each agent has a subscription of its own. A request that finds its agent's queue full is shed without parsing: the node
+answers ``BUSY`` from bytes made beforehand and closes the subscription. It also closes it when bytes come too fast: it
+unsubscribes, and the server answers the agent "no responders". After a pause the node subscribes again for at most a
+mebibyte of messages, which the server counts. The pauses grow while the agent uses this up at once. The count ends when
+the agent has not flooded for some time.
 
-A node that gets no processor closes no door. So every door has a *window*: the server passes on so many messages beyond
-those that were read, also while the node does not run at all.
+A node that gets no processor time closes nothing. So every subscription has a *window*: the server passes on only so
+many messages beyond those that the node has read, even while the node does not run at all.
 
-What was on its way when a door closed is dropped without an answer, and of those shed only the first few are answered:
-a flood must not be turned into a flood of answers. Whoever sent it in earnest asks again (``ledger.bus.connection``).
+The node drops messages that were under way when it closed a subscription. It answers only the first few requests that
+it sheds: a flood must not become a flood of answers. A well-behaved agent sends again (``ledger.bus.connection``).
 """
 
 from __future__ import annotations
@@ -37,39 +38,39 @@ log = structlog.get_logger("deedbook.intake")
 QUEUE: Final = "deedbook-nodes"
 _SIZES_REMEMBERED: Final = 8
 _BUSY: Final = msgspec.json.encode(
-    {"error": Unavailable("BUSY", "more of your requests wait already than may: try again later").to_dict()}
+    {"error": Unavailable("BUSY", "too many of your requests are waiting: try again later").to_dict()}
 )
 
 
-class _Meter:
-    """Bytes that passed lately, beyond what the rate allowed to one agent has made up for."""
+class _ByteRate:
+    """The recent bytes of one agent, less those that its allowed rate covers since then."""
 
     def __init__(self) -> None:
         self._bytes = 0.0
-        self._seen_s = 0.0
+        self._updated_s = 0.0
 
     def add(self, size: int) -> float:
-        """Count ``size`` bytes; return how many seconds it takes until they were not too many."""
+        """Count ``size`` bytes; return the seconds until the agent is within its burst again, 0 if it is now."""
         now_s = asyncio.get_running_loop().time()
-        made_up = (now_s - self._seen_s) * limits.agent_bytes_per_s_max
-        self._bytes = max(0.0, self._bytes - made_up) + size
-        self._seen_s = now_s
+        covered = (now_s - self._updated_s) * limits.agent_bytes_per_s_max
+        self._bytes = max(0.0, self._bytes - covered) + size
+        self._updated_s = now_s
         return max(0.0, (self._bytes - limits.agent_burst_max_bytes) / limits.agent_bytes_per_s_max)
 
 
-class _Door:
-    """One agent's subscription, open or closed."""
+class _AgentSubscription:
+    """The state of one agent's subscription; ``handle`` is None while it is closed."""
 
     def __init__(self) -> None:
-        self.subscription: Subscription | None = None
-        self.left: int | None = None  # How many messages more it lets in; None while they are not counted.
+        self.handle: Subscription | None = None
+        self.left: int | None = None  # How many more messages the server passes on; None while it counts none.
         self.size_mean = 0.0
-        self.received, self.answers = _Meter(), _Meter()
-        self.pause_s = limits.door_pause_min_s
+        self.received, self.answers = _ByteRate(), _ByteRate()
+        self.pause_s = limits.subscription_pause_min_s
         self.opened_s = 0.0
         self.flooded_s = -math.inf
         self.answered = 0
-        # How many messages were read since the subscription began, and how many the server may pass on.
+        # How many messages were read since the subscription began, and how many the server may pass on in all.
         self.read = self.allowed = 0
         self.is_extending = False
 
@@ -82,63 +83,63 @@ class Intake:
         subject: Callable[[str, str], str],
         serve: Callable[[str, Msg], Awaitable[bytes]],
         share: Share,
-        shedding: Callable[[str], None] = lambda _: None,
+        count: Callable[[str], None] = lambda _: None,
         queue: str = QUEUE,
     ) -> None:
-        """Serve what agents send to ``subject(ledger, agent)``, as ``share`` allows; ``serve`` returns the answer.
+        """Serve the requests to ``subject(ledger, agent)`` within ``share``; ``serve`` returns the encoded answer.
 
-        ``shedding`` is told ``requests_shed`` for each that is dropped, and ``doors_closed`` for each closed door. Of
-        all nodes with one ``queue`` one gets a request.
+        ``count`` gets the metric's name for each shed request (``requests_shed``) and each closed subscription
+        (``doors_closed``). The server gives a request to one of all the nodes that use the same ``queue``.
         """
-        self._shedding, self._queue_group = shedding, queue
+        self._count, self._queue_group = count, queue
         self._subject = subject
         self._serve = serve
         self._queue: FairQueue[Msg | asyncio.Future[None]] = FairQueue(share)
-        self._doors: dict[str, _Door] = {}
+        self._subscriptions: dict[str, _AgentSubscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._nats: NodeClient | None = None
         self._ledger = ""
 
     async def start(self, nats: NodeClient, ledger: str, agents: Collection[str]) -> None:
-        """Subscribe for these agents; started again on a new connection, the doors of the old one went with it."""
+        """Subscribe for these agents; call it again on each new connection, which has none of the old subscriptions."""
         self._nats, self._ledger = nats, ledger
-        self._doors.clear()
+        self._subscriptions.clear()
         await self.follow(agents)
 
     async def follow(self, agents: Collection[str]) -> None:
-        """From now on serve these agents; what waits for others is dropped."""
-        for agent in [agent for agent in self._doors if agent not in agents]:
-            door = self._doors.pop(agent)
+        """Serve these agents from now on, and drop the waiting requests of all others."""
+        for agent in [agent for agent in self._subscriptions if agent not in agents]:
+            subscription = self._subscriptions.pop(agent)
             self._queue.drop(agent)
-            if door.subscription is not None:
-                with bus_errors("closing the door of an agent"):
-                    await door.subscription.unsubscribe()
+            if subscription.handle is not None:
+                with bus_errors("closing the subscription of an agent"):
+                    await subscription.handle.unsubscribe()
         for agent in agents:
-            if agent not in self._doors:
-                self._doors[agent] = _Door()
+            if agent not in self._subscriptions:
+                self._subscriptions[agent] = _AgentSubscription()
                 await self._open(agent)
 
     async def drain(self) -> None:
-        """Take no more; what was taken is served."""
-        doors, self._doors = self._doors, {}
-        open_ones = [door.subscription for door in doors.values() if door.subscription is not None]
-        await asyncio.gather(*(one.drain() for one in open_ones))  # type: ignore[no-untyped-call]  # left unannotated
+        """Accept no more requests; those that arrived are still served."""
+        subscriptions, self._subscriptions = self._subscriptions, {}
+        handles = [subscription.handle for subscription in subscriptions.values() if subscription.handle is not None]
+        await asyncio.gather(*(handle.drain() for handle in handles))  # type: ignore[no-untyped-call]  # unannotated
 
     async def finish(self, wait_s: float) -> None:
-        """Wait until all that was taken was answered; give up what takes longer."""
+        """Wait until all accepted requests are answered; cancel those that take longer than ``wait_s``."""
         for task in self._closing:
             task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while self._tasks:  # What ends may let the next one begin.
+                while self._tasks:  # A request that ends may let the next one begin.
                     await asyncio.wait(self._tasks)
         for task in self._tasks:
-            log.error("request given up", task=str(task))
+            log.error("request cancelled: it took too long", task=str(task))
             task.cancel()
 
     async def rest(self, agent: str, size: int, work: Awaitable[Any]) -> None:
-        """Wait for ``work`` outside what may run for an agent at once; return when its turn comes again."""
+        """Wait for ``work`` without a running slot of the agent; return when the request's turn comes again."""
         self._queue.finish(agent, size)
         self._advance()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -153,42 +154,45 @@ class Intake:
         size = len(message.data)
         shed = self._queue.put(agent, message, size)
         self._advance()
-        if (door := self._doors.get(agent)) is not None:
-            door.read += 1
-            if self._is_over(door, size):
-                self._close(agent, door)
-            elif door.left is None and door.allowed - door.read <= limits.door_window_max // 2:
-                self._extend(agent, door)
+        if (subscription := self._subscriptions.get(agent)) is not None:
+            subscription.read += 1
+            if self._is_over(subscription, size):
+                self._close(agent, subscription)
+            elif (
+                subscription.left is None
+                and subscription.allowed - subscription.read <= limits.subscription_window_max // 2
+            ):
+                self._extend(agent, subscription)
         for flooder, refused in shed:
             if isinstance(refused, Msg):
                 await self._shed(flooder, refused)
 
-    def _is_over(self, door: _Door, size: int) -> bool:
-        """Count a message; return whether its door must close, because of its count or of its rate.
+    def _is_over(self, subscription: _AgentSubscription, size: int) -> bool:
+        """Count a message; return whether its subscription must close, because of its count or of its rate.
 
-        The rate matters by itself: what is refused quickly never fills a queue, and still comes faster than it is read.
+        The rate is checked apart: quickly refused requests never fill a queue, but may come faster than they are read.
         """
-        too_fast_s = door.received.add(size)
-        door.size_mean += (size - door.size_mean) / _SIZES_REMEMBERED
-        if door.left is not None:
-            door.left -= 1
-        return door.left == 0 or too_fast_s > 0
+        excess_s = subscription.received.add(size)
+        subscription.size_mean += (size - subscription.size_mean) / _SIZES_REMEMBERED
+        if subscription.left is not None:
+            subscription.left -= 1
+        return subscription.left == 0 or excess_s > 0
 
     def _advance(self) -> None:
-        while (taken := self._queue.take()) is not None:
-            agent, item = taken
+        while (ready := self._queue.take()) is not None:
+            agent, item = ready
             if isinstance(item, Msg):
-                _keep(self._tasks, self._run(agent, item))
-            elif not item.done():  # else it was given up while it waited for its turn
+                _start_task(self._tasks, self._run(agent, item))
+            elif not item.done():  # otherwise it was cancelled while it waited for its turn
                 item.set_result(None)
 
     async def _run(self, agent: str, message: Msg) -> None:
         size = len(message.data)
         try:
             answer = await self._serve(agent, message)
-            door = self._doors.get(agent)
-            if door is not None and (pause_s := door.answers.add(len(answer))):
-                # Its turn lasts so long: whoever does not read its answers fills the server's memory at no higher rate.
+            subscription = self._subscriptions.get(agent)
+            if subscription is not None and (pause_s := subscription.answers.add(len(answer))):
+                # Its turn lasts this long, so an agent that reads no answers fills the server's memory no faster.
                 await asyncio.sleep(pause_s)
         finally:
             self._queue.finish(agent, size)
@@ -196,88 +200,88 @@ class Intake:
         await _respond(message, answer)
 
     async def _shed(self, agent: str, message: Msg) -> None:
-        self._shedding("requests_shed")
-        door = self._doors.get(agent)
-        if door is None:
+        self._count("requests_shed")
+        subscription = self._subscriptions.get(agent)
+        if subscription is None:
             return
-        if door.answered < limits.door_answers_max:
-            door.answered += 1
+        if subscription.answered < limits.subscription_answers_max:
+            subscription.answered += 1
             await _respond(message, _BUSY)
-        self._close(agent, door)
+        self._close(agent, subscription)
 
-    def _extend(self, agent: str, door: _Door) -> None:
-        if door.subscription is not None and not door.is_extending:
-            door.is_extending = True
-            _keep(self._closing, self._allow(agent, door, door.subscription))
+    def _extend(self, agent: str, subscription: _AgentSubscription) -> None:
+        if subscription.handle is not None and not subscription.is_extending:
+            subscription.is_extending = True
+            _start_task(self._closing, self._allow(agent, subscription, subscription.handle))
 
-    async def _allow(self, agent: str, door: _Door, subscription: Subscription) -> None:
-        """Move the window on; where the server may have come to its end before it heard that, open the door anew."""
+    async def _allow(self, agent: str, subscription: _AgentSubscription, handle: Subscription) -> None:
+        """Move the window on; subscribe again if the server may have reached the old end before it got the new one."""
         assert self._nats is not None  # noqa: S101 - start comes first
-        before, door.allowed = door.allowed, door.read + limits.door_window_max
+        before, subscription.allowed = subscription.allowed, subscription.read + limits.subscription_window_max
         try:
-            await self._nats.allow(subscription, door.allowed)
-            # Answered in order: what the server passed on before it heard of the new count lies here by then.
+            await self._nats.allow(handle, subscription.allowed)
+            # The server answers in order. So after this, all messages from before the new count have arrived.
             await self._nats.flush()
-            # At the old end the server ends a subscription a moment after the message that was the last, also when it
-            # hears of the new end in that moment. And what was read while we waited moved nothing.
-            is_open = door.read + subscription.pending_msgs < before
+            # The server ends a subscription shortly after the last message of the window, even if it gets the new end
+            # in between. Messages that we read during this wait did not move the window.
+            is_open = subscription.read + handle.pending_msgs < before
         except (nats.errors.Error, OSError):
             is_open = False
-        door.is_extending = False
-        if not is_open and door.subscription is subscription:
-            door.subscription = None
+        subscription.is_extending = False
+        if not is_open and subscription.handle is handle:
+            subscription.handle = None
             with bus_errors("moving the window of an agent"):
-                await subscription.drain()  # type: ignore[no-untyped-call]  # what came is served
-            if door.answered:  # some of it was shed: a flood, let in piece by piece
-                door.flooded_s = asyncio.get_running_loop().time()
-            if self._doors.get(agent) is door:
+                await handle.drain()  # type: ignore[no-untyped-call]  # messages that came are served
+            if subscription.answered:  # some were shed: this is a flood, and the next subscription is counted
+                subscription.flooded_s = asyncio.get_running_loop().time()
+            if self._subscriptions.get(agent) is subscription:
                 await self._open(agent)
 
-    def _close(self, agent: str, door: _Door) -> None:
-        subscription, door.subscription = door.subscription, None
-        if subscription is not None:
-            self._shedding("doors_closed")
-            _keep(self._closing, self._reopen(agent, door, subscription))
+    def _close(self, agent: str, subscription: _AgentSubscription) -> None:
+        handle, subscription.handle = subscription.handle, None
+        if handle is not None:
+            self._count("doors_closed")
+            _start_task(self._closing, self._reopen(agent, subscription, handle))
 
-    async def _reopen(self, agent: str, door: _Door, subscription: Subscription) -> None:
-        """End a subscription, and make the next one after a pause, or at once if this one has lasted."""
+    async def _reopen(self, agent: str, subscription: _AgentSubscription, handle: Subscription) -> None:
+        """End a subscription; make the next one after a pause, or at once if the agent used this one up slowly."""
         now_s = asyncio.get_running_loop().time()
-        if door.left is None:
-            log.warning("an agent sends more than is served: what it sends is let in piece by piece", agent=agent)
-        if door.left != 0:
-            with bus_errors("closing the door of an agent"):
-                await subscription.unsubscribe()
-        if door.left is None or now_s - door.opened_s < limits.door_pause_max_s:
-            door.flooded_s = now_s
-            await asyncio.sleep(door.pause_s)
-            door.pause_s = min(2 * door.pause_s, limits.door_pause_max_s)
+        if subscription.left is None:
+            log.warning("an agent floods: its requests are now let in only in small portions", agent=agent)
+        if subscription.left != 0:
+            with bus_errors("closing the subscription of an agent"):
+                await handle.unsubscribe()
+        if subscription.left is None or now_s - subscription.opened_s < limits.subscription_pause_max_s:
+            subscription.flooded_s = now_s
+            await asyncio.sleep(subscription.pause_s)
+            subscription.pause_s = min(2 * subscription.pause_s, limits.subscription_pause_max_s)
         else:
-            door.pause_s = limits.door_pause_min_s
-        if self._doors.get(agent) is door:
+            subscription.pause_s = limits.subscription_pause_min_s
+        if self._subscriptions.get(agent) is subscription:
             await self._open(agent)
 
     async def _open(self, agent: str) -> None:
-        door = self._doors[agent]
+        subscription = self._subscriptions[agent]
         assert self._nats is not None  # noqa: S101 - start comes first
-        door.opened_s = asyncio.get_running_loop().time()
-        door.answered, door.left = 0, None
-        with bus_errors("opening the door of an agent"):
-            subscription = await self._nats.subscribe(
+        subscription.opened_s = asyncio.get_running_loop().time()
+        subscription.answered, subscription.left = 0, None
+        with bus_errors("opening the subscription of an agent"):
+            handle = await self._nats.subscribe(
                 self._subject(self._ledger, agent),
                 queue=self._queue_group,
                 cb=partial(self._receive, agent),
                 pending_msgs_limit=limits.subscription_pending_max,
                 pending_bytes_limit=limits.subscription_pending_max_bytes,
             )
-            door.read, door.allowed = 0, limits.door_window_max
-            if door.opened_s - door.flooded_s >= limits.door_flood_forget_s:
-                await self._nats.allow(subscription, door.allowed)
+            subscription.read, subscription.allowed = 0, limits.subscription_window_max
+            if subscription.opened_s - subscription.flooded_s >= limits.subscription_flood_forget_s:
+                await self._nats.allow(handle, subscription.allowed)
             else:
-                fitting = int(limits.door_batch_max_bytes / max(door.size_mean, 1.0))
-                door.left = max(1, min(fitting, limits.door_batch_max))
-                # Leaves in the same write as the subscription: the server never sees it without the count.
-                await subscription.unsubscribe(door.left)
-        door.subscription = subscription
+                fitting = int(limits.subscription_batch_max_bytes / max(subscription.size_mean, 1.0))
+                subscription.left = max(1, min(fitting, limits.subscription_batch_max))
+                # Sent in the same write as the subscription, so the server never has it without the count.
+                await handle.unsubscribe(subscription.left)
+        subscription.handle = handle
 
 
 async def _respond(message: Msg, answer: bytes) -> None:
@@ -286,11 +290,11 @@ async def _respond(message: Msg, answer: bytes) -> None:
     try:
         await message.respond(answer)
     except (nats.errors.Error, OSError) as error:
-        # The bus is away. Whoever asked gets no answer, as after a crash, and asks again.
+        # The bus is unavailable. The agent gets no answer, as after a crash, and sends its request again.
         log.warning("answer not sent", subject=message.subject, error=str(error) or type(error).__name__)
 
 
-def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+def _start_task(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

@@ -57,8 +57,8 @@ def flooded(
 
 
 def _is_closed(served: Served) -> bool:
-    doors = (one._doors["alice"] for one in (served.service._submissions, served.service._reads))
-    return any(door.flooded_s > 0 for door in doors)
+    subscriptions = (lane._subscriptions["alice"] for lane in (served.service._submissions, served.service._reads))
+    return any(subscription.flooded_s > 0 for subscription in subscriptions)
 
 
 def log_of(server: EmbeddedServer) -> str:
@@ -107,31 +107,32 @@ def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
 ) -> None:
     subject = submit_subject(ledger.id, "alice") if lane == "submit" else read_subject(ledger.id, "alice", "head")
     message = flooding.message_of(subject, "alice", b"")
-    door = (served.service._submissions if lane == "submit" else served.service._reads)._doors["alice"]
-    first, runs = door.subscription, threading.Event()
+    subscription = (served.service._submissions if lane == "submit" else served.service._reads)._subscriptions["alice"]
+    first, runs = subscription.handle, threading.Event()
     served.run(served.nats.flush())
     before = served.nats.stats["in_msgs"]
     with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
         connection.settimeout(20)  # else what fails here would hang
         served._loop.call_soon_threadsafe(runs.wait)
         try:
-            connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * limits.door_window_max + b"PING\r\n")
+            connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * limits.subscription_window_max + b"PING\r\n")
             assert flooding.heard(connection, b"PONG")
             connection.sendall(message + b"PING\r\n")
             assert flooding.heard(connection, b"NATS/1.0 503")
         finally:
             runs.set()
         served.run(served.nats.flush())
-        assert served.nats.stats["in_msgs"] - before <= limits.door_window_max + 1  # and what flushing is answered
-        # The server came to the end of the window before it heard of more: the door is opened anew.
-        served.run(until(lambda: door.subscription not in {None, first}))
+        arrived = served.nats.stats["in_msgs"] - before
+        assert arrived <= limits.subscription_window_max + 1  # the answer to the flush comes in addition
+        # The server came to the end of the window before it heard of more: the node subscribes again.
+        served.run(until(lambda: subscription.handle not in {None, first}))
         assert served.client().head().size == ledger.head()[0]
 
 
 def test_window_that_is_used_up_while_it_moves_on_is_moved_on_again(
     served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door, flush = served.service._reads._doors["alice"], served.nats.flush
+    subscription, flush = served.service._reads._subscriptions["alice"], served.nats.flush
     message = flooding.message_of(read_subject(ledger.id, "alice", "head"), "alice", b"")
     heard, is_used_up = threading.Event(), threading.Event()
 
@@ -139,40 +140,40 @@ def test_window_that_is_used_up_while_it_moves_on_is_moved_on_again(
         await flush()
         heard.set()
         monkeypatch.undo()
-        await until(lambda: door.read == door.allowed)
+        await until(lambda: subscription.read == subscription.allowed)
         is_used_up.set()
 
-    half = limits.door_window_max // 2
+    half = limits.subscription_window_max // 2
     with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
         monkeypatch.setattr(served.nats, "flush", flush_late)
         connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * half)
         assert heard.wait(20)
-        connection.sendall(message * limits.door_window_max)
+        connection.sendall(message * limits.subscription_window_max)
         assert is_used_up.wait(20)
     assert served.client().head().size == ledger.head()[0]
 
 
 def test_one_agents_windows_fit_into_what_the_server_holds_for_a_node() -> None:
     lanes, largest = 2, limits.agent_payload_max_bytes + control_line_max_bytes
-    assert lanes * limits.door_window_max * largest < limits.connection_pending_max_bytes
+    assert lanes * limits.subscription_window_max * largest < limits.connection_pending_max_bytes
 
 
 def test_window_moves_on_with_what_is_read_and_nothing_that_came_is_dropped(served: Served, ledger: Ledger) -> None:
     subject = read_subject(ledger.id, "alice", "head")
 
     async def ask() -> list[Any]:
-        return [await served.alice.request(subject, b"", timeout=20) for _ in range(3 * limits.door_window_max)]
+        return [await served.alice.request(subject, b"", timeout=20) for _ in range(3 * limits.subscription_window_max)]
 
     assert {msgspec.json.decode(answer.data)["size"] for answer in served.run(ask())} == {ledger.head()[0]}
-    door = served.service._reads._doors["alice"]
-    served.run(until(lambda: not door.is_extending))
-    assert door.read < door.allowed <= door.read + limits.door_window_max
+    subscription = served.service._reads._subscriptions["alice"]
+    served.run(until(lambda: not subscription.is_extending))
+    assert subscription.read < subscription.allowed <= subscription.read + limits.subscription_window_max
 
 
-def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_door_closes(
+def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_subscription_closes(
     served: Served, ledger: Ledger
 ) -> None:
-    served.service._submissions._doors["alice"].pause_s = 1000
+    served.service._submissions._subscriptions["alice"].pause_s = 1000
     queue = served.service._submissions._queue
     queue._share = replace(queue._share, waiting_max=1, running_max=0, all_running_max=0)
     subject = submit_subject(ledger.id, "alice")
@@ -181,8 +182,8 @@ def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_door_closes
         waiting = asyncio.create_task(served.alice.request(subject, b"junk", timeout=20))
         await until(lambda: queue.waiting_bytes > 0)
         answer = await served.alice.request(subject, b"more junk", timeout=20)
-        door = served.service._submissions._doors["alice"]
-        await until(lambda: door.subscription is None)
+        subscription = served.service._submissions._subscriptions["alice"]
+        await until(lambda: subscription.handle is None)
         await served.nats.flush()
         with pytest.raises(Exception, match="no responders"):
             await served.alice.request(subject, b"junk", timeout=20)
@@ -195,30 +196,30 @@ def test_request_beyond_the_share_of_an_agent_is_shed_unread_and_its_door_closes
     assert served_later["code"] == "INVALID_FORMAT"
 
 
-def test_door_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count(
+def test_subscription_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count(
     served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "door_pause_max_s", 0.001)
+    monkeypatch.setattr(limits, "subscription_pause_max_s", 0.001)
     intake_of_reads = served.service._reads
-    intake_of_reads._doors["alice"].pause_s = 0.001
+    intake_of_reads._subscriptions["alice"].pause_s = 0.001
     subject = read_subject(ledger.id, "alice", "head")
 
     async def ask() -> None:
-        door = intake_of_reads._doors["alice"]
-        intake_of_reads._close("alice", door)
-        await until(lambda: door.left is not None and door.subscription is not None)
+        subscription = intake_of_reads._subscriptions["alice"]
+        intake_of_reads._close("alice", subscription)
+        await until(lambda: subscription.left is not None and subscription.handle is not None)
         for _ in range(2):  # From here on the server knows that somebody listens.
             await served.nats.flush()
-        before = door.left or 0
+        before = subscription.left or 0
         await served.alice.request(subject, b"", timeout=20)
-        assert door.left == before - 1
+        assert subscription.left == before - 1
         for _ in range(before - 1):
             await served.alice.request(subject, b"", timeout=20)
-        monkeypatch.setattr(limits, "door_flood_forget_s", 0)
-        await until(lambda: door.left is None or door.left > 0)
+        monkeypatch.setattr(limits, "subscription_flood_forget_s", 0)
+        await until(lambda: subscription.left is None or subscription.left > 0)
         for _ in range(2):
             await served.nats.flush()
-        while door.left is not None:
+        while subscription.left is not None:
             answer = await served.alice.request(subject, b"", timeout=20)
             await asyncio.sleep(0)
         assert msgspec.json.decode(answer.data)["size"] == ledger.head()[0]
@@ -229,17 +230,17 @@ def test_door_that_closed_opens_again_piece_by_piece_and_at_last_without_a_count
 def test_agent_that_is_shed_is_told_in_words_and_served_once_it_is_quiet(
     served: Served, ledger: Ledger, give_up_soon: None
 ) -> None:
-    door = served.service._reads._doors["alice"]
-    door.pause_s = 3.0
+    subscription = served.service._reads._subscriptions["alice"]
+    subscription.pause_s = 3.0
     client = served.client()
-    served._loop.call_soon_threadsafe(served.service._reads._close, "alice", door)
-    served.run(until(lambda: door.subscription is None))
+    served._loop.call_soon_threadsafe(served.service._reads._close, "alice", subscription)
+    served.run(until(lambda: subscription.handle is None))
     for _ in range(2):  # From here on the server knows that nobody listens.
         served.run(served.nats.flush())
     error = failure_of(client.head)
     assert (error.code, error.recoverable) == ("BUS_UNAVAILABLE", True)
     assert "let in again in a moment" in error.message
-    served.run(until(lambda: door.subscription is not None))
+    served.run(until(lambda: subscription.handle is not None))
     assert client.head().size == ledger.head()[0]
 
 
