@@ -1,37 +1,39 @@
-"""Bundles: a whole log, or one stream of it, in a tar that a stranger can check without us.
+"""Bundles: a whole log, or one stream of it, as a tar that anybody can verify without Deedbook.
 
-A bundle of a log holds, in this order and nothing else:
+A bundle of a log contains these members, in this order:
 
-    blobs/ALGORITHM/HEX       blobs that events refer to by this ref, as far as the ledger holds them
+    blobs/ALGORITHM/HEX       the blobs that events refer to by this ref and that the ledger has
     checkpoint                C2SP tlog-checkpoint: origin, size and root, signed by the checkpoint key
-    keys/checkpoint.vkey      the key that signed it, as a C2SP vkey
-    keys/root.vkey            the root key (signs entry 0; no notes)
-    keys/root.fingerprint     BLAKE3 of the root key, hex: what auditors compare with what they were told
     keys/agents.vkeys         every key that entries register or delegate, one vkey a line, in the order of the log
-    manifest.json             what this is (``Manifest``), RFC 8785 form and a newline
-    schemas.json              what the data of each kind must be: the table whose hash stands in verify.py
-    tile/L/N[.p/W]            the tree's hashes, C2SP tlog-tiles
+    keys/checkpoint.vkey      the keys that may sign a checkpoint after the last entry, as C2SP vkeys
+    keys/root.fingerprint     BLAKE3 of the root key, hex: auditors compare it with one from another source
+    keys/root.vkey            the root key, which signs entry 0 and no notes
+    manifest.json             the description of the bundle (``Manifest``): RFC 8785 and a newline
+    schemas.json              the fields of each kind: the table whose hash is in verify.py
+    tile/L/N[.p/W]            the hashes of the tree, C2SP tlog-tiles
     tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
-    verify.py                 checks all of it; needs Python, PyNaCl and blake3, and nothing of Deedbook
+    verify.py                 verifies all of it; needs Python, PyNaCl and blake3, and nothing of Deedbook
 
 A bundle of one stream is a part of a log (``ledger.admission.replay``): authority, the stream, and the streams that its
-rules look at. It holds the same, and instead of tiles:
+rules read. After the checkpoint it contains these members, and no tiles:
 
-    ends                      how many entries these streams have, signed by the ledger (``ledger.proof.checkpoint``)
+    ends                      the lengths of these streams, signed by the ledger (``StreamHeads``)
     entries/INDEX.entry       the entry's bytes (INDEX has 20 digits)
     entries/INDEX.tlog-proof  its inclusion under the checkpoint, C2SP tlog-proof; ``extra`` is its path in its batch
 
-A backup is a bundle of a log with these, and `deed restore` makes a ledger of it, or of any bundle of a log:
+A backup is a bundle of a log with these members before ``keys/``. `deed restore` makes a ledger of it, or of any bundle
+of a log:
 
     home/chains.toml, home/config.toml      settings
-    home/keys.sealed                        key files, under a passphrase of the backup's own
+    home/keys.sealed                        key files, sealed with a passphrase of the backup
 
-So its rules are replayed too, and what was taken out of it is missed: between its entries by their versions, at a
-stream's end by the ledger's word, a whole stream by the rules that look at it. What came after the checkpoint it cannot
-show. Refused: the manifest's word on what is in it (nobody signs that), and a list of dependencies beside the rules.
+Verifiers replay the rules of a part, too, and detect missing entries: a gap between entries by their versions, the end
+of a stream by the signed lengths, a whole stream by the rules that read it. A bundle cannot show entries after its
+checkpoint. Rejected: a list of contents in the manifest as proof, because nobody signs it; a list of dependencies
+beside the rules.
 
-A tar of this format has one form: ustar headers without owner or time, zero padding, members in the order above. So
-equal logs give equal files, and a flipped byte anywhere is found. Nothing is ever extracted by this module.
+The tar has a canonical form: ustar headers without owner or time, zero padding, members in this order. So equal logs
+give equal files, and any flipped byte is found. This module never extracts anything.
 
 Sources: C2SP tlog-tiles.md, tlog-checkpoint.md, tlog-proof.md, signed-note.md.
 """

@@ -1,4 +1,4 @@
-"""The tar of a bundle, read without trusting it: one form, bounded sizes, nothing extracted."""
+"""Reads the tar of a bundle without trusting it: it must be canonical, sizes are limited, nothing is extracted."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ _manifest_decoder = msgspec.json.Decoder(Manifest)
 
 
 def header(name: str, size: int) -> bytes:
-    """Return the one header that a member of this name and size has."""
+    """Return the canonical header of a member: 512 bytes."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
 
 
 def padding(size: int, block: int = _BLOCK) -> bytes:
-    """Return the zeros after ``size`` bytes."""
+    """Return the zeros that fill the last block after ``size`` bytes."""
     return bytes(-size % block)
 
 
 def ending(size: int) -> bytes:
-    """Return the end of a tar of ``size`` bytes so far."""
+    """Return the end of a tar whose members have ``size`` bytes: two empty blocks, and zeros up to a full record."""
     return bytes(2 * _BLOCK) + padding(size + 2 * _BLOCK, _RECORD)
 
 
 class Bundle(Resource):
-    """An open bundle whose members are all there, in order and of possible size; their content is unchecked."""
+    """An open bundle. Its members are complete, in order and within their limits; their content is not verified."""
 
     def __init__(self, path: Path) -> None:
         """Read the headers, the padding and the manifest.
 
-        Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE``: this is no bundle. Corrupted: it was one;
-        ``details`` name the member, and the entries that it is about.
+        Raises Refused: ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when this is not a bundle. Corrupted: the
+        bundle is damaged; ``details`` name the member and the indexes of its entries.
         """
         try:
-            # A copy: what ``open_regular`` yields is closed with its block. A pipe of this name would never end.
+            # Copied, because ``open_regular`` closes its descriptor. It refuses pipes, which never end.
             with open_regular(path, follow=True) as descriptor:
                 self._file = os.fdopen(os.dup(descriptor), "rb")
         except OSError as error:
@@ -92,9 +92,9 @@ class Bundle(Resource):
         self._file.close()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member. Raises Corrupted: there is none of this name."""
+        """Return the content of a member. Raises Corrupted: the bundle has no such member."""
         if name not in self._members:
-            raise Corrupted("CORRUPTED", f"the bundle has no {name}", member=name, **entry_range(name))
+            raise Corrupted("CORRUPTED", f"the bundle lacks {name}", member=name, **entry_range(name))
         start, size = self._members[name]
         self._file.seek(start)
         return self._file.read(size)
@@ -109,9 +109,9 @@ class Bundle(Resource):
             if position + _BLOCK + size > file_size:
                 raise Corrupted("CORRUPTED", f"the bundle ends within {name}", member=name, **entry_range(name))
             if name in members:
-                raise Refused("INVALID_FORMAT", f"{name} is twice in the bundle", member=name)
+                raise Refused("INVALID_FORMAT", f"the bundle contains {name} twice", member=name)
             if len(members) == members_max:
-                raise Refused("TOO_LARGE", f"a bundle has at most {members_max} members")
+                raise Refused("TOO_LARGE", f"the bundle has more than {members_max} members")
             members[name] = (position + _BLOCK, size)
             self._file.seek(position + _BLOCK + size)
             if self._file.read(-size % _BLOCK) != padding(size):
@@ -129,25 +129,25 @@ class Bundle(Resource):
         except Refused as refusal:
             raise Corrupted("CORRUPTED", f"manifest.json: {refusal.message}", member="manifest.json") from refusal
         if manifest.encode() != content:
-            raise Corrupted("CORRUPTED", "manifest.json is not in its one form", member="manifest.json")
+            raise Corrupted("CORRUPTED", "manifest.json is not in canonical form", member="manifest.json")
         if manifest.size // TILE_WIDTH > members_max:
-            raise Corrupted("CORRUPTED", "manifest.json names an impossible size", member="manifest.json")
+            raise Corrupted("CORRUPTED", "the size in manifest.json is too large for a bundle", member="manifest.json")
         return manifest
 
     def _check_names(self) -> None:
         names = iter(self._members)
-        for wanted in member_names(self.manifest):
-            name = next(names, "nothing")
-            if name != wanted:
-                message = f"the bundle has {name} where {wanted} belongs"
-                raise Corrupted("CORRUPTED", message, member=wanted, **entry_range(wanted))
+        for expected in member_names(self.manifest):
+            name = next(names, "its end")
+            if name != expected:
+                message = f"the bundle has {name} at the position of {expected}"
+                raise Corrupted("CORRUPTED", message, member=expected, **entry_range(expected))
         for name in names:
             raise Corrupted("CORRUPTED", f"the bundle has {name} after its last member", member=name)
 
 
 def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[str, int]:
     if position == 0 and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
-        raise Refused("INVALID_FORMAT", f"{path} is not a bundle: it is no tar", path=str(path))
+        raise Refused("INVALID_FORMAT", f"{path} is not a bundle, because it is not a tar", path=str(path))
     try:
         member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:
@@ -156,10 +156,10 @@ def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[st
     name = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace")
     limit = next((limit for pattern, limit in _SIZES if pattern.fullmatch(name)), None)
     if limit is None:
-        raise Refused("INVALID_FORMAT", f"{name!r} cannot be a member of a bundle", member=name)
+        raise Refused("INVALID_FORMAT", f"a bundle cannot contain a member named {name!r}", member=name)
     if not 0 <= member.size <= limit:
-        raise Refused("TOO_LARGE", f"{name} has {member.size} bytes; it may have {limit}", member=name)
+        raise Refused("TOO_LARGE", f"{name} has {member.size} bytes; the limit is {limit}", member=name)
     if header(name, member.size) != block:
-        message = f"the header of {name} is not in its one form: unpack what was packed anew, and run its verify.py"
+        message = f"the header of {name} is not canonical: unpack this repacked bundle and run its verify.py"
         raise Refused("INVALID_FORMAT", message, member=name)
     return name, member.size

@@ -1,10 +1,10 @@
-"""Backup: a ledger's folder as a bundle of its whole log, so that anybody can verify it, with and without Deedbook.
+"""Backup: a ledger as a bundle of its whole log, so that anybody can verify it, with and without Deedbook.
 
-It is made while agents write: everything is of the size of the checkpoint that is signed first, and read page by page.
-If we crash here, there is no backup, or the one before.
+Agents may write meanwhile: the backup signs a checkpoint first and then reads the entries under it, page by page. If
+the process dies, the earlier file at this path remains, or there is no file.
 
-Left out: views (made again from the log), the bus folder (a copy of the log), session keys (delegated anew), what
-readers remember, and blobs that no event refers to.
+Left out: views (rebuilt from the log), the bus folder (a copy of the log), session keys (agents delegate new ones), the
+trust store of readers, and blobs that no event refers to.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def write_backup(
     passphrase: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Write a backup of the ledger to a tar at ``path``; with a passphrase, its keys are in it, sealed by that.
+    """Write a backup of the ledger to a tar at ``path``. With a passphrase, it contains the keys, sealed with it.
 
-    Raises Refused: the codes of a key file, when that of the checkpoint key is not here or a key cannot be read; as
-    ``config.read_file``. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
+    Raises Refused: the codes of a key file, when the checkpoint key is missing or a key cannot be read; as
+    ``location.read_file``. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
     settings = {name: read_file(home.path, name) for name in SETTINGS}
     files = {name: content for name, content in settings.items() if content}
@@ -49,7 +49,7 @@ def write_backup(
 
 
 def count_left_out(client: LocalClient) -> int:
-    """Return how many blobs no event refers to: they are in no backup."""
+    """Return the number of blobs that no event refers to. No backup contains them."""
     count, page = 0, client.blobs(unreferenced=True)
     while page.next is not None:
         count, page = count + len(page.blobs), client.blobs(page.next, unreferenced=True)
@@ -57,18 +57,18 @@ def count_left_out(client: LocalClient) -> int:
 
 
 def key_files(home: Home) -> list[Path]:
-    """Return the files of identity and bus keys; session keys expire and are delegated anew."""
+    """Return the files of identity keys and bus keys, without session keys, which expire."""
     return sorted(path for path in home.keys.glob("*.*key") if KEY_NAME.fullmatch(path.name))
 
 
 def newest_backup(folder: Path) -> Path:
-    """Return the backup in a folder that was made last, by name.
+    """Return the newest backup in a folder, by its name.
 
-    Raises Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when they are of several ledgers.
+    Raises Refused: ``NOT_FOUND`` when there is none; ``REF_AMBIGUOUS`` when the backups are of several ledgers.
     """
     backups = sorted(path for path in folder.glob(f"deedbook-*{SUFFIX}") if path.is_file())
     if not backups:
-        raise Refused("NOT_FOUND", f"there is no backup in {folder}", path=str(folder))
+        raise Refused("NOT_FOUND", f"{folder} contains no backup (deedbook-*{SUFFIX}): name the file", path=str(folder))
     if len({path.name.split("-")[1] for path in backups}) > 1:
-        raise Refused("REF_AMBIGUOUS", f"{folder} holds backups of several ledgers: name the file", path=str(folder))
+        raise Refused("REF_AMBIGUOUS", f"{folder} contains backups of several ledgers: name the file", path=str(folder))
     return backups[-1]

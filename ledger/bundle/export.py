@@ -1,6 +1,7 @@
-"""Writing a bundle: two passes over the log, so that memory holds the tree's hashes and never the entries.
+"""Writes a bundle in two passes over the log, so memory holds the hashes of the tree and never all entries.
 
-The checkpoint is made first, and all is of its size: the log may grow meanwhile. A crash leaves no half bundle.
+The checkpoint is signed first, and the bundle has its size, while the log may grow. If the process dies, at most a
+hidden file remains: a bundle gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from deedbook.ledger.system.files import TEMPORARY, as_unavailable, replacing
 
 
 class TreeHashes:
-    """The hashes of all perfect subtrees, 32 bytes each and nothing around them: 64 bytes an entry."""
+    """The hashes of all perfect subtrees, packed: 64 bytes of memory for each entry."""
 
     def __init__(self) -> None:
         self.levels: list[bytearray] = [bytearray()]
 
     def add(self, leaf: bytes) -> None:
-        """Add the next leaf hash and the subtrees it completes."""
+        """Add the next leaf hash and the subtrees that it completes."""
         level = 0
         while True:
             self.levels[level] += leaf
@@ -66,9 +67,9 @@ class TreeHashes:
 
 
 class _Survey(msgspec.Struct):
-    """What the first pass finds: the tree, the authority events, the refs in event data, where other streams lie.
+    """The result of the first pass: the tree, the authority events, the refs in event data, the indexes of each stream.
 
-    ``has_stream``: the stream that was asked for is there.
+    ``streams`` is filled only for an export of one stream; ``has_stream``: the log has that stream.
     """
 
     tree: TreeHashes
@@ -89,23 +90,22 @@ def export_bundle(
 ) -> layout.Manifest:
     """Write the ledger, or one stream of it, to a tar at ``path``, or to files in a new folder; return the manifest.
 
-    The folder can be served as it is: it is a log as C2SP tlog-tiles lays it out, with our own files beside it.
-    ``files`` of the ledger's folder make a backup of it, which `deed restore` takes; ``progress`` is called with steps
-    done and to do (two for each entry). Equal logs give equal files. Raises Refused: ``NOT_FOUND`` when there is no
-    such stream; the codes of a key file when that of the checkpoint key is not here. Unavailable: ``STORE_UNAVAILABLE``
-    when ``path`` cannot be written.
+    A web server can serve the folder: it has the layout of C2SP tlog-tiles, and a few more files. With ``files`` of the
+    ledger's folder, the bundle is a backup for `deed restore`. ``progress`` gets the steps done and their total, two
+    for each entry. Equal logs give equal files. Raises Refused: ``NOT_FOUND`` for an unknown stream; the codes of a key
+    file when the checkpoint key is missing. Unavailable: ``STORE_UNAVAILABLE`` when ``path`` cannot be written.
     """
     note, program = client.checkpoint(), verify_program()
     checkpoint = parse_checkpoint(note)
-    tell = progress or (lambda _done, _total: None)
-    survey = _survey(client, checkpoint.size, stream, lambda done: tell(done, 2 * checkpoint.size))
+    report = progress or (lambda _done, _total: None)
+    survey = _survey(client, checkpoint.size, stream, lambda done: report(done, 2 * checkpoint.size))
     indexes: list[int] = []
-    given = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
+    members = {"checkpoint": note.encode(), "schemas.json": schemas(), "verify.py": program}
     if stream is not None:
         if not survey.has_stream:
             raise Refused("NOT_FOUND", f"there is no stream {stream}", stream=stream)
-        streams, indexes = _looked_at(client, survey, stream)
-        given["ends"] = client.ends(checkpoint.size, streams).encode()
+        streams, indexes = _select_entries(client, survey, stream)
+        members["ends"] = client.ends(checkpoint.size, streams).encode()
     blobs = [ref for ref in sorted(survey.refs) if _get_blob(client, ref) is not None]
     manifest = layout.Manifest(
         format=layout.FORMAT,
@@ -120,13 +120,13 @@ def export_bundle(
         verify_py=sha256(program).hexdigest(),
         files={name: blake3(content).hexdigest() for name, content in files.items()},
     )
-    given |= {layout.home_name(name): content for name, content in files.items()}
+    members |= {layout.home_name(name): content for name, content in files.items()}
     with as_unavailable(path), (_folder if is_folder else _tar)(path) as write:
-        for name, content in _members(client, manifest, survey, given):
+        for name, content in _members(client, manifest, survey, members):
             write(name, content)
             if name.startswith("tile/entries/"):
                 done = min(checkpoint.size, layout.entry_range(name)["end"])
-                tell(checkpoint.size + done, 2 * checkpoint.size)
+                report(checkpoint.size + done, 2 * checkpoint.size)
     return manifest
 
 
@@ -147,7 +147,7 @@ def _tar(path: Path) -> Iterator[Callable[[str, bytes], None]]:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[Callable[[str, bytes], None]]:
-    # If we crash within, a hidden folder is left beside the path: it is renamed when it is whole.
+    # If the process dies here, a hidden folder remains beside the path. The rename is the last step.
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=TEMPORARY))
 
     def write(name: str, content: bytes) -> None:
@@ -166,7 +166,7 @@ def _folder(path: Path) -> Iterator[Callable[[str, bytes], None]]:
 def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield (index, entry bytes) of the entries from ``start`` to ``end`` (not included).
 
-    Raises Corrupted: the ledger does not hand out what it says it has.
+    Raises Corrupted: the ledger does not return an entry below its size.
     """
     while start < end:
         page = client.entries(start)
@@ -180,7 +180,7 @@ def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, byte
             raise Corrupted("CORRUPTED", f"entry {start} is missing", index=start)
 
 
-def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int], None]) -> _Survey:
+def _survey(client: Client, size: int, stream: str | None, report: Callable[[int], None]) -> _Survey:
     survey = _Survey(TreeHashes(), [], set(), {})
     for index, data in read_range(client, 0, size):
         survey.tree.add(leaf_hash(data))
@@ -189,22 +189,22 @@ def _survey(client: Client, size: int, stream: str | None, tell: Callable[[int],
         if is_authority:
             event = read_event(index, data)
             survey.authority.append((index, event.author, event.data))
-        is_asked = stream is None or head.stream == stream
-        survey.has_stream = survey.has_stream or is_asked
-        if is_asked:
-            survey.refs |= {found.decode() for found in REFS.findall(bytes(head.data))}
+        is_exported = stream is None or head.stream == stream
+        survey.has_stream = survey.has_stream or is_exported
+        if is_exported:
+            survey.refs |= {ref.decode() for ref in REFS.findall(bytes(head.data))}
         if stream is not None and not is_authority:
             survey.streams.setdefault(head.stream, array("Q")).append(index)
         if index % TILE_WIDTH == 0:
-            tell(index)
+            report(index)
     return survey
 
 
-def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str], list[int]]:
-    """Return the streams that a bundle of ``stream`` holds, and all its indexes: authority, and what rules look at.
+def _select_entries(client: Client, survey: _Survey, stream: str) -> tuple[list[str], list[int]]:
+    """Return the streams in a bundle of ``stream``, and the indexes of its entries, those of authority included.
 
-    The rules themselves say which streams those are: as long as they look at one that is there and not chosen yet, it
-    is chosen, too, and all is decided anew.
+    The rules decide which other streams belong to it: if the replay reads a stream of the log that is not included yet,
+    that stream is added, and the replay begins again.
     """
     streams, entries = {stream}, dict[int, bytes]()
     while True:
@@ -216,7 +216,7 @@ def _looked_at(client: Client, survey: _Survey, stream: str) -> tuple[list[str],
                 entries[index] = client.entry(index)
             part.feed(index, entries[index], is_verified=True)
         part.finish()
-        more = {one.stream for one in part.missing if one.stream is not None} & survey.streams.keys() - streams
+        more = {gap.stream for gap in part.missing if gap.stream is not None} & survey.streams.keys() - streams
         if not more:
             return sorted(streams), indexes
         streams |= more
@@ -230,27 +230,27 @@ def _decode_head(index: int, data: bytes) -> BodyHead:
 
 
 def _members(
-    client: Client, manifest: layout.Manifest, survey: _Survey, given: Mapping[str, bytes]
+    client: Client, manifest: layout.Manifest, survey: _Survey, fixed: Mapping[str, bytes]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the members in the order of ``layout.member_names``; ``given`` are those not made of entries."""
+    """Yield the members in the order of ``layout.member_names``; ``fixed`` are those not made from entries."""
     for ref in manifest.blobs:
         content = _get_blob(client, ref)
         if content is None:
-            raise Unavailable("STORE_IN_USE", f"blob {ref} was erased while it was exported: export again", ref=ref)
+            raise Unavailable("STORE_IN_USE", f"blob {ref} was deleted during the export: export again", ref=ref)
         yield layout.blob_name(ref), content
-    yield "checkpoint", given["checkpoint"]
-    if "ends" in given:
-        yield "ends", given["ends"]
+    yield "checkpoint", fixed["checkpoint"]
+    if "ends" in fixed:
+        yield "ends", fixed["ends"]
     for index in manifest.indexes:
         data = client.entry(index)
         path = tuple(inclusion_proof(index, manifest.size, survey.tree.subtree))
         batch = b"".join(read_batch_path(client, index, decode_entry(data))) or None
-        receipt = Receipt(index, path, given["checkpoint"].decode(), batch)
+        receipt = Receipt(index, path, fixed["checkpoint"].decode(), batch)
         yield from zip(layout.entry_names(index), (data, receipt.to_text().encode()), strict=True)
-    yield from ((name, given[name]) for name in map(layout.home_name, sorted(manifest.files)))
+    yield from ((name, fixed[name]) for name in map(layout.home_name, sorted(manifest.files)))
     yield from sorted(layout.key_members(survey.authority).items())
     yield "manifest.json", manifest.encode()
-    yield "schemas.json", given["schemas.json"]
+    yield "schemas.json", fixed["schemas.json"]
     if manifest.content == "log":
         for level in layout.levels_of(manifest.size):
             for number, width in layout.tiles_of(manifest.size, level):
@@ -260,7 +260,7 @@ def _members(
             entries = [data for _, data in read_range(client, start, start + width)]
             content = b"".join(len(data).to_bytes(2, "big") + data for data in entries)
             yield layout.tile_name("entries", number, width), content
-    yield "verify.py", given["verify.py"]
+    yield "verify.py", fixed["verify.py"]
 
 
 def _get_blob(client: Client, ref: str) -> bytes | None:
@@ -268,5 +268,5 @@ def _get_blob(client: Client, ref: str) -> bytes | None:
         return client.get_blob(ref)
     except Refused as refusal:
         if refusal.code == "NOT_FOUND":
-            return None  # a ref to an event or a graph, or a blob that was erased
+            return None  # the ref is of an event or a graph, or the blob was deleted
         raise

@@ -1,4 +1,4 @@
-"""What a bundle consists of: the names of its members, its manifest, the files under keys/.
+"""The layout of a bundle: the names of its members, its manifest, the files under keys/.
 
 Source: C2SP tlog-tiles.md, signed-note.md.
 """
@@ -27,15 +27,15 @@ _TILE: Final = re.compile(r"tile/(\d{1,2}|entries)/((?:x\d{3}/)*\d{3})", re.ASCI
 AuthorityEvents: TypeAlias = Iterable[tuple[int, str, EventData]]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
-# What of a ledger's folder a backup holds beside log and blobs: settings, and its keys under a passphrase.
+# The files of a ledger's folder that a backup contains beside log and blobs: settings, and sealed keys.
 HomeFile: TypeAlias = Literal["chains.toml", "config.toml", "keys.sealed"]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a bundle says it is; ``verify_bundle`` believes none of it.
+    """The bundle's description of itself. Nobody signs it, so ``verify_bundle`` checks every value.
 
-    ``indexes`` are the entries in a bundle of one stream, empty otherwise; ``verify_py`` is the SHA-256 of verify.py;
-    ``files`` are the members under home/ of a backup with their BLAKE3, empty otherwise.
+    ``indexes`` are the entries in a bundle of one stream, else empty; ``verify_py`` is the SHA-256 of verify.py;
+    ``files`` are the names under home/ in a backup with their BLAKE3, else empty.
     """
 
     format: Literal["deedbook-bundle-1"]
@@ -51,12 +51,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     files: dict[HomeFile, Digest]
 
     def encode(self) -> bytes:
-        """Return the one form of the manifest."""
+        """Return the canonical bytes of the manifest."""
         return encode_canonical(self) + b"\n"
 
 
 def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
-    """Return the path of a tile, or with level ``entries`` of an entry bundle (C2SP tlog-tiles, Merkle Tree)."""
+    """Return the path of a tile; with the level ``entries``, of an entry bundle (C2SP tlog-tiles, Merkle Tree)."""
     digits = f"{number:03d}"
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     parts = [digits[start : start + 3] for start in range(0, len(digits), 3)]
@@ -65,7 +65,7 @@ def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
 
 
 def tiles_of(size: int, level: int) -> Iterator[tuple[int, int]]:
-    """Yield (number, width) of the tiles that a tree of ``size`` has at a level; level 0 also of its entry bundles."""
+    """Yield (number, width) of the tiles of a tree of ``size`` at a level. Entry bundles have those of level 0."""
     whole, partial = divmod(size >> (8 * level), TILE_WIDTH)
     for number in range(whole):
         yield number, TILE_WIDTH
@@ -79,22 +79,22 @@ def levels_of(size: int) -> range:
 
 
 def entry_names(index: int) -> tuple[str, str]:
-    """Return the names of an entry and its proof in a bundle of one stream."""
+    """Return the member names of an entry and its proof in a bundle of one stream."""
     return f"entries/{index:020d}.entry", f"entries/{index:020d}.tlog-proof"
 
 
 def blob_name(ref: str) -> str:
-    """Return the name of a blob."""
+    """Return the member name of a blob."""
     return "blobs/" + ref.replace(":", "/")
 
 
 def home_name(file: str) -> str:
-    """Return the name of a file of the ledger's folder in a backup."""
+    """Return the member name of a file of the ledger's folder."""
     return f"home/{file}"
 
 
 def member_names(manifest: Manifest) -> Iterator[str]:
-    """Yield the name of every member, in order."""
+    """Yield the names of all members, in order."""
     yield from map(blob_name, manifest.blobs)
     yield "checkpoint"
     if manifest.content == "stream":
@@ -118,16 +118,16 @@ def member_names(manifest: Manifest) -> Iterator[str]:
 
 
 def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
-    """Return the members under keys/ that follow from the authority events.
+    """Return the members under keys/, made from the authority events; empty without entry 0.
 
-    ``agents.vkeys`` has every key that ever signed events, ``checkpoint.vkey`` those that may sign a checkpoint after
-    all of them, one a line, and root's are those of the first root key, which the ledger's id and fingerprint are of.
+    ``agents.vkeys`` has every key that could ever sign events, ``checkpoint.vkey`` the keys that may sign a checkpoint
+    after the last event, one a line. The root files have the first root key: it defines ledger id and fingerprint.
     """
     created: LedgerCreated | None = None
     lines: list[str] = []
-    signing = CheckpointKeys()
+    signers = CheckpointKeys()
     for index, author, data in authority:
-        signing = signing.after(index, data)
+        signers = signers.after(index, data)
         match data:
             case LedgerCreated():
                 created = data
@@ -138,12 +138,12 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
                 lines.append(_vkey(data.agent, data.key))
             case KeyDelegated():
                 lines.append(_vkey(author, data.key))
-            case _:  # any other authority event: it names no key
+            case _:  # other authority events name no key
                 continue
     if created is None:
         return {}
     root = bytes.fromhex(created.root)
-    checkpoint_keys = [_vkey(created.origin, one.key) for one in signing.keys if one.until is None]
+    checkpoint_keys = [_vkey(created.origin, signer.key) for signer in signers.keys if signer.until is None]
     return {
         "keys/agents.vkeys": "".join(f"{line}\n" for line in lines).encode(),
         "keys/checkpoint.vkey": "".join(f"{line}\n" for line in checkpoint_keys).encode(),
@@ -153,7 +153,7 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
 
 
 def entry_range(name: str) -> dict[str, int]:
-    """Return, as error details, the indexes of the entries that a member is about; none for other members."""
+    """Return the indexes of the entries in a member, or under a tile, as error details; empty for other members."""
     if name.startswith("entries/"):
         return {"index": int(name[8:28])}
     match = _TILE.match(name)

@@ -1,11 +1,11 @@
-"""What a bundle carries for a stranger who checks it without Deedbook: ``verify.py`` and ``schemas.json``.
+"""The members of a bundle for verification without Deedbook: ``verify.py`` and ``schemas.json``.
 
-The program is written in parts (``standalone``), because a reader holds no more than a few hundred lines in mind, and
-travels as one file. Joining them changes nothing but the imports, which are merged, and one constant: the hash of the
-table of kinds. The parts import nothing of Deedbook but each other, and no verifier of Deedbook's calls them.
+The program is written in parts of a few hundred lines (``standalone``) and joined into one file. The join merges the
+imports and sets one constant, the hash of the table of kinds; it changes nothing else. The parts import only each
+other, and Deedbook's own verifiers do not use them.
 
-The table is generated from the types that the gate decodes with; its hash stands in the program, which a stranger has
-to trust anyway.
+The table is generated from the types that the gate decodes with. Its hash is in the program, which the reader has to
+trust anyway.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
 
 PARTS: Final = ("proofs", "form", "authority", "members", "audit")
-_TOLD: Final = frozenset({"title", "description", "default"})
-_NEEDS: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
+_FOR_READERS: Final = frozenset({"title", "description", "default"})
+_INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 
 
 @cache
 def schemas() -> bytes:
-    """Return the table of kinds: what each one's data must be, in a part of JSON Schema, in its one form."""
+    """Return the table of kinds as canonical JSON: the fields of each kind, in a subset of JSON Schema."""
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
     types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *sum(mapped.values(), ())])]
     _, definitions = msgspec.json.schema_components(types, ref_template="{name}")
-    for struct in types:  # msgspec's own schemas say nothing of integer keys
+    for struct in types:  # msgspec's schemas leave out the range of integer keys
         for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
             keys = getattr(getattr(field.type, "key_type", None), "type", None)
             if isinstance(keys, inspect.IntType):
@@ -54,13 +54,15 @@ def schemas() -> bytes:
 
 
 def _bare(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without what is told to readers only; a field of such a name has a schema of its own."""
-    return {name: part for name, part in schema.items() if name not in _TOLD or (isinstance(part, dict) and part)}
+    """Return a schema without texts for readers. A field with such a name has a schema, and stays."""
+    return {
+        name: part for name, part in schema.items() if name not in _FOR_READERS or (isinstance(part, dict) and part)
+    }
 
 
 @cache
 def verify_program() -> bytes:
-    """Return the program that each bundle carries: the parts of ``standalone``, joined."""
+    """Return ``verify.py``: the parts of ``standalone``, joined."""
     folder = resources.files("deedbook.ledger.bundle.standalone")
     imports: set[str] = set()
     names: dict[str, set[str]] = {}
@@ -75,13 +77,13 @@ def verify_program() -> bytes:
                 names.setdefault(node.module or "", set()).update(name.name for name in node.names)
             if isinstance(node, ast.Import | ast.ImportFrom):
                 end = node.end_lineno or 0
-        about = [f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines()]
-        bodies.append("\n".join([f"# {part.upper()}", "#", *about, "", *text.splitlines()[end:]]).rstrip())
-    foreign = sorted(module for module in names if module != "__future__" and not module.startswith("deedbook."))
-    lines = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in foreign}
+        comment = [f"# {line}".rstrip() for line in (ast.get_docstring(tree) or "").splitlines()]
+        bodies.append("\n".join([f"# {part.upper()}", "#", *comment, "", *text.splitlines()[end:]]).rstrip())
+    external = sorted(module for module in names if module != "__future__" and not module.startswith("deedbook."))
+    lines = {module: f"from {module} import {', '.join(sorted(names[module]))}" for module in external}
     froms = [line for module, line in lines.items() if module.split(".")[0] in sys.stdlib_module_names]
-    needed = "\n".join(f"    {line}" for line in lines.values() if line not in froms)
-    froms.append(f"\ntry:\n{needed}\nexcept ImportError as error:\n    {_NEEDS}")
+    packages = "\n".join(f"    {line}" for line in lines.values() if line not in froms)
+    froms.append(f"\ntry:\n{packages}\nexcept ImportError as error:\n    {_INSTALL}")
     docstring = folder.joinpath("__init__.py").read_text("utf-8")
     head = "\n".join([docstring, "from __future__ import annotations\n", *sorted(imports), *froms])
     program = "\n\n\n".join([head, *bodies]) + "\n"

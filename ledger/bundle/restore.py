@@ -1,11 +1,10 @@
-"""Restore: a folder made of a backup, or of any bundle of a whole log, after all of it was verified.
+"""Restore: makes a ledger's folder from a backup, or from any bundle of a whole log, after all of it was verified.
 
-The entries are replayed by the rules into a new log, which is the check: nothing that the bundle says of itself is
-believed, and derived state is made here. Its tree must be the one that the ledger's checkpoint key signed.
+The entries are replayed by the rules into a new log, so the derived state is made here and not taken from the bundle.
+The tree of the new log must be the one that the ledger's checkpoint key signed.
 
-The log is built in a hidden folder of the home, and the last step puts its one file in place. A log that is replaced
-keeps a second name under ``replaced/``: whoever regrets it finds it there. Settings and keys that the home has already
-are left as they are.
+The log is built in a hidden folder of the home, and the last step moves its one file in place. An earlier log is kept
+under ``replaced/``. Settings and keys that exist in the home are never overwritten.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ REPLACED: Final = "replaced"
 _LENGTH: Final = 2
 
 
-class Restored(NamedTuple):
-    """What a restore made: where the log ends (``tree_head``: hex) and when, what was put in place and taken away.
+class RestoreResult(NamedTuple):
+    """The result of a restore: the end of the log (``tree_head`` in hex, ``accepted_ms`` Unix), and the changed files.
 
-    ``kept`` are files that the home had already, with other content; ``replaced`` is where the log before lies, and
-    ``present_size`` what it held. ``has_sealed_keys``: the backup holds keys, and no passphrase was given for them.
+    ``files`` were written; ``kept`` are files that the home had with other content. ``replaced`` is the folder of the
+    earlier log, ``present_size`` its number of entries. ``has_sealed_keys``: the backup has keys that were not opened.
     """
 
     ledger: str
@@ -69,7 +68,7 @@ class Restored(NamedTuple):
 
 
 class Restore:
-    """One restore: the bundle, checked member by member, becomes the log of a folder."""
+    """One restore of a bundle into the folder of a ledger."""
 
     def __init__(self, bundle: Bundle, home: Home) -> None:
         """Prepare to restore an open ``bundle`` into ``home``.
@@ -77,108 +76,113 @@ class Restore:
         Raises Refused: ``INVALID_FORMAT`` for a bundle of one stream.
         """
         if bundle.manifest.content != "log":
-            message = f"this bundle holds the stream {bundle.manifest.stream} alone: restore needs the whole log"
+            message = (
+                f"the bundle contains the stream {bundle.manifest.stream} alone: restore needs one of the whole log"
+            )
             raise Refused("INVALID_FORMAT", message)
-        self.fingerprint = ""  # of the root key, once the entries were replayed
+        self.fingerprint = ""  # of the root key; set by ``build``
         self._bundle = bundle
         self.home = home
         self._files: dict[HomeFile, bytes] = {}
         self._keys: dict[str, bytes] = {}
 
     def check_files(self) -> None:
-        """Check every member but the entries: cheap, and before anything is written.
+        """Check the files under home/ and the blobs, which is fast, before anything is written.
 
-        Raises Corrupted: ``CORRUPTED`` or ``VERIFICATION_FAILED``, naming the member.
+        Raises Corrupted: ``CORRUPTED`` or ``VERIFICATION_FAILED``, with the member.
         """
         for name, digest in self._bundle.manifest.files.items():
             content = self._bundle.read(home_name(name))
             if blake3(content).hexdigest() != digest:
-                raise Corrupted("CORRUPTED", f"{home_name(name)} is not the file that the manifest names", member=name)
+                raise Corrupted("CORRUPTED", f"{home_name(name)} does not match its hash in manifest.json", member=name)
             self._files[name] = content
         for ref in self._bundle.manifest.blobs:
             check_blob(ref, self._bundle.read(blob_name(ref)))
 
     def open_keys(self, passphrase: str | None) -> None:
-        """Open the keys of the backup, to be put in place with its settings; without a passphrase they are not.
+        """Open the keys of the backup, so that ``put_files`` writes them. Without a passphrase they stay sealed.
 
         Raises Refused: ``KEY_LOCKED``, ``INVALID_FORMAT``.
         """
         if passphrase is None:
             return
         self._keys = open_sealed_files(self._files[KEYS], passphrase)
-        if wrong := [name for name in self._keys if KEY_NAME.fullmatch(name) is None]:
-            raise Refused("INVALID_FORMAT", f"{wrong[0][:80]!r} is not the name of a key file")
+        if invalid := [name for name in self._keys if KEY_NAME.fullmatch(name) is None]:
+            raise Refused("INVALID_FORMAT", f"the sealed keys contain {invalid[0][:80]!r}, which cannot be a key file")
 
     @property
     def has_sealed_keys(self) -> bool:
-        """Whether the backup holds keys that were not opened."""
+        """Whether the backup contains keys that were not opened."""
         return KEYS in self._files and not self._keys
 
     def build(self, log: Log, progress: Progress, *, root: str | None = None) -> None:
         """Replay the entries into an empty log, and compare its tree with the checkpoint.
 
-        ``root`` is the fingerprint of the root key, if it is known. Raises Corrupted: ``VERIFICATION_FAILED`` or
-        ``CORRUPTED``: nothing of this backup must be used. Refused: ``WRONG_LEDGER`` when its root key has another
+        ``root`` is the expected fingerprint of the root key, if known. Raises Corrupted: ``VERIFICATION_FAILED`` or
+        ``CORRUPTED``; then use nothing of this backup. Refused: ``WRONG_LEDGER`` when the root key has another
         fingerprint.
         """
         manifest, follower, pending, size = self._bundle.manifest, LogFollower(log), list[bytes](), 0
         for number, width in tiles_of(manifest.size, 0):
             pending += self._entries(number, width)
-            taken = follower.append(size, pending)
-            size, pending = size + taken, pending[taken:]
+            appended = follower.append(size, pending)
+            size, pending = size + appended, pending[appended:]
             progress(size, manifest.size)
         if pending:
-            raise Corrupted("VERIFICATION_FAILED", f"the signed batch at the end, entry {size} on, is not whole")
+            raise Corrupted("VERIFICATION_FAILED", f"the signed batch at the end, from entry {size} on, is incomplete")
         self._check_tree(log, root)
 
     def accepted_ms(self) -> int:
-        """Return the time of the last entry, as the backup says and nobody has checked yet."""
+        """Return the unverified time of the last entry (Unix milliseconds); 0 without entries."""
         tiles = list(tiles_of(self._bundle.manifest.size, 0))[-1:]
         entries = [data for number, width in tiles for data in self._entries(number, width)]
         return decode_entry(entries[-1]).accepted_ms if entries else 0
 
     def _entries(self, number: int, width: int) -> list[bytes]:
         name = tile_name("entries", number, width)
-        content, entries, at = self._bundle.read(name), list[bytes](), 0
+        content, entries, start = self._bundle.read(name), list[bytes](), 0
         while len(entries) < width:
-            end = at + _LENGTH + int.from_bytes(content[at : at + _LENGTH], "big")
-            entries.append(content[at + _LENGTH : end])
-            at = end
-        if at != len(content):
+            end = start + _LENGTH + int.from_bytes(content[start : start + _LENGTH], "big")
+            entries.append(content[start + _LENGTH : end])
+            start = end
+        if start != len(content):
             index = number * TILE_WIDTH
-            raise Corrupted("CORRUPTED", f"{name} does not hold {width} entries", member=name, index=index)
+            raise Corrupted("CORRUPTED", f"{name} does not contain {width} entries", member=name, index=index)
         return entries
 
     def _check_tree(self, log: Log, root: str | None) -> None:
         manifest = self._bundle.manifest
         with log.snapshot() as snapshot:
             if snapshot.head is None:
-                raise Corrupted("VERIFICATION_FAILED", "the backup holds no entry")
+                raise Corrupted("VERIFICATION_FAILED", "the backup contains no entry")
             created = read_event(0, snapshot.entry(0)).data
-            assert isinstance(created, LedgerCreated)  # noqa: S101 - entry 0 was replayed, and nothing else is entry 0
+            assert isinstance(created, LedgerCreated)  # noqa: S101 - the replay accepts nothing else as entry 0
             verifiers = verifiers_of(created.origin, snapshot.checkpoint_keys())
             checkpoint = verify_checkpoint(self._bundle.read("checkpoint").decode("utf-8", "replace"), *verifiers)
-            ours = (snapshot.size, snapshot.root())
+            size, tree = snapshot.size, snapshot.root()
             named = (manifest.ledger, manifest.origin, manifest.size, manifest.root)
-            given = (snapshot.head.ledger, created.origin, ours[0], ours[1].hex())
-        if (checkpoint.size, checkpoint.root) != ours or named != given:
-            raise Corrupted("VERIFICATION_FAILED", "the entries do not give the tree that the checkpoint signs")
+            actual = (snapshot.head.ledger, created.origin, size, tree.hex())
+        if (checkpoint.size, checkpoint.root) != (size, tree) or named != actual:
+            message = "the entries do not give the tree of the checkpoint and the manifest: use another backup"
+            raise Corrupted("VERIFICATION_FAILED", message)
         self.fingerprint = trust.fingerprint(bytes.fromhex(created.root))
         if root not in (None, self.fingerprint):
-            message = "the backup is of a ledger whose root key has another fingerprint than --root"
+            message = (
+                "the root key in the backup has another fingerprint than --root: this is a backup of another ledger"
+            )
             raise Refused("WRONG_LEDGER", message, ledger=manifest.ledger)
 
     def put_blobs(self, blobs: Blobs) -> int:
-        """Store the blobs of the backup; return how many they are."""
+        """Store the blobs of the backup; return their number."""
         for ref in self._bundle.manifest.blobs:
             put_restored(blobs, self._bundle.read(blob_name(ref)))
         return len(self._bundle.manifest.blobs)
 
     def put_files(self) -> tuple[list[str], list[str]]:
-        """Write settings and keys that the home does not have; return the names written, and those it had otherwise."""
+        """Write missing settings and keys; return the written names, and the names that exist with other content."""
         written, kept = [], []
-        wanted = {name: self._files[name] for name in SETTINGS if name in self._files}
-        paths = {self.home.path / name: content for name, content in wanted.items()}
+        settings = {name: self._files[name] for name in SETTINGS if name in self._files}
+        paths = {self.home.path / name: content for name, content in settings.items()}
         paths |= {self.home.keys / name: content for name, content in sorted(self._keys.items())}
         for path, content in paths.items():
             name = str(path.relative_to(self.home.path))
@@ -199,17 +203,18 @@ def restore(
     root: str | None = None,
     passphrase: Callable[[], str | None] = lambda: None,
     progress: Progress | None = None,
-) -> Restored:
-    """Make the ledger in ``home`` of a backup, or of any bundle of a whole log, after all of it was verified.
+) -> RestoreResult:
+    """Make the ledger in ``home`` from a backup, or from any bundle of a whole log, after all of it was verified.
 
-    ``replace`` lets it take the place of a log of the same ledger, which is kept under ``replaced/``. Raises Refused:
-    ``NOT_FOUND``, ``INVALID_FORMAT``, ``TOO_LARGE``: no backup; ``LEDGER_EXISTS`` without ``replace``;
-    ``WRONG_LEDGER``; ``KEY_LOCKED``. Corrupted: the backup is cut short, altered, or not what its checkpoint signs.
-    Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``, ``STORE_FULL``.
+    With ``replace``, an existing log of the same ledger is replaced, and kept under ``replaced/``. Raises Refused:
+    ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when ``path`` is not a backup; ``LEDGER_EXISTS`` without
+    ``replace``; ``WRONG_LEDGER``; ``KEY_LOCKED``. Corrupted: the backup is truncated, altered, or differs from its
+    checkpoint. Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``,
+    ``STORE_FULL``.
     """
     with Bundle(path) as bundle:
         work = Restore(bundle, home)
-        present = _present(home, bundle.manifest.size)
+        present = _read_present(home, bundle.manifest.size)
         if present is not None:
             _check_may_replace(present, bundle.manifest, work.accepted_ms(), replace=replace)
         work.check_files()
@@ -223,17 +228,20 @@ def restore(
             folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.path))
             try:
                 restored = _put_in_place(work, folder, present, root, progress or (lambda _done, _total: None))
-                if is_new:  # else whose the folder was stays as it was decided
+                if is_new:  # an existing folder keeps the user's earlier decision on trust
                     trust.adopt(home.path, work.fingerprint, now())
             finally:
-                # Also after an error: then a home that was made for this goes away whole.
+                # After an error, a home that was made for this restore is removed completely.
                 has_failed = not (home.path / "log" / FILE).exists()
                 shutil.rmtree(home.path if is_new and has_failed else folder, ignore_errors=True)
         return restored
 
 
-class _Present(NamedTuple):
-    """The log that a home has: its ledger, and its size and root unless it cannot be read."""
+class _PresentLog(NamedTuple):
+    """The log in a home: its ledger (None: unknown), and its size and root (0 and empty when it cannot be read).
+
+    ``root_at_backup`` is its root at the size of the backup, None when it is shorter.
+    """
 
     ledger: str | None
     size: int = 0
@@ -241,8 +249,8 @@ class _Present(NamedTuple):
     root_at_backup: str | None = None
 
 
-def _present(home: Home, size_of_backup: int = 0) -> _Present | None:
-    """Return what log there is, None when there is none; of a damaged one its keys say whose it is."""
+def _read_present(home: Home, size_of_backup: int = 0) -> _PresentLog | None:
+    """Return the log in a home, None when there is none. The key files name the ledger of a damaged log."""
     if not (home.path / "log" / FILE).exists():
         return None
     try:
@@ -252,14 +260,14 @@ def _present(home: Home, size_of_backup: int = 0) -> _Present | None:
                 if snapshot.head is None:
                     return None
                 shared = snapshot.frontier(size_of_backup).root().hex() if size_of_backup <= snapshot.size else None
-                return _Present(snapshot.head.ledger, snapshot.size, snapshot.root().hex(), shared)
+                return _PresentLog(snapshot.head.ledger, snapshot.size, snapshot.root().hex(), shared)
     except Corrupted:
         named = {read_key_file(path).ledger for path in key_files(home) if path.suffix == ".key"}
-        return _Present(named.pop() if len(named) == 1 else None)
+        return _PresentLog(named.pop() if len(named) == 1 else None)
 
 
 def _require_alone(log: Log) -> None:
-    """Refuse while another process has this log open: it would go on writing to a file that nobody finds again."""
+    """Refuse while another process has this log open: it would continue to write to the replaced file."""
     readers = str(log.tables.env.readers())
     pids = {int(line.split()[0]) for line in readers.splitlines() if line.split()[:1] and line.split()[0].isdigit()}
     if others := sorted(pids - {os.getpid()}):
@@ -267,11 +275,11 @@ def _require_alone(log: Log) -> None:
         raise Unavailable("STORE_IN_USE", message, pids=others)
 
 
-def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, *, replace: bool) -> None:
+def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: int, *, replace: bool) -> None:
     if present.ledger != manifest.ledger:
-        of = present.ledger or "an unknown ledger"
+        owner = present.ledger or "an unknown ledger"
         message = (
-            f"the log here is of {of}, the backup of {manifest.ledger}: restore it into another folder with --home"
+            f"this folder has a log of {owner}, the backup is of {manifest.ledger}: use another folder with --home"
         )
         raise Refused("WRONG_LEDGER", message, ledger=manifest.ledger, present=present.ledger)
     if replace:
@@ -280,29 +288,29 @@ def _check_may_replace(present: _Present, manifest: Manifest, accepted_ms: int, 
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
     message = (
-        f"there is a ledger here already: {here}. `deed restore --replace` goes back to {head}; "
-        f"that is without {_lost(present, manifest)}"
+        f"this folder has a ledger: {here}. `deed restore --replace` goes back to {head}, without "
+        f"{_describe_lost(present, manifest)}"
     )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)
 
 
-def _lost(present: _Present, manifest: Manifest) -> str:
+def _describe_lost(present: _PresentLog, manifest: Manifest) -> str:
     if present.root_at_backup == manifest.root:
-        return f"the last {present.size - manifest.size} entries that are here"
+        return f"the last {present.size - manifest.size} entries of this log"
     if present.size:
-        return "the entries here that are not of its past"
-    return "whatever can still be read here"
+        return "the entries of this log that the backup lacks"
+    return "what is still readable of this log"
 
 
 def _put_in_place(
-    work: Restore, folder: Path, present: _Present | None, root: str | None, progress: Progress
-) -> Restored:
+    work: Restore, folder: Path, present: _PresentLog | None, root: str | None, progress: Progress
+) -> RestoreResult:
     home, config = work.home, read_config(work.home.path)
     (folder / "log").mkdir()
     with Log(folder, map_size=config.map_size_bytes, create=True) as log:
         work.build(log, progress, root=root)
         with log.snapshot() as snapshot:
-            assert snapshot.head is not None  # noqa: S101 - it was built
+            assert snapshot.head is not None  # noqa: S101 - ``build`` has checked it
             head, tree = snapshot.head, snapshot.root().hex()
     blobs = Blobs(home.path, map_size=config.blobs_map_size_bytes)
     try:
@@ -313,27 +321,27 @@ def _put_in_place(
     (home.path / ".gitignore").write_text("*\n", "ascii")
     replaced = _exchange(home, folder / "log" / FILE, present)
     size = 0 if present is None else present.size
-    return Restored(
+    return RestoreResult(
         head.ledger, head.size, tree, head.accepted_ms, count, written, kept, size, replaced, work.has_sealed_keys
     )
 
 
-def _exchange(home: Home, file: Path, present: _Present | None) -> str | None:
-    """Put the file of the new log in place; return where that of the old one lies."""
-    folder, aside = home.path / "log", None
+def _exchange(home: Home, file: Path, present: _PresentLog | None) -> str | None:
+    """Move the file of the new log in place; return the folder of the old log."""
+    folder, old = home.path / "log", None
     folder.mkdir(mode=0o700, exist_ok=True)
     if present is not None:
         name = f"{present.size}-{present.root[:16]}" if present.size else f"damaged-{time.time_ns()}"
-        aside = home.path / REPLACED / name / "log"
-        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (aside / FILE).exists():
-            # A second name of the same file: if we crash before the next step, the old log stands where it was.
-            os.link(folder / FILE, aside / FILE)
+        old = home.path / REPLACED / name / "log"
+        old.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (old / FILE).exists():
+            # A hard link: if the process dies before the replacement below, the old log is still in its place.
+            os.link(folder / FILE, old / FILE)
         for views in home.path.glob(f"{VIEWS_FILE}*"):
             views.unlink()
-    # LMDB's lock file knows the transactions of the old file; nobody has it open, and the next one to come makes it.
+    # LMDB's lock file lists transactions of the old file. No process has it open, and the next one makes it again.
     (folder / "lock.mdb").unlink(missing_ok=True)
     file.replace(folder / FILE)
     for changed in (folder, home.path):
         sync_folder(changed)
-    return None if aside is None else str(aside.parent)
+    return None if old is None else str(old.parent)

@@ -1,26 +1,26 @@
-"""Checks a bundle of a Deedbook ledger; needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
+"""Checks a bundle of a Deedbook ledger. Needs Python 3.11, PyNaCl and blake3, and nothing of Deedbook.
 
     tar xf audit.tar && python3 verify.py [--root FINGERPRINT] [--partial] [FOLDER or TAR]
 
-It checks the form of every entry, its fields, its id, its signature (its own, or that of its batch), the ledger's
-clock, the versions of streams and of the authority events, the Merkle tree, the signed checkpoint, and the blobs. It
+The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
+clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
 replays who may sign: registrations, roles, delegations with their scope, time and number of events, revocations,
-rotations, removals. It does not replay what else the rules of a handoff, a reasoning or a session say, and names the
-families of events of which that is so: `deed verify --bundle` replays those, too.
+rotations, removals. It does not replay the other rules of handoffs, reasonings and sessions, and its verdict names
+these families of events. `deed verify --bundle` replays those rules, too.
 
-The verdict is the last line, the exit code beside it:
+The last line is the verdict; the exit code goes with it:
 
-    VALID         0  everything fits
-    SUSPECT_KEY   0  everything fits, and some of it was signed with a key that was reported compromised later
-    PARTIAL       6  what is here fits, but events or files are missing, which are named (with --partial: 0)
-    INVALID       6  something does not fit: the index, or the file
-                  2  this is no bundle
+    VALID         0  everything is correct
+    SUSPECT_KEY   0  everything is correct, but some events were signed with a key after its compromise
+    PARTIAL       6  the present part is correct, but the named events or files are missing (0 with --partial)
+    INVALID       6  something is wrong: the verdict names the index or the file
+                  2  this is not a bundle
 
-Without --root a verdict is self-asserted: whoever makes a ledger can make a whole one. Compare the fingerprint of the
-root key with one that you have from elsewhere; and take this program from elsewhere, too, if the bundle's maker is
-whom you doubt: each release of Deedbook makes the same one. It believes no table of the kinds of events but the one
-whose hash stands in it (KINDS_SHA256).
+Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
+fingerprint of the root key with one from another source. If you do not trust the maker of the bundle, also take this
+program from another source: each release of Deedbook writes the same program. It accepts only the table of event
+kinds whose hash is in it (KINDS_SHA256).
 
-It is written to be read: it shares no code with Deedbook, so that a mistake there is not repeated here. Its parts are
-joined in the order in which they follow.
+The program is meant to be read. It shares no code with Deedbook, so it does not repeat mistakes of that code. Each
+of its parts uses only the parts above it.
 """

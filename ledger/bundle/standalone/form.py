@@ -1,8 +1,8 @@
-"""The form of entries and events: msgpack and JSON of which there is one reading, and the fields of each kind.
+"""The form of entries and events: strict msgpack and JSON, and the fields of each kind.
 
-Which fields a kind has is said by ``schemas.json`` in the bundle, a table in a part of JSON Schema. It is data, so
-that this program need not hold a type for each kind; and it is believed only if its hash is the one that stands here:
-whoever made the bundle, and holds the keys of node and checkpoint, must not choose what an event may be.
+``schemas.json`` in the bundle lists the fields of each kind, in a subset of JSON Schema. This table is data, so this
+program needs no type for each kind. The program accepts the table only if its hash is KINDS_SHA256: the maker of the
+bundle, who may hold the keys of node and checkpoint, must not choose what an event may contain.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ NAMES |= {type(None): "null"}
 
 
 class Entry(NamedTuple):
-    """What the log stores of an event: the author's bytes, and what the ledger says of them."""
+    """A stored event: the author's bytes, key and signature, and the values that the ledger added."""
 
     body: bytes
     key: bytes
     signature: bytes
-    place: int
-    batch: int
+    position: int
+    batch_size: int
     accepted_ms: int
     versions: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event at its place in the log."""
+    """An event with its index in the log."""
 
     index: int
     id: bytes
@@ -59,7 +59,7 @@ class Event:
 
 
 def take_item(data: bytes, at: int) -> tuple[int | bytes, int]:
-    """Read a msgpack unsigned integer, or bytes, in its shortest form."""
+    """Return a msgpack unsigned integer, or bytes, and the offset after it. The form must be the shortest."""
     first, at = data[at], at + 1
     if first < 0x80:
         return first, at
@@ -72,75 +72,75 @@ def take_item(data: bytes, at: int) -> tuple[int | bytes, int]:
 
 
 def read_entry(data: bytes) -> Entry:
-    """Return an entry in its one form: an array of ten."""
-    need(len(data) <= ENTRY_MAX and data[:1] == b"\x9a", "the entry is no array of ten, or too large")
+    """Return an entry. It must be a minimal msgpack array of ten."""
+    need(len(data) <= ENTRY_MAX and data[:1] == b"\x9a", "the entry is not an array of ten, or is too large")
     items: list[Any] = []
     at = 1
     while len(items) < 10:
         item, at = take_item(data, at)
         items.append(item)
     need(at == len(data), "the entry ends too soon, or bytes follow it")
-    version, body, key, algorithm, signature, place, batch, accepted_ms, *versions = items
+    version, body, key, algorithm, signature, position, batch_size, accepted_ms, *versions = items
     bytes_at = [at for at, item in enumerate(items) if isinstance(item, bytes)]
     need(bytes_at == [1, 2, 4], "the entry has a number where bytes belong, or bytes where a number belongs")
-    need((version, algorithm) == (1, 1), "the entry is of an unknown version or algorithm")
-    need(len(key) == 32 and len(signature) == 64, "key or signature has the wrong length")
-    need(place < batch <= BATCH_MAX, "its place in the batch is impossible")
-    need(accepted_ms <= CLOCK_MAX_MS, "its time lies beyond the year 9999")
+    need((version, algorithm) == (1, 1), "the entry has an unknown version or algorithm")
+    need(len(key) == 32 and len(signature) == 64, "its key or signature has the wrong length")
+    need(position < batch_size <= BATCH_MAX, "its position in the batch is out of range")
+    need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999")
     need(len(body) <= BODY_MAX, "its body is too large")
-    need(all(0 < one <= TREE_MAX for one in versions), "its place in its stream or among authority is impossible")
-    return Entry(body, key, signature, place, batch, accepted_ms, (versions[0], versions[1]))
+    need(all(0 < version <= TREE_MAX for version in versions), "its stream or authority version is out of range")
+    return Entry(body, key, signature, position, batch_size, accepted_ms, (versions[0], versions[1]))
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a JSON object with a key twice."""
-    need(len(dict(pairs)) == len(pairs), "a JSON key stands twice")
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict; refuse duplicate keys."""
+    need(len(dict(pairs)) == len(pairs), "a JSON object contains a key twice")
     return dict(pairs)
 
 
-def integer(digits: str) -> int:
-    """Refuse an integer that not every reader holds exactly."""
-    need(len(digits) <= 17 and abs(int(digits)) <= INTEGER_MAX, f"the integer {digits[:24]} lies outside ±(2^53-1)")
+def bounded_integer(digits: str) -> int:
+    """Return an integer; refuse one that a double cannot hold exactly."""
+    need(len(digits) <= 17 and abs(int(digits)) <= INTEGER_MAX, f"the integer {digits[:24]} is outside ±(2^53-1)")
     return int(digits)
 
 
-def number(digits: str) -> float:
-    """Refuse a number that is infinite for who reads it, and what is none."""
-    need(math.isfinite(float(digits)), f"the number {digits[:24]} is too large, or none")
+def finite_number(digits: str) -> float:
+    """Return a number; refuse infinity, NaN and numbers that overflow a double."""
+    need(math.isfinite(float(digits)), f"the number {digits[:24]} is too large, or not a number")
     return float(digits)
 
 
 def read_json(text: bytes) -> Any:
-    """Parse JSON that no two readers understand differently."""
+    """Parse strict JSON, so that all readers understand it in the same way."""
     depth = 0
-    for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):  # a string is passed over whole
+    for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):  # skips brackets within strings
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
         need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels")
     try:
         value = json.loads(
             text.decode("utf-8"),
-            object_pairs_hook=unique,
-            parse_int=integer,
-            parse_float=number,
-            parse_constant=number,
+            object_pairs_hook=unique_keys,
+            parse_int=bounded_integer,
+            parse_float=finite_number,
+            parse_constant=finite_number,
         )
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
+        json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate, which has no UTF-8 form
     except (ValueError, RecursionError) as error:
         raise WrongError(f"this is not JSON: {error}") from error
     return value
 
 
 def to_ms(time: str) -> int:
-    """Return a time of RFC 3339 in Unix milliseconds."""
+    """Return the Unix milliseconds of an RFC 3339 time."""
     return (datetime.fromisoformat(time) - EPOCH) // timedelta(milliseconds=1)
 
 
 class Kinds:
-    """The kinds of events and their fields, as the table says."""
+    """The kinds of events and their fields, from ``schemas.json``."""
 
     def __init__(self, table: bytes) -> None:
-        """Read the table, which must be the one that this program knows."""
-        need(hashlib.sha256(table).hexdigest() == KINDS_SHA256, "schemas.json is not the table of this version")
+        """Read the table. Its hash must be KINDS_SHA256."""
+        need(hashlib.sha256(table).hexdigest() == KINDS_SHA256, "schemas.json has another hash than KINDS_SHA256")
         tables = json.loads(table)
         self.types: dict[str, Any] = tables["types"]
         self.kinds: dict[str, list[str]] = tables["kinds"]
@@ -148,80 +148,80 @@ class Kinds:
         self.ids: dict[str, Any] = tables["ids"]
 
     def read(self, index: int, data: bytes) -> Event:
-        """Return the event in an entry, every field as its kind has it."""
+        """Return the event in an entry after a check of all its fields."""
         entry = read_entry(data)
         body = read_json(entry.body)
-        self.fit(body, {"$ref": "Body"}, "$")
+        self.check(body, {"$ref": "Body"}, "$")
         kind, stream, content = body["kind"], body["stream"], body["data"]
-        need(kind in self.kinds, f"there is no kind {kind}")
-        self.fit(content, {"$ref": self.kinds[kind][1]}, "$.data")
+        need(kind in self.kinds, f"the kind {kind} is unknown")
+        self.check(content, {"$ref": self.kinds[kind][1]}, "$.data")
         family = self.kinds[kind][0]
         if kind == "record.imported":
-            family = self.imported(content, family)
-        need(len(stream.encode()) <= STREAM_MAX, "its stream has too long a name")
-        is_of, _, name = stream.partition("/")
-        id_type = self.ids.get(is_of, {"type": "string"})
-        need(is_of == family and bool(name) == (id_type is not None), f"{kind} does not belong on {stream}")
+            family = self.check_imported(content, family)
+        need(len(stream.encode()) <= STREAM_MAX, "the name of its stream is too long")
+        stream_family, _, name = stream.partition("/")
+        id_type = self.ids.get(stream_family, {"type": "string"})
+        need(stream_family == family and bool(name) == (id_type is not None), f"{kind} does not belong on {stream}")
         if id_type is not None:
-            self.fit(name, id_type, "$.stream")
+            self.check(name, id_type, "$.stream")
         date.fromisoformat(body["at"][:10])
         identity = blake3(pae(EVENT, entry.body)).digest()
         return Event(index, identity, entry, body, kind, stream, body["author"], content)
 
-    def imported(self, data: dict[str, Any], family: str) -> str:
-        """Check what a record of another tool stands for; return the family of the streams that it belongs on."""
+    def check_imported(self, data: dict[str, Any], family: str) -> str:
+        """Check the mapping of a record of another tool; return the family of the streams that it belongs on."""
         kind, mapped, claims = data.get("mapped_kind"), data.get("mapped", {}), data.get("claims", {})
         if kind is None:
             need(not mapped and not claims, "an unmapped record has no mapped data and no claims")
             return family
         need(kind in self.mapped, f"{kind} cannot be imported")
         for value, name, path in zip((mapped, claims), self.mapped[kind], ("mapped", "claims"), strict=True):
-            self.fit(value, {"$ref": name}, f"$.data.{path}")
+            self.check(value, {"$ref": name}, f"$.data.{path}")
         return self.kinds[kind][0]
 
-    def fit(self, value: Any, schema: dict[str, Any], path: str) -> None:
-        """Check a value against a schema of the table."""
+    def check(self, value: Any, schema: dict[str, Any], path: str) -> None:
+        """Check a value against a schema of the table; ``path`` names it in the error."""
         if "$ref" in schema:
-            return self.fit(value, self.types[schema["$ref"]], path)
+            return self.check(value, self.types[schema["$ref"]], path)
         if "anyOf" in schema:
-            return self.fit_any(value, schema["anyOf"], path)
+            return self.check_any(value, schema["anyOf"], path)
         if "enum" in schema:
-            is_listed = any(type(value) is type(one) and value == one for one in schema["enum"])
-            return need(is_listed, f"{path} is none of {schema['enum']}")
+            is_listed = any(type(value) is type(item) and value == item for item in schema["enum"])
+            return need(is_listed, f"{path} is not one of {schema['enum']}")
         name, wanted = NAMES[type(value)], schema.get("type", NAMES[type(value)])
-        need(wanted == name or (wanted, name) == ("number", "integer"), f"{path} is no {wanted}")
+        need(wanted == name or (wanted, name) == ("number", "integer"), f"{path} is not of the type {wanted}")
         if isinstance(value, str | list):
             size, unit = len(value), "Length" if isinstance(value, str) else "Items"
             is_sized = schema.get(f"min{unit}", 0) <= size <= schema.get(f"max{unit}", size)
             need(is_sized, f"{path} is too short or too long")
         if isinstance(value, str):
-            need(re.search(schema.get("pattern", ""), value), f"{path} has another form")
+            need(re.search(schema.get("pattern", ""), value), f"{path} does not match its pattern")
         elif isinstance(value, list):
             for at, item in enumerate(value):
-                self.fit(item, schema.get("items", {}), f"{path}[{at}]")
+                self.check(item, schema.get("items", {}), f"{path}[{at}]")
         elif isinstance(value, dict):
-            self.fit_object(value, schema, path)
+            self.check_object(value, schema, path)
         elif value is not None:
             need(schema.get("minimum", value) <= value <= schema.get("maximum", value), f"{path} is out of range")
         return None
 
-    def fit_any(self, value: Any, schemas: list[dict[str, Any]], path: str) -> None:
-        """Check that a value fits one of several schemas; the last one says why it does not."""
+    def check_any(self, value: Any, schemas: list[dict[str, Any]], path: str) -> None:
+        """Check that a value matches one of several schemas; the error is that of the last one."""
         for schema in schemas[:-1]:
             try:
-                return self.fit(value, schema, path)
+                return self.check(value, schema, path)
             except WrongError:
                 continue
-        return self.fit(value, schemas[-1], path)
+        return self.check(value, schemas[-1], path)
 
-    def fit_object(self, value: dict[str, Any], schema: dict[str, Any], path: str) -> None:
-        """Check the keys of an object, and what is under them."""
+    def check_object(self, value: dict[str, Any], schema: dict[str, Any], path: str) -> None:
+        """Check the keys and values of an object."""
         known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
         missing = [name for name in schema.get("required", []) if name not in value]
         need(not missing, f"{path} lacks {', '.join(missing)}")
         for name, item in value.items():
             keys = schema.get("propertyNames", {})
             is_number = keys.get("type") == "integer" and re.fullmatch("0|-?[1-9][0-9]{0,15}", name)
-            self.fit(int(name) if is_number else name, keys, path)
+            self.check(int(name) if is_number else name, keys, path)
             need(name in known or others is not False, f"{path} has an unknown field {name[:60]}")
-            self.fit(item, known.get(name, others), f"{path}.{name[:60]}")
+            self.check(item, known.get(name, others), f"{path}.{name[:60]}")

@@ -1,4 +1,4 @@
-"""The files of a bundle, in a folder or still in the tar: each once, regular, of a possible size, read one by one."""
+"""The files of a bundle in a folder or a tar: all regular, unique and within their size limit, read one by one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
 
 
 def check_size(name: str, size: int) -> None:
-    """Check that a file of this name may be in a bundle, and be so large."""
+    """Check that a bundle may contain a file of this name and size."""
     limit = next((limit for pattern, limit in SIZES if re.fullmatch(pattern, name)), None)
-    need(limit is not None, f"{name!r} cannot be a file of a bundle")
-    need(0 <= size <= (limit or 0), f"{name} has {size} bytes, and may have {limit}")
+    need(limit is not None, f"a bundle cannot contain a file named {name!r}")
+    need(0 <= size <= (limit or 0), f"{name} has {size} bytes; the limit is {limit}")
 
 
 class Members:
-    """The files of a bundle by name, none of them read yet."""
+    """The files of a bundle by name. Contents are read on demand."""
 
-    def __init__(self, place: Path) -> None:
-        """List the files; nothing is unpacked."""
-        self.place, self.is_tar = place, not place.is_dir()
+    def __init__(self, path: Path) -> None:
+        """List the files; unpack nothing."""
+        self.path, self.is_tar = path, not path.is_dir()
         self.spans: dict[str, tuple[int, int]] = {}
         if self.is_tar:
             self.scan_tar()
@@ -50,35 +50,35 @@ class Members:
         """Return the content of a file."""
         need(name in self.spans, f"{name} is missing")
         start, size = self.spans[name]
-        with (self.place if self.is_tar else self.place / name).open("rb") as file:
+        with (self.path if self.is_tar else self.path / name).open("rb") as file:
             file.seek(start)
             return file.read(size)
 
     def scan_folder(self) -> None:
-        """List a folder in which a bundle was unpacked: links lead elsewhere, pipes never end."""
-        for path in self.place.rglob("*"):
+        """List the folder of an unpacked bundle. Refuse links, which lead outside, and pipes, which never end."""
+        for path in self.path.rglob("*"):
             status = path.lstat()
             if not stat.S_ISDIR(status.st_mode):
-                name = path.relative_to(self.place).as_posix()
-                need(stat.S_ISREG(status.st_mode), f"{name} is no regular file")
+                name = path.relative_to(self.path).as_posix()
+                need(stat.S_ISREG(status.st_mode), f"{name} is not a regular file")
                 check_size(name, status.st_size)
                 self.spans[name] = (0, status.st_size)
 
     def scan_tar(self) -> None:
-        """List a tar in its one form: plain headers with name and size alone, zeros between and at the end."""
-        need(stat.S_ISREG(self.place.stat().st_mode), f"{self.place} is no regular file")
-        total, at = self.place.stat().st_size, 0
-        with self.place.open("rb") as file:
+        """List a tar in canonical form: plain headers with only name and size, and zeros as padding and at the end."""
+        need(stat.S_ISREG(self.path.stat().st_mode), f"{self.path} is not a regular file")
+        total, at = self.path.stat().st_size, 0
+        with self.path.open("rb") as file:
             while (block := file.read(512)) != bytes(512):
                 if not at and block[257:262] != b"ustar" and not block.startswith((b"blobs/", b"checkpoint\0")):
-                    raise OSError("it is no tar")
+                    raise OSError("it is not a tar")
                 name, digits = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace"), block[124:135]
                 size = int(digits, 8) if digits.isdigit() else -1
                 check_size(name, size)
                 plain = tarfile.TarInfo(name)
                 plain.size = size
                 is_plain = plain.tobuf(tarfile.USTAR_FORMAT) == block and name not in self.spans
-                need(is_plain, f"the header of {name} is not in its one form, or the file is twice in the tar")
+                need(is_plain, f"the header of {name} is not in canonical form, or the tar contains it twice")
                 self.spans[name] = (at + 512, size)
                 file.seek(at + 512 + size)
                 need(file.read(-size % 512) == bytes(-size % 512), f"the padding after {name} is not zero")
@@ -87,24 +87,24 @@ class Members:
             need(total == at + end and file.read() == bytes(end - 512), "the end of the tar is damaged")
 
     def check_names(self, manifest: dict[str, Any]) -> list[str]:
-        """Check that the files are those that the manifest calls for, in a tar in this order.
+        """Check that the files are those of the manifest, and in a tar that they are in the canonical order.
 
-        Return which a folder has lost that the others do not need: a blob, an entry of a stream, a proof.
+        Return the files that a folder lacks and the other checks do not need: blobs, entries of a stream, proofs.
         """
         wanted = list(names_of(manifest, len(self.spans)))
         names = list(self.spans)
         absent = [name for name in wanted if name not in self.spans]
         lost = [] if self.is_tar else [name for name in absent if name.startswith(("blobs/", "entries/"))]
         other = [name for name in absent if name not in lost] or sorted(set(names) - set(wanted))
-        need(not other, f"{', '.join(other[:3])}: missing, or not of the bundle")
-        need(not self.is_tar or names == wanted, "the files are in another order")
+        need(not other, f"missing, or not part of the bundle: {', '.join(other[:3])}")
+        need(not self.is_tar or names == wanted, "the files are not in the canonical order")
         return lost
 
 
-def names_of(manifest: dict[str, Any], most: int) -> Iterator[str]:
-    """Yield the name of each file, in order."""
+def names_of(manifest: dict[str, Any], files_max: int) -> Iterator[str]:
+    """Yield the name of each file of the bundle, in order. Refuse a size that needs more tiles than files exist."""
     size, is_log = manifest["size"], manifest["content"] == "log"
-    need(not is_log or size // 256 <= most, "the manifest names a size that is not that of its tiles")
+    need(not is_log or size // 256 <= files_max, "the manifest names a size that does not match the number of tiles")
     yield from (f"blobs/{ref.replace(':', '/')}" for ref in manifest["blobs"])
     yield from ["checkpoint"] if is_log else ["checkpoint", "ends"]
     for index in manifest["indexes"]:

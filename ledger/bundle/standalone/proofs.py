@@ -21,27 +21,27 @@ TREE_MAX = 2**63 - 1
 
 
 class WrongError(Exception):
-    """Something in the bundle is not what it must be."""
+    """Something in the bundle is wrong."""
 
 
 def need(condition: object, message: str) -> None:
-    """Stop with a message unless the condition holds."""
+    """Raise a WrongError with this message if the condition is false."""
     if not condition:
         raise WrongError(message)
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """RFC 6962 §2.1: the hash of a leaf."""
+    """Return the hash of a leaf (RFC 6962 §2.1)."""
     return hashlib.sha256(b"\0" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """RFC 6962 §2.1: the hash of an inner node."""
+    """Return the hash of an inner node (RFC 6962 §2.1)."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
 def tree_root(hashes: list[bytes]) -> bytes:
-    """RFC 6962 §2.1: the root over leaf hashes."""
+    """Return the root over leaf hashes (RFC 6962 §2.1)."""
     if not hashes:
         return hashlib.sha256(b"").digest()
     while len(hashes) > 1:
@@ -51,8 +51,8 @@ def tree_root(hashes: list[bytes]) -> bytes:
 
 
 def path_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
-    """RFC 9162 §2.1.3.2: the root that a path leads to."""
-    need(0 <= index < size, "a path is of no entry of the tree")
+    """Return the root that a path leads to (RFC 9162 §2.1.3.2)."""
+    need(0 <= index < size, "a path is for an entry outside the tree")
     last, rest = size - 1, list(path)
     while last > 0:
         if index % 2 or index < last:
@@ -65,12 +65,12 @@ def path_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes:
 
 
 def pae(kind: bytes, body: bytes) -> bytes:
-    """DSSE: the bytes that are signed."""
+    """Return the bytes that a signature covers (DSSE)."""
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
 
 
 def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether an Ed25519 signature fits (RFC 8032)."""
+    """Return whether an Ed25519 signature is valid (RFC 8032)."""
     try:
         VerifyKey(key).verify(message, signature)
     except (CryptoError, ValueError):
@@ -79,22 +79,22 @@ def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def digest_of(algorithm: str, content: bytes) -> str:
-    """Return the hash of a content by the name that refs have for it."""
+    """Return the hash of a content in hex; ``algorithm`` is blake3 or sha256, as in a ref."""
     return blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
 
 
 def key_id(name: str, key: bytes) -> bytes:
-    """C2SP signed-note: the four bytes that name a key."""
+    """Return the four bytes that name a key in signature lines (C2SP signed-note)."""
     return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
 
 
 def vkey(name: str, key: bytes) -> str:
-    """C2SP signed-note: the text of a key."""
+    """Return the one-line text of a key (C2SP signed-note)."""
     return f"{name}+{key_id(name, key).hex()}+{base64.b64encode(bytes([1]) + key).decode()}"
 
 
 def read_text(content: bytes, what: str) -> str:
-    """Read UTF-8."""
+    """Return the text of UTF-8 bytes; ``what`` names it in the error."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -102,68 +102,68 @@ def read_text(content: bytes, what: str) -> str:
 
 
 def read_base64(text: str) -> bytes:
-    """Read base64 in its one form."""
+    """Return the bytes of base64 in canonical form."""
     try:
         raw = base64.b64decode(text, validate=True)
     except ValueError:
         raw = b""
-    need(text and base64.b64encode(raw).decode() == text, "base64 is not in its one form")
+    need(text and base64.b64encode(raw).decode() == text, "base64 is not in canonical form")
     return raw
 
 
 def read_decimal(text: str) -> int:
-    """Read a number in its one form."""
-    need(re.fullmatch("0|[1-9][0-9]{0,18}", text) and int(text) <= TREE_MAX, "a number is not in its one form")
+    """Return the number in decimal digits without leading zeroes."""
+    need(re.fullmatch("0|[1-9][0-9]{0,18}", text) and int(text) <= TREE_MAX, "a number is not in canonical form")
     return int(text)
 
 
 def read_note(note: str, origin: str, keys: list[bytes]) -> list[str]:
-    """Return the lines of a C2SP signed note by a key of the origin's: of a checkpoint, or of where streams end."""
-    need(len(note.encode()) <= NOTE_MAX, "the checkpoint is too large")
-    need(not re.search(r"[\x00-\x09\x0b-\x1f]", note), "the checkpoint has a control character")
+    """Return the text lines of a C2SP signed note (a checkpoint or stream heads) that one of these keys signed."""
+    need(len(note.encode()) <= NOTE_MAX, "the note is too large")
+    need(not re.search(r"[\x00-\x09\x0b-\x1f]", note), "the note contains a control character")
     text, separator, signatures = note.rpartition("\n\n")
-    need(separator and signatures.endswith("\n"), "the checkpoint does not end in signature lines")
+    need(separator and signatures.endswith("\n"), "the note does not end in signature lines")
     lines = text.split("\n")
-    need(len(lines) >= 2 and all(lines), "the checkpoint has too few lines")
-    signed, ours = signatures.removesuffix("\n").split("\n"), list[tuple[bytes, bytes]]()
-    need(len(signed) <= NOTE_SIGNATURES_MAX, "the checkpoint has too many signatures")
-    for line in signed:
+    need(len(lines) >= 2 and all(lines), "the note has too few lines")
+    signature_lines, ours = signatures.removesuffix("\n").split("\n"), list[tuple[bytes, bytes]]()
+    need(len(signature_lines) <= NOTE_SIGNATURES_MAX, "the note has too many signatures")
+    for line in signature_lines:
         parts = line.split(" ")
-        need(len(parts) == 3 and parts[0] == "—", "the checkpoint has a malformed signature line")
+        need(len(parts) == 3 and parts[0] == "—", "the note has a malformed signature line")
         name, blob = parts[1], read_base64(parts[2])
-        need(name and "+" not in name and not re.search(r"\s", name), "the checkpoint is signed by no name of a key")
-        need(len(blob) > 4, "the checkpoint has an empty signature")
+        need(name and "+" not in name and not re.search(r"\s", name), "a signature of the note has an invalid key name")
+        need(len(blob) > 4, "the note has an empty signature")
         ours += [(key, blob[4:]) for key in keys if name == origin and blob[:4] == key_id(origin, key)]
-    need(ours, "the checkpoint is not signed by a checkpoint key of its size")
-    is_good = all(is_signed(key, text.encode() + b"\n", signature) for key, signature in ours)
-    need(is_good, "the signature of the checkpoint does not fit")
+    need(ours, "the note is not signed by a checkpoint key that is valid at its size")
+    is_valid = all(is_signed(key, text.encode() + b"\n", signature) for key, signature in ours)
+    need(is_valid, "the signature of the note is not valid")
     return lines
 
 
 def read_checkpoint(note: str, origin: str, keys: list[bytes]) -> tuple[int, bytes]:
-    """Return (size, root) of a C2SP tlog-checkpoint."""
+    """Return the size and root of a C2SP tlog-checkpoint."""
     lines = read_note(note, origin, keys)
-    need(len(lines) >= 3 and lines[0] == origin, "the checkpoint is not of this ledger")
+    need(len(lines) >= 3 and lines[0] == origin, "the checkpoint is from another ledger")
     root = read_base64(lines[2])
-    need(len(root) == 32, "the checkpoint's root is no hash")
+    need(len(root) == 32, "the checkpoint's root is not a hash")
     return read_decimal(lines[1]), root
 
 
 def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[bytes] | None]:
-    """Return the path of a C2SP tlog-proof under the checkpoint, and the path within a batch that it brings along."""
-    head, separator, under = text.partition("\n\n")
+    """Return the inclusion path of a C2SP tlog-proof, and the path within a batch from its extra data, if any."""
+    head, separator, checkpoint = text.partition("\n\n")
     lines = head.split("\n")
-    need(separator and lines.pop(0) == "c2sp.org/tlog-proof@v1" and lines, "its proof is of an unknown form")
+    need(separator and lines.pop(0) == "c2sp.org/tlog-proof@v1" and lines, "its proof has an unknown form")
     extra = read_base64(lines.pop(0)[6:]) if lines[0].startswith("extra ") else None
-    need(lines and lines.pop(0) == f"index {index}", "its proof is of another index")
-    need(under == note, "its proof is under another checkpoint")
+    need(lines and lines.pop(0) == f"index {index}", "its proof is for another index")
+    need(checkpoint == note, "its proof refers to another checkpoint")
     path = [read_base64(line) for line in lines]
-    need(len(path) <= 63 and all(len(sibling) == 32 for sibling in path), "its proof's path is not of hashes")
+    need(len(path) <= 63 and all(len(sibling) == 32 for sibling in path), "its proof's path does not consist of hashes")
     return path, None if extra is None else [extra[at : at + 32] for at in range(0, len(extra), 32)]
 
 
 def tile_name(level: int | str, number: int, width: int) -> str:
-    """C2SP tlog-tiles: the path of a tile."""
+    """Return the path of a tile (C2SP tlog-tiles)."""
     digits = str(number)
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     parts = [digits[at : at + 3] for at in range(0, len(digits), 3)]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 SESSION = "session/audited"
-_decode_head, _survey, _looked_at = export._decode_head, export._survey, export._looked_at
+_decode_head, _survey, _select_entries = export._decode_head, export._survey, export._select_entries
 
 
 class Forge(Actors):
@@ -164,11 +164,11 @@ class Forge(Actors):
             surveyed.authority = [event for event in surveyed.authority if event[0] not in leave_out]
             return surveyed
 
-        def looked_at(*arguments: Any) -> tuple[list[str], list[int]]:
-            streams, indexes = _looked_at(*arguments)
+        def select_entries(*arguments: Any) -> tuple[list[str], list[int]]:
+            streams, indexes = _select_entries(*arguments)
             return streams, [index for index in indexes if index not in leave_out]
 
-        fakes = {"_decode_head": _head_of, "_survey": survey, "_looked_at": looked_at}
+        fakes = {"_decode_head": _head_of, "_survey": survey, "_select_entries": select_entries}
         with mock.patch.multiple(export, **fakes):
             export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
         return path

@@ -105,7 +105,7 @@ def test_a_correction_in_a_session_whose_beginning_is_missing_is_blamed_on_nobod
 
 def test_no_event_of_a_handoff_or_of_those_it_waited_for_can_be_taken_out_unseen(tmp_path: Path) -> None:
     forge = waiting()
-    _, indexes = export._looked_at(*surveyed(forge, "handoff/top"))
+    _, indexes = export._select_entries(*surveyed(forge, "handoff/top"))
     streams = {stream for index in indexes if (stream := stream_of(forge, index)).startswith("handoff/")}
     assert streams == {"handoff/top", "handoff/a", "handoff/b"}
     for index in indexes:
@@ -123,9 +123,9 @@ def test_missing_events_are_named_and_may_be_allowed(tmp_path: Path) -> None:
     indexes = of_stream(forge, SESSION)
     path = forge.export(tmp_path / "less.tar", SESSION, leave_out=indexes[-3:-1])
     text = alone(path).text
-    assert text.startswith("PARTIAL: 1 of ")
+    assert text.startswith("PARTIAL: missing 1 of ")
     assert f"1 of authority before index {indexes[-1]}" in text
-    assert "what allows index" in text
+    assert "the entry that allows index" in text
     assert program().main([str(path), "--partial"]) == 0
     assert program().main([str(path)]) == 6
 

@@ -140,7 +140,7 @@ def test_checkpoint_counts_under_the_key_of_its_size(ledger: Ledger, tmp_path: P
     (folder / "checkpoint").write_text(note(old))
     answer = run_alone(folder)
     assert answer.returncode == 6
-    assert "not signed by a checkpoint key of its size" in answer.stdout
+    assert "not signed by a checkpoint key that is valid at its size" in answer.stdout
 
 
 def test_replayed_bytes_of_a_replaced_key_are_its_first_answer_and_new_ones_refused(ledger: Ledger) -> None:
