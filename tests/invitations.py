@@ -32,7 +32,7 @@ def invitation_of(actors: Actors, name: str, *roles: Role, seconds: float = 3600
 def invite(actors: Actors, name: str, *roles: Role, by: str = ROOT, **options: Any) -> Invitation:
     """Let an admin invite somebody."""
     invitation = invitation_of(actors, name, *roles, **options)
-    actors.emit(by, f"agent/{name}", invitation.invited())
+    actors.emit(by, f"agent/{name}", invitation.make_invited())
     return invitation
 
 
@@ -40,7 +40,7 @@ def registration(invitation: Invitation, key: Key | None = None, **changes: Any)
     """Return what who was invited registers itself with."""
     name = invitation.name
     checkpoint = checkpoint_key_of(name) if "node" in invitation.roles else None
-    registered = invitation.registered(key or key_named(name), checkpoint=checkpoint)
+    registered = invitation.make_registered(key or key_named(name), checkpoint=checkpoint)
     return msgspec.structs.replace(registered, **changes)
 
 

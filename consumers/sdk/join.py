@@ -130,7 +130,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     name, ledger = invitation.name, invitation.ledger
     nkey = public_bus_key(home.bus_seed(invitation.name))
     checkpoint = open_key(home.key_file(CHECKPOINT)) if _is_node(invitation) else None
-    data = invitation.registered(key, nkey, checkpoint=checkpoint)
+    data = invitation.make_registered(key, nkey, checkpoint=checkpoint)
     draft = Draft(stream=f"agent/{name}", data=data, idem="join")
     try:
         connection = Connection(server, name, invitation.bus_seed)

@@ -23,7 +23,7 @@ import msgspec
 from deedbook.ledger import limits
 from deedbook.ledger.client.client import Client, read_batch_path
 from deedbook.ledger.client.reads import Page
-from deedbook.ledger.client.remote_history import Chain, signing
+from deedbook.ledger.client.remote_history import Chain, active_verifiers
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.body import Event
@@ -204,7 +204,7 @@ def _chained(evidence: Evidence, known: Mapping[str, bool]) -> tuple[list[Checkp
         raise Corrupted("VERIFICATION_FAILED", "the receipt's first entry does not create a ledger")
     root = bytes.fromhex(created.root)
     ledger = ledger_id(root)
-    return signing(Chain(chain, ledger).checkpoint_keys(known)), ledger, created.root, fingerprint(root)
+    return active_verifiers(Chain(chain, ledger).checkpoint_keys(known)), ledger, created.root, fingerprint(root)
 
 
 class _Held:

@@ -1,4 +1,4 @@
-"""Making events: drafts become bodies in canonical form, signed one by one or as a batch."""
+"""Makes events: drafts become bodies in canonical form, signed one by one or as a batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An event before it is signed; ``data`` is the kind's type, or plain values with ``kind`` given."""
+    """An event before it is signed. ``data`` is the type of its kind, or a dict; a dict needs ``kind``."""
 
     stream: str
     data: EventData | dict[str, Any]
@@ -38,17 +38,17 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def now() -> str:
-    """Return the present time as events carry it: RFC 3339 UTC with milliseconds."""
+    """Return the current time in the format of events: RFC 3339 UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def kind_of(draft: Draft) -> str:
-    """Return the kind of a draft: given, or that of its data's type."""
+    """Return the kind of a draft: ``kind`` if its data is a dict, else the kind of its data's type."""
     return draft.kind if isinstance(draft.data, dict) else KIND_OF[type(draft.data)]
 
 
 def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
-    """Return the canonical bytes that are signed for ``draft``."""
+    """Return the canonical bytes of ``draft``, which its author signs."""
     body: dict[str, Any] = {
         "ledger": ledger,
         "kind": kind_of(draft),
@@ -63,7 +63,7 @@ def body_of(draft: Draft, *, ledger: str, author: str, at: str) -> bytes:
 
 
 def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission:
-    """Return the submission of ``bodies``: one signature over all of them, or with ``each`` one for each.
+    """Return the submission of ``bodies``, with one signature over all of them, or with ``each`` a signature per body.
 
     Raises Refused: ``INVALID_FORMAT`` or ``TOO_LARGE`` when they do not fit into one submission.
     """
@@ -74,7 +74,7 @@ def sign(bodies: Sequence[bytes], key: Key, *, each: bool = False) -> Submission
 
 
 def draft_and_sign(drafts: Sequence[Draft], key: Key, *, ledger: str, author: str, at: str | None = None) -> Submission:
-    """Return the signed submission of ``drafts``, all at one time (default: now)."""
+    """Return the signed submission of ``drafts``. All have the time ``at`` (default: now)."""
     return sign(_bodies_of(drafts, ledger=ledger, author=author, at=at or now()), key)
 
 
@@ -83,33 +83,33 @@ def _bodies_of(drafts: Sequence[Draft], *, ledger: str, author: str, at: str) ->
 
 
 class Author:
-    """An agent that writes to one ledger: drafts in, signed and admitted events out."""
+    """An agent that writes to one ledger. It signs drafts and submits them."""
 
     def __init__(self, client: Client, name: str, key_for: Callable[[list[tuple[str, str, Any]]], Key]) -> None:
-        """Write as ``name``; ``key_for`` returns the key for the (kind, stream, data) that are to be signed."""
+        """Write as ``name``. ``key_for`` gets each event's (kind, stream, data) and returns the key that signs them."""
         self.client = client
         self.name = name
         self._key_for = key_for
 
     def emit(self, *drafts: Draft) -> list[Accepted]:
-        """Sign ``drafts`` as one submission and admit it; it is on disk when this returns.
+        """Sign ``drafts`` as one submission and submit it. When this returns, the ledger has it on disk.
 
-        Raises Refused: as ``sign``; it was not admitted. Unavailable: see ``Client.submit``.
+        Raises Refused: as ``sign``, or the ledger did not admit it. Unavailable: see ``Client``.
         """
         try:
             return self.client.submit(self.sign(*drafts))
         except Refused as refusal:
             if refusal.code == "AGENT_UNKNOWN" and "index" not in refusal.details:
-                alike = near(refusal.details.get("name", ""), (one.name for one in self.client.agents()))
-                refusal.message += did_you_mean(alike)
+                names = near(refusal.details.get("name", ""), (agent.name for agent in self.client.agents()))
+                refusal.message += did_you_mean(names)
             raise
 
     def put_blob(self, content: bytes, progress: Progress = lambda _done, _total: None) -> str:
-        """Store what is too large for an event, and return its ref, by which events refer to it.
+        """Store content that is too large for an event, and return the ref by which events reference it.
 
-        What no event refers to within a day is dropped. Text is searched for secrets before any of it goes anywhere.
-        Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key cannot be used. Unavailable: ``QUOTA_EXCEEDED``; see
-        ``Client``.
+        A blob that no event references within 24 hours is deleted. The client scans text for secrets before it sends
+        anything. ``progress`` as for ``Client.put_blob``. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the key
+        cannot be used. Unavailable: ``QUOTA_EXCEEDED``; see ``Client``.
         """
         size = len(content)
         if size > blob_size_max_bytes:
@@ -120,11 +120,11 @@ class Author:
         return self.client.put_blob(content, self.sign(Draft(stream=f"blob/{digest}", data=data)), progress)
 
     def sign(self, *drafts: Draft) -> Submission:
-        """Return ``drafts`` as one signed submission; what holds a secret is not signed, so that it is never sent.
+        """Return ``drafts`` as one signed submission. A draft that holds a secret is not signed, so it is never sent.
 
         Raises Refused: ``SECRET_DETECTED``; the key cannot be used.
         """
         bodies = _bodies_of(drafts, ledger=self.client.ledger, author=self.name, at=now())
         if secrets := scan_bodies(bodies):
-            raise refusal_of({position: refusal(one) for position, one in secrets.items()}, len(bodies))
+            raise refusal_of({position: refusal(secret) for position, secret in secrets.items()}, len(bodies))
         return sign(bodies, self._key_for([(kind_of(draft), draft.stream, draft.data) for draft in drafts]))

@@ -1,7 +1,7 @@
-"""The one client: the same calls whether the ledger is a folder on this machine or a server on the bus.
+"""The interface of a client: the same calls for a ledger in a folder on this machine and for a server on the bus.
 
 ``open_client`` returns a ``LocalClient`` (LMDB, no server needed) or a ``RemoteClient`` (NATS). Both pass one suite
-of tests: what one refuses, the other refuses with the same code.
+of tests: both refuse the same calls with the same codes.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     from deedbook.ledger.proof.receipt import Receipt
     from deedbook.ledger.trust.store import TrustStore
 
-# What answers view queries by name and arguments: ``Client.view``, or a reader's ``answer``.
+# Answers view queries by name and arguments: ``Client.view``, or the ``answer`` of a reader.
 Ask: TypeAlias = "Callable[[str, dict[str, Any]], dict[str, Any]]"
-# A moment of the past: the index of an entry, the last one then, or a time in ISO 8601
+# A point in the past: the index of the last entry at that point, or a time in ISO 8601
 # (``projections.answers.instants``).
 When: TypeAlias = int | str
-# The same of one moment, or, with None, of now.
+# Answers view queries as of a point in the past, or with None as of now.
 AnswerView: TypeAlias = "Callable[[str, dict[str, Any], When | None], dict[str, Any]]"
 Progress: TypeAlias = "Callable[[int, int], None]"
 rows_per_page: Final = 500
 
 
-def every_row(ask: Ask, query: str, of: str, arguments: dict[str, Any]) -> Iterator[Any]:
-    """Yield the rows that a query lists under the name ``of``, page by page."""
+def every_row(ask: Ask, query: str, field: str, arguments: dict[str, Any]) -> Iterator[Any]:
+    """Yield the rows that a query lists in its field ``field``. Reads them page by page."""
     after: dict[str, Any] = {}
     while True:
         page = ask(query, {**arguments, **after, "limit": rows_per_page})
-        yield from page[of]
+        yield from page[field]
         if page["next"] is None:
             return
         after = {"after": page["next"]}
 
 
 class Client(Protocol):
-    """What agents, subscribers and auditors ask of a ledger; both clients raise what stands here.
+    """The calls of agents, subscribers and auditors to a ledger. Local and remote client raise the same errors.
 
-    Each call may also raise ``Unavailable``: ``STORE_UNAVAILABLE`` or ``STORE_FULL`` of a folder, ``BUS_UNAVAILABLE``
-    or ``BUSY`` of a server; sending a submission again later is harmless.
+    Each call may also raise ``Unavailable``: ``STORE_UNAVAILABLE`` or ``STORE_FULL`` for a folder, ``BUS_UNAVAILABLE``
+    or ``BUSY`` for a server. It is safe to send the same submission again.
     """
 
     @property
@@ -64,31 +64,34 @@ class Client(Protocol):
 
     @property
     def trust_store(self) -> TrustStore:
-        """What readers remember of the ledger where this client reads it."""
+        """The trust store of readers of this ledger: the head that they trust, and its file."""
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit a submission; when this returns, it is on the ledger's disk.
+        """Submit signed events and return their indexes, ids and times in the log. They are on the ledger's disk then.
 
-        Raises Refused: it was not admitted, and nothing of it is in the log.
+        Raises Refused: the ledger admitted none of them.
         """
 
     def head(self) -> HeadView:
-        """Return where the log ends."""
+        """Return the ledger's id, and the size and root of its log now."""
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
-        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries.
+        """Return the log's head, and the proof that the log begins with its first ``old_size`` entries.
 
-        With ``new_size`` it is the log as it was then, and no checkpoint comes along.
+        With ``new_size`` the head is that of the first ``new_size`` entries, without a checkpoint.
 
-        A log that has fewer is no error here: the size says it (see ``ledger.trust.store``). Raises Refused:
+        A log of fewer entries than ``old_size`` is no error here: compare the size in the answer. Raises Refused:
         ``INVALID_FIELD`` for a negative size.
         """
 
     def entry(self, index: int) -> bytes:
-        """Return the bytes of one entry. Raises Refused: ``NOT_FOUND``."""
+        """Return the bytes of the entry at ``index``. Raises Refused: ``NOT_FOUND``."""
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream. Raises Refused: ``INVALID_FIELD`` when ``event_id`` is none."""
+        """Return the index of an event, or None if the stream has none with this id.
+
+        Raises Refused: ``INVALID_FIELD`` when ``event_id`` is not an event id.
+        """
 
     def entries(
         self,
@@ -100,68 +103,71 @@ class Client(Protocol):
         wait_s: float = 0.0,
         old_size: int | None = None,
     ) -> Page:
-        """Return entries from ``start`` on, only of ``kinds`` and ``stream``; wait for one up to ``wait_s``.
+        """Return a page of entries from index ``start`` on. Empty ``kinds`` and no ``stream`` mean all entries.
 
-        A page may be empty and still say where to go on. With ``old_size`` it holds what ``consistency`` answers, of
-        the same moment. Raises Refused: ``INVALID_FIELD`` for a negative ``start``.
+        If the log ends before ``start``, the call waits for a match up to ``wait_s`` seconds, at most
+        ``limits.poll_wait_max_s``. Read the next page from ``next_index``, also after an empty page. With ``old_size``
+        the page includes the answer of ``consistency``, from the same snapshot. Raises Refused: ``INVALID_FIELD`` for
+        a negative ``start``.
         """
 
-    def stream(self, asked: StreamRequest) -> StreamPage:
-        """Return entries of a stream and of authority, each proven; ``streams`` reads what they say.
+    def stream(self, request: StreamRequest) -> StreamPage:
+        """Return a page of entries of a stream and of authority, each with its proof. ``streams`` checks them.
 
-        Unless a ``size`` is asked for, they stand under the ledger's head, which goes on from the one that this client
-        trusts, and is trusted from now on. Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head
-        that the ledger's key did not sign.
+        Without ``request.size`` the proofs are for the ledger's head. That head must continue the one that this client
+        trusts, and the client trusts it from then on (not with ``only_looks``). Raises Corrupted: ``HISTORY_CHANGED``;
+        ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.
         """
 
     @property
     def streams(self) -> StreamReader:
-        """What reads streams to act on them: from signed entries, checked here (``ledger.client.stream_reader``)."""
+        """The reader of streams for callers that act on them. It checks the signed entries itself."""
 
     def agents(self) -> list[AgentRecord]:
-        """Return the registered agents."""
+        """Return the records of all registered agents."""
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry: its inclusion under a signed checkpoint.
+        """Return the receipt of an entry: the proof that the log of a signed checkpoint includes it.
 
-        Raises Refused: ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here.
+        Raises Refused: ``NOT_FOUND``, or a code of a key file when the checkpoint key is not here.
         """
 
     def checkpoint(self) -> str:
-        """Return a signed checkpoint of the log as it is now.
+        """Return a signed checkpoint of the whole log, as the text of a note.
 
-        Raises Refused: the codes of a key file when the checkpoint key is not here.
+        Raises Refused: a code of a key file when the checkpoint key is not here.
         """
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on how many entries streams have in the log of ``size`` (``StreamHeads``).
+        """Return the signed note that says how many of the first ``size`` entries each stream has (``StreamHeads``).
 
-        Raises Refused: ``NOT_FOUND`` beyond the end; ``TOO_LARGE``; the codes of a key file as ``checkpoint``.
+        Raises Refused: ``NOT_FOUND`` when the log is shorter; ``TOO_LARGE``; as ``checkpoint``.
         """
 
     def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-        """Return the answer of a view query, from views that hold everything that was in the log when it was asked.
+        """Return the answer of a view query. The views include every entry that was in the log when the call began.
 
-        With ``as_of``, an index or a time, from the views as they were after that entry, or at that time. Raises
-        Refused: the query's; ``INVALID_FIELD`` or ``NOT_FOUND`` for a moment that is none, or that the log does not
-        reach; ``USAGE`` when a local client was opened without views.
+        With ``as_of``, an index or a time, the answer is as of that entry or time. Raises Refused: the codes of the
+        query; ``INVALID_FIELD`` when ``as_of`` is neither; ``NOT_FOUND`` when the log does not reach it; ``USAGE`` when
+        a local client was opened without views.
         """
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
-        """Store a blob and return its ref; ``intent`` is its signed ``blob.stored`` (``Author.put_blob`` makes both).
+        """Store a blob and return its ref. ``intent`` is its signed ``blob.stored``, which ``Author.put_blob`` makes.
 
-        An upload that was cut goes on where it was. ``progress`` is called with the bytes that are there, and all.
-        Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted. Unavailable: ``QUOTA_EXCEEDED``.
+        An interrupted upload continues where it stopped. ``progress`` is called with the bytes that the ledger has, and
+        with the size. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``; the intent is not admitted. Unavailable:
+        ``QUOTA_EXCEEDED``.
         """
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        """Return the size of a blob, and one chunk of it (``limits.blob_chunk_bytes``), which nobody has checked yet.
+        """Return the size of a blob, and chunk ``number`` of it (``limits.blob_chunk_bytes`` each), not checked.
 
         Raises Refused: ``NOT_FOUND``.
         """
 
     def stat_blob(self, ref: str) -> BlobView:
-        """Return what is known of a blob: by whom and when, how large, which entry refers to it first.
+        """Return the author, time and size of a blob, and the first entry that references it.
 
         Raises Refused: ``NOT_FOUND``.
         """
@@ -169,16 +175,16 @@ class Client(Protocol):
     def blobs(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
     ) -> BlobPage:
-        """Return blobs in the order of their ids; a page may be empty and still say where to go on."""
+        """Return a page of blobs in the order of their ids. An empty page may still name where the next one begins."""
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob's content, checked against its ref.
+        """Return the content of a blob, checked against its ref.
 
         Raises Refused: ``NOT_FOUND``. Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
         """
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the client. Closing again does nothing."""
 
     def __enter__(self) -> Self: ...
 
@@ -186,10 +192,10 @@ class Client(Protocol):
 
 
 def read_batch_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
-    """Return the path of the entry at ``index`` within its signed batch, of which every event is read.
+    """Read the whole batch of the entry at ``index``, and return the entry's inclusion path in it.
 
-    It is empty for an event of no batch, and where the rest of the batch is not to be had: then no signature fits. A
-    server that answers with one event and signs another one's batch gives a path that does not lead to its root.
+    The path is empty for an event of no batch, and when the rest of the batch is missing: then the signature does not
+    verify. Nor does it when a server answers with events of another batch.
     """
     if entry.batch_size == 1:
         return []
@@ -209,7 +215,7 @@ class _ResetData(msgspec.Struct):
 
 
 class _ResetBody(msgspec.Struct):
-    """What is read of a ``ledger.history_reset``, without loading the types of all events."""
+    """The fields of a ``ledger.history_reset`` that are read here, without loading the types of all events."""
 
     kind: str
     author: str
@@ -220,9 +226,9 @@ _reset_body = msgspec.json.Decoder(_ResetBody)
 
 
 def read_reset(client: LogReads, event: str) -> ResetPoint:
-    """Return what the ``ledger.history_reset`` with this id says.
+    """Return the history reset whose event has this id.
 
-    Raises Corrupted: the log holds no such event by root.
+    Raises Corrupted: ``HISTORY_CHANGED``: the log has no such event by root.
     """
     index = client.index_of("ledger", event)
     if index is not None:
@@ -232,5 +238,5 @@ def read_reset(client: LogReads, event: str) -> ResetPoint:
             is_root = (reset.kind, reset.author) == ("ledger.history_reset", ROOT)
             if is_root and event_id(pae(entry.body)) == event:
                 return ResetPoint(index, reset.data.abandoned_size, reset.data.abandoned_root, reset.data.reason)
-    message = f"the log says that a history reset began with {event}, and has no such entry by root"
+    message = f"the log names the history reset {event}, but has no such entry by root"
     raise Corrupted("HISTORY_CHANGED", message)

@@ -1,4 +1,4 @@
-"""Making a new ledger: its folder, its keys and entry 0."""
+"""Creates a ledger: its folder, its keys and entry 0."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from deedbook.ledger.system.files import as_unavailable, sync_folder
 
 
 def check_is_new(home: Home) -> None:
-    """Refuse to make a ledger of a root key that has made one already: both would have one id and two histories.
+    """Refuse a root key that already made a ledger: a second one would have the same id and another history.
 
-    That an unfinished `init` left the key is told by a file beside the keys, not by a mark in the key: who copies a key
-    does not copy it, and the key is never written again. Raises Refused: ``LEDGER_EXISTS``. Corrupted: the ledger that
-    is there is damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
+    An unfinished `init` leaves a file beside its keys, so its key may be used again. The mark is not in the key,
+    because a copied key must not carry it. Raises Refused: ``LEDGER_EXISTS``. Corrupted: the ledger in the folder is
+    damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
     path = home.key_file(ROOT)
     if path.exists() and not home.begun.exists():
         if home.is_local():
             with translate_errors(home.log_file.parent):
-                check_data_file(home.log_file, may_be_new=True)  # of a damaged ledger, say how to get it back
-            raise _exists(home)
+                check_data_file(home.log_file, may_be_new=True)  # its error says how to restore a damaged ledger
+            raise _already_exists(home)
         message = (
-            f"{path} is the root of a ledger that exists already, elsewhere: a second one made of it would have the "
-            "same id and another history. To have that ledger here: `deed backup` there, `deed restore` here; "
-            f"to make a new one: move {home.keys} away"
+            f"{path} is the root key of a ledger that exists elsewhere. A second ledger with this key would have the "
+            "same id and another history. To use that ledger here, run `deed backup` there and `deed restore` here; "
+            f"to make a new one, move {home.keys} away"
         )
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path), key=str(path))
 
 
-def _exists(home: Home) -> Refused:
+def _already_exists(home: Home) -> Refused:
     return Refused("LEDGER_EXISTS", f"there is a ledger in {home.path} already", folder=str(home.path))
 
 
@@ -53,13 +53,13 @@ def create_ledger(
     passphrase: str | None = None,
     clock_ms: Callable[[], int] | None = None,
 ) -> str:
-    """Make a new ledger in ``home``: three keys and entry 0. Returns the ledger's id.
+    """Create a ledger in ``home`` and return its id. It has three keys and entry 0.
 
-    The root key is sealed when there is a passphrase; entry 0 is of the time that ``clock_ms`` gives (default: now).
-    This user trusts the folder from then on, but not a file of settings that lay there before. Raises Refused:
-    ``LEDGER_EXISTS``. Unavailable: ``STORE_UNAVAILABLE`` when the folder cannot be written.
+    A passphrase encrypts the root key. ``clock_ms`` returns the time of entry 0 (default: now). This user trusts the
+    folder from then on, but not a settings file that was there before. Raises Refused: ``LEDGER_EXISTS``. Unavailable:
+    ``STORE_UNAVAILABLE`` when the folder cannot be written.
     """
-    CheckpointKey(origin, bytes(32))  # an origin that cannot name a key is refused before anything is written
+    CheckpointKey(origin, bytes(32))  # refuses an origin that cannot name a key, before anything is written
     check_is_new(home)
     with as_unavailable(home.path):
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,10 +68,12 @@ def create_ledger(
     with Log(home.path, map_size=map_size, create=True) as log:
         with log.snapshot() as snapshot:
             if snapshot.size:
-                home.begun.unlink(missing_ok=True)  # its maker was killed after entry 0
-                raise _exists(home)
-        trust.adopt(home.path, "", now())  # already now: so keys of an `init` that was killed are known to be its own
-        home.begun.touch(0o600)  # before the first key: if we crash with keys and without entry 0, it is still there
+                home.begun.unlink(missing_ok=True)  # an `init` was killed between entry 0 and its own unlink
+                raise _already_exists(home)
+        # Both come before the keys. If we crash after the keys and before entry 0, the next `init` may use the keys: it
+        # finds this file, and the keys are in a folder that this user trusts.
+        trust.adopt(home.path, "", now())
+        home.begun.touch(0o600)
         sync_folder(home.path)
         root = _key_for(home, ROOT, passphrase)
         ledger = ledger_id(root.public)
@@ -83,7 +85,6 @@ def create_ledger(
             origin=origin, root=root.public.hex(), checkpoint_key=checkpoint.public.hex(), node_key=node.public.hex()
         )
         at = now() if clock_ms is None else clock_text(clock_ms())
-        # If we crash before this, there are keys without entry 0: the next call goes on with them.
         Gate(log, clock_ms=clock_ms).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=at)
         )

@@ -1,4 +1,4 @@
-"""Following a log: its events in order, without a gap, across a history reset."""
+"""Follows a log: yields its events in order, without a gap, across a history reset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deedbook.ledger.trust.history import HeadHistory, answer_questions
 if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
 
-# How long one read waits for news, and so how long whoever follows may take to see that it should stop.
+# One read waits this long for new entries, so ``follow`` may notice ``stop`` this much later.
 poll_wait_s: Final = 1.0
 
 
@@ -28,20 +28,20 @@ def follow(
     wait_s: float = poll_wait_s,
     past: HeadHistory | None = None,
 ) -> Iterator[Event | int]:
-    """Yield events from ``start`` on for ever, in order, without a gap; and, as an int, each index read up to.
+    """Yield events from index ``start`` on, in order and without a gap, and after them the next index to read (an int).
 
-    The int lets a subscriber move its position past events that did not match, or, after a history reset, back to where
-    it goes on (``past.reset_position``). StreamHeads when ``stop`` is set. ``past`` is what the follower has trusted
-    before (see ``ledger.trust.store``): each page must go on from it. Raises Corrupted: ``HISTORY_CHANGED``.
+    With the int a subscriber moves its position past events that did not match. After a history reset the int leads
+    back (``past.reset_position``). Waits for new events until ``stop`` is set. ``past`` are the heads that the
+    subscriber trusts: each page must continue them. Raises Corrupted: ``HISTORY_CHANGED``.
     """
     position, past = start, HeadHistory() if past is None else past
     while stop is None or not stop.is_set():
         page = client.entries(position, kinds=kinds, stream=stream, wait_s=wait_s, old_size=past.size)
-        place = answer_questions(
+        checked_position = answer_questions(
             past.extend(page.consistency_proof, position), client.consistency, partial(read_reset, client)
         )
-        if place != position:
-            position = place  # the page was read on another branch: a history reset leads back to where this one begins
+        if checked_position != position:
+            position = checked_position  # the page is of a new branch: a history reset leads back to its beginning
             yield position
             continue
         for index, data in page.entries:

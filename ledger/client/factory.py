@@ -1,4 +1,4 @@
-"""Opening the client that the settings ask for."""
+"""Opens a local or a remote client, as the settings say."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from deedbook.ledger.home.config import Settings
 
 
 def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
-    """Return the client that the settings ask for: remote when they name a server, else local.
+    """Return an open client: remote when the settings name a server, else local.
 
-    ``views`` opens what answers view queries of a local ledger (``projections.answers.reader.Reader``); a server has
-    its own. Raises Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``; ``EXTRA_MISSING`` without the extra ``bus``.
+    ``views`` opens the views of a local ledger (``projections.answers.reader.Reader``); a server has its own. Raises
+    Refused: ``USAGE`` for a server without an agent; as both clients. Unavailable: ``NO_LEDGER``, ``BUS_UNAVAILABLE``;
+    ``EXTRA_MISSING`` without the extra ``bus``.
     """
     if settings.server is None:
         return LocalClient(settings, views=views)

@@ -1,13 +1,12 @@
-"""Invitations: one line that lets an agent, or a node, join from where its own keys are made and stay.
+"""Invitations: a code of one line with which an agent or a node joins. Its own keys are made on its machine and stay.
 
-Whoever invites makes a random token, and signs into the ledger two public keys that follow from it (``agent.invited``);
-the token itself goes along in the code, and nowhere else. From it follow an Ed25519 key that signs for the key which
-joins, and an nkey by which a server lets its holder in. They are two keys because a client signs any nonce that a
-server sends. The code also pins the ledger: the id and fingerprint of its root key, to which all that is read later
-must lead.
+The inviter makes a random token. Two key pairs are derived from it: an Ed25519 key that signs for the joining key, and
+an nkey with which the server accepts the connection. There are two, because a client signs any nonce that a server
+sends. The inviter signs both public keys into the ledger (``agent.invited``). The token is in the code and nowhere
+else. The code also pins the ledger by the fingerprint of its root key: everything that is read later must lead to it.
 
-Refused: a hash of the token in the log, which would have to be revealed to be checked, so that a reader of the first
-attempt could use it for his own key; a key made by whoever invites, which would travel.
+Refused: a hash of the token in the log, because a check would reveal the token, and a reader of the first attempt could
+use it for a key of their own; a key made by the inviter, because it would have to be sent.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Server = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 
 
 class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a code says; ``root`` is the fingerprint of the ledger's root key, ``expires_ms`` by the ledger's clock."""
+    """The content of a code. ``root`` is the fingerprint of the root key; ``expires_ms`` is by the ledger's clock."""
 
     root: Digest
     name: Name
@@ -54,41 +53,41 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def parse(cls, code: str) -> Self:
-        """Return what a code says, of which the ledger will say whether it is so.
+        """Return the invitation in a code. It is only decoded: the ledger checks it when the agent joins.
 
-        Raises Refused: ``INVALID_FORMAT``: it is no code, or not all of it.
+        Raises Refused: ``INVALID_FORMAT``: it is no code, or not the whole code.
         """
         text = "".join(code[:code_size_max].split()).removeprefix(PREFIX)  # terminals and mails break long lines
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             packed, check = raw[:-_CHECK_SIZE_BYTES], raw[-_CHECK_SIZE_BYTES:]
             invitation = msgspec.msgpack.decode(packed, type=cls)
-            is_whole = _check_of(packed) == check and len(invitation.token) == _TOKEN_SIZE_BYTES
+            is_whole = _checksum(packed) == check and len(invitation.token) == _TOKEN_SIZE_BYTES
         except (*UNREADABLE, ValueError):
             is_whole = False
-        if not is_whole:  # raised out here: the errors' own words may hold what is secret
-            message = f"this is no whole invitation: copy the line that begins with {PREFIX} as it was printed"
+        if not is_whole:  # raised outside of the handler, because the cause may contain the token
+            message = f"this is not a complete invitation: copy the whole line that begins with {PREFIX}"
             raise Refused("INVALID_FORMAT", message)
         return invitation
 
     @property
     def ledger(self) -> str:
-        """The id of the ledger: the first digits of the fingerprint, as it is of the same hash."""
+        """The id of the ledger: the first 32 digits of the fingerprint, because both are the same hash."""
         return self.root[:32]
 
     @property
     def code(self) -> str:
-        """The one line to hand over."""
+        """The invitation as one line of text, for the agent that joins."""
         packed = msgspec.msgpack.encode(self)
-        return PREFIX + base64.urlsafe_b64encode(packed + _check_of(packed)).decode().rstrip("=")
+        return PREFIX + base64.urlsafe_b64encode(packed + _checksum(packed)).decode().rstrip("=")
 
     @property
     def key(self) -> Key:
         """The key whose public half ``agent.invited`` names as ``token_key``."""
-        return Key(self._derived(_SIGNING))
+        return Key(self._derive(_SIGNING))
 
-    def invited(self) -> AgentInvited:
-        """Return what whoever invites signs into the ledger."""
+    def make_invited(self) -> AgentInvited:
+        """Return the data of the event ``agent.invited``, which the inviter signs."""
         return AgentInvited(
             name=self.name,
             roles=self.roles,
@@ -97,8 +96,11 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             expires_at=clock_text(self.expires_ms),
         )
 
-    def registered(self, key: Key, nkey: str | None = None, *, checkpoint: Key | None = None) -> AgentRegistered:
-        """Return what who was invited signs with his ``key``; a node names its ``checkpoint`` key, too."""
+    def make_registered(self, key: Key, nkey: str | None = None, *, checkpoint: Key | None = None) -> AgentRegistered:
+        """Return the data of the event ``agent.registered``, which the joining agent signs with ``key``.
+
+        A node also names its ``checkpoint`` key.
+        """
         return AgentRegistered(
             name=self.name,
             key=key.public.hex(),
@@ -114,10 +116,10 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @property
     def bus_seed(self) -> str:
-        """The nkey seed of the connection to join by."""
-        return bus_seed(self._derived(_BUS))
+        """The nkey seed with which the agent connects to join."""
+        return bus_seed(self._derive(_BUS))
 
-    def _derived(self, purpose: str) -> bytes:
+    def _derive(self, purpose: str) -> bytes:
         return blake3(self.token, derive_key_context=purpose).digest()
 
 
@@ -126,5 +128,5 @@ def new_token() -> bytes:
     return utils.random(_TOKEN_SIZE_BYTES)
 
 
-def _check_of(packed: bytes) -> bytes:
+def _checksum(packed: bytes) -> bytes:
     return blake3(packed).digest(length=_CHECK_SIZE_BYTES)

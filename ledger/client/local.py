@@ -1,4 +1,4 @@
-"""The client of a ledger in a folder on this machine: LMDB, no server, no network. It raises what ``Client`` says."""
+"""The client of a ledger in a folder on this machine: LMDB, no server, no network. ``Client`` documents its calls."""
 
 from __future__ import annotations
 
@@ -51,59 +51,59 @@ from deedbook.ledger.client.local_reader import LocalReader, OpenViews
 
 
 class LocalClient(LocalReader):
-    """A ``Client`` of a ledger in a folder; any number of processes may have one on the same folder.
+    """A ``Client`` of a ledger in a folder. Any number of processes may open the same folder.
 
-    One that ``needs_witnesses``, as a node's that fails closed, hands out no proof that they have not cosigned.
+    With ``needs_witnesses``, which a node sets that fails closed, it returns only receipts that witnesses cosigned.
     """
 
     def __init__(self, settings: Settings, *, log: Log | None = None, views: OpenViews | None = None) -> None:
-        """Open the log, or share an open one; as ``LocalReader``."""
+        """Open the log, or share an open ``log``. Raises as ``LocalReader``."""
         config = settings.config
-        is_own = log is None
+        owns_log = log is None
         log = log or Log(settings.home, map_size=config.map_size_bytes, blobs_map_size=config.blobs_map_size_bytes)
         self.log = log
         self.needs_witnesses = False
-        self.node = NODE  # The agent that the node is, in whose process this is.
+        self.node = NODE  # The agent of the node in whose process this client runs.
 
-        # What publishes before this client appends, where several nodes have the ledger.
+        # With several nodes, publishes entries before this client appends them.
         self.publish: Publish | None = None
         self._gate: Gate | None = None
         try:
             super().__init__(settings, log=log, views=views)
         except BaseException:
-            if is_own:
+            if owns_log:
                 log.close()
             raise
-        self._owns_log = is_own
+        self._owns_log = owns_log
 
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:
             if self._gate is None:
-                for notice in self.trust_store.rivals(self.consistency):  # before it parts from them
+                for notice in self.trust_store.rivals(self.consistency):  # before this write makes the copies differ
                     log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, publish=self.publish)
             return self._gate.submit(submission)
 
     def signed_consistency(self, old_size: int) -> ConsistencyProof:
-        """Return what ``consistency`` does, with a signed checkpoint of that head, as it goes over the bus.
+        """Return the answer of ``consistency`` with a signed checkpoint of its head, for a reader on the bus.
 
         Raises Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
-            note = _signed(snapshot, self._checkpoint_key(snapshot))
+            note = _sign_head(snapshot, self._checkpoint_key(snapshot))
             return replace(snapshot.consistency(old_size), checkpoint=note)
 
-    def signed_stream(self, asked: StreamRequest) -> StreamPage:
-        """Return the same with what the ledger's key signs of the head and the stream's end, as it goes over the bus.
+    def signed_stream(self, request: StreamRequest) -> StreamPage:
+        """Return the page of ``stream`` with a signed checkpoint and the signed length of the stream, for the bus.
 
-        Raises Refused: as ``checkpoint``.
+        With ``request.size`` nothing is signed. Raises Refused: as ``checkpoint``.
         """
         with self.log.snapshot() as snapshot:
-            page = snapshot.stream_page(asked)
-            if asked.size is not None:
+            page = snapshot.stream_page(request)
+            if request.size is not None:
                 return page
-            note = _signed(snapshot, self._checkpoint_key(snapshot))
-            ends = self._ends(snapshot, snapshot.size, [asked.stream])
+            note = _sign_head(snapshot, self._checkpoint_key(snapshot))
+            ends = self._sign_ends(snapshot, snapshot.size, [request.stream])
         return replace(page, consistency_proof=replace(page.consistency_proof, checkpoint=note), ends=ends)
 
     @cached_property
@@ -116,38 +116,40 @@ class LocalClient(LocalReader):
             return snapshot.agents()
 
     def prove(self, index: int) -> Receipt:
-        """Return the receipt of an entry, under the last checkpoint that was witnessed, if that covers it.
+        """Return the receipt of an entry, under the last witnessed checkpoint if that includes the entry.
 
-        Raises Corrupted: ``NOT_WITNESSED``: it does not, and this node hands out no other.
+        Raises Corrupted: ``NOT_WITNESSED``: it does not, and this client needs witnesses.
         """
         with self.log.snapshot() as snapshot:
-            note, size = self._witnessed(snapshot)
+            note, size = self._find_witnessed(snapshot)
             if index >= size:
-                note, size = self._unwitnessed(snapshot), snapshot.size
+                note, size = self._sign_unwitnessed(snapshot), snapshot.size
             return Receipt(index, tuple(snapshot.inclusion_proof(index, size)), note)
 
     def checkpoint(self) -> str:
         with self.log.snapshot() as snapshot:
-            note, size = self._witnessed(snapshot)
-            return note if size == snapshot.size else _signed(snapshot, self._checkpoint_key(snapshot))
+            note, size = self._find_witnessed(snapshot)
+            return note if size == snapshot.size else _sign_head(snapshot, self._checkpoint_key(snapshot))
 
     def published_checkpoint(self) -> str:
-        """Return the checkpoint that outsiders may see: ``checkpoint`` or, where witnesses are demanded, their last.
+        """Return the checkpoint for outsiders. If this client needs witnesses, it is the last witnessed one.
 
         Raises Corrupted: ``NOT_WITNESSED``: there is none yet.
         """
         with self.log.snapshot() as snapshot:
-            note, size = self._witnessed(snapshot)
-            return note if size == snapshot.size or (size and self.needs_witnesses) else self._unwitnessed(snapshot)
+            note, size = self._find_witnessed(snapshot)
+            if size == snapshot.size or (size and self.needs_witnesses):
+                return note
+            return self._sign_unwitnessed(snapshot)
 
-    def _unwitnessed(self, snapshot: Snapshot) -> str:
+    def _sign_unwitnessed(self, snapshot: Snapshot) -> str:
         if self.needs_witnesses:
-            message = "this is not witnessed yet, and this node hands out nothing else: ask again later"
+            message = "this is not witnessed yet, and this node returns only what witnesses cosigned: try again later"
             raise Corrupted("NOT_WITNESSED", message, size=snapshot.size)
-        return _signed(snapshot, self._checkpoint_key(snapshot))
+        return _sign_head(snapshot, self._checkpoint_key(snapshot))
 
-    def _witnessed(self, snapshot: Snapshot) -> tuple[str, int]:
-        """Return the last checkpoint that was witnessed, and its size; 0 when there is none of this log."""
+    def _find_witnessed(self, snapshot: Snapshot) -> tuple[str, int]:
+        """Return the last witnessed checkpoint and its size; an empty note and 0 when there is none of this log."""
         with suppress(DeedbookError, UnicodeDecodeError):
             content = read_regular(self.settings.home / WITNESSED_FILE, size_max_bytes=note_size_max_bytes)
             if content is None:
@@ -156,30 +158,30 @@ class LocalClient(LocalReader):
             checkpoint = verify_checkpoint(note, self._checkpoint_key(snapshot).verifier)
             if snapshot.frontier(checkpoint.size).root() == checkpoint.root:
                 return note, checkpoint.size
-        return "", 0  # damaged, of a key that was replaced, or of a log that is no more: it counts for nothing
+        return "", 0  # the file is damaged, signed by a replaced key, or of a history that was abandoned: ignore it
 
     def ends(self, size: int, streams: Collection[str]) -> str:
         with self.log.snapshot() as snapshot:
-            return self._ends(snapshot, size, streams)
+            return self._sign_ends(snapshot, size, streams)
 
-    def _ends(self, snapshot: Snapshot, size: int, streams: Collection[str]) -> str:
+    def _sign_ends(self, snapshot: Snapshot, size: int, streams: Collection[str]) -> str:
         root = snapshot.frontier(size).root().hex()
         authority = decode_entry(snapshot.entry(size - 1)).authority_version
         versions = {name: sum(index < size for index, _ in snapshot.stream_indexes(name)) for name in streams}
         return sign_stream_heads(StreamHeads(size, root, authority, versions), self._checkpoint_key(snapshot))
 
     def checkpoint_keys(self) -> tuple[str, ...]:
-        """Return the keys (hex) that may sign checkpoints now."""
+        """Return the public keys (hex) that may sign checkpoints now."""
         with self.log.snapshot() as snapshot:
             return snapshot.checkpoint_keys()
 
     @cached_property
     def uploads(self) -> Uploads:
-        """What writes blobs, within the quota of each author."""
+        """The writer of blobs. It enforces the quota of each author."""
         return Uploads(self.log.blobs, self.settings.config.quota, check_text)
 
     def check_intent(self, intent: Submission) -> Intent:
-        """Return the intent of an upload, checked as an event of its author would be now."""
+        """Check the signed intent of an upload like any event of its author, and return it."""
         with self.log.snapshot() as snapshot:
             return check_intent(intent, snapshot, now_ms())
 
@@ -207,7 +209,7 @@ class LocalClient(LocalReader):
         return self.log.blobs.page(after, limit=limit, author=author, unreferenced=unreferenced)
 
     def _read_references(self) -> None:
-        # What cannot be written (read-only media, a full map) can still be read, as it was when it could.
+        # On read-only media or in a full map this cannot be written; then the references that were stored before count.
         with suppress(Unavailable):
             read_references(self.log)
 
@@ -221,9 +223,9 @@ class LocalClient(LocalReader):
 
 
 def now_ms() -> int:
-    """Return the system's clock (Unix ms)."""
+    """Return the time of the system clock (Unix ms)."""
     return time.time_ns() // 1_000_000
 
 
-def _signed(snapshot: Snapshot, key: CheckpointKey) -> str:
+def _sign_head(snapshot: Snapshot, key: CheckpointKey) -> str:
     return sign_checkpoint(Checkpoint(key.origin, snapshot.size, snapshot.root()), key)

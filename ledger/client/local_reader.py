@@ -1,4 +1,4 @@
-"""Reading a ledger in a folder on this machine: entries, proofs and views. Nothing is signed or appended."""
+"""Reads a ledger in a folder on this machine: entries, proofs and views. It signs and appends nothing."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _EVENT_ID: Final = r"blake3:[0-9a-f]{64}\Z"
 
 
 class Views(Protocol):
-    """What answers view queries about one ledger (``projections.Reader``)."""
+    """Answers view queries about one ledger (``projections.Reader``)."""
 
     def answer(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
-        """Return the answer of a query, now or as of a moment."""
+        """Return the answer of a query, as of now or of ``as_of``."""
 
     def close(self) -> None:
         """Close the store."""
@@ -41,14 +41,13 @@ OpenViews: TypeAlias = "Callable[[LogReads, Settings], Views]"
 
 
 class LocalReader(Resource):
-    """Reads a ledger in a folder; any number of processes may have one on the same folder."""
+    """Reads a ledger in a folder. Any number of processes may open the same folder."""
 
     def __init__(self, settings: Settings, *, log: LogReader | None = None, views: OpenViews | None = None) -> None:
-        """Open the log (or share an open one, which then stays open when the client is closed).
+        """Open the log, or share an open ``log``, which ``close`` then leaves open.
 
-        ``views`` opens what answers view queries, when the first one is asked. Raises Unavailable: ``NO_LEDGER``,
-        ``STORE_UNAVAILABLE``. Corrupted: ``HISTORY_CHANGED`` (see ``ledger.trust.store``), unless the settings say that
-        it only looks.
+        ``views`` opens the views at the first query. Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE``.
+        Corrupted: ``HISTORY_CHANGED`` (see ``ledger.trust.store``), unless the settings say ``only_looks``.
         """
         self.settings = settings
         self._owns_log = log is None
@@ -72,17 +71,17 @@ class LocalReader(Resource):
             raise
 
     def remember(self) -> None:
-        """Compare the log with what was remembered of it, and remember where it ends now.
+        """Compare the log with the trusted head, and store its present head as trusted.
 
-        Raises Corrupted: ``HISTORY_CHANGED``, unless this client only looks.
+        Raises Corrupted: ``HISTORY_CHANGED``, unless the settings say ``only_looks``; then nothing is stored.
         """
         only_looks = self.settings.only_looks
         self._trusted = self.trust_store.check_log(self.consistency, partial(read_reset, self), only_looks=only_looks)
 
     def close(self) -> None:
-        """Remember where the log ends, and close the views, and the log if this client opened it."""
+        """Store the log's head as trusted, and close the views, and the log if this reader opened it."""
         if not self._is_closed and self._trusted is not None and not self.settings.only_looks:
-            with suppress(DeedbookError):  # who opens it next is told
+            with suppress(DeedbookError):  # the next opening reports it
                 if self.head().size != self._trusted.size:
                     self.remember()
         self._close()
@@ -99,7 +98,7 @@ class LocalReader(Resource):
         with self._lock:
             if self._views is None:
                 if self._open_views is None:
-                    raise Refused("USAGE", "this client was opened without views: give views=projections.Reader")
+                    raise Refused("USAGE", "this client was opened without views: pass views=projections.Reader")
                 self._views = self._open_views(self, self.settings)
             views = self._views
         return views.answer(query, arguments, as_of)
@@ -148,37 +147,37 @@ class LocalReader(Resource):
             entries = [(index, data) for index, data in entries if _matches(data, kinds, stream)]
         return Page(entries, start + len(raw), size, consistency_proof)
 
-    def stream(self, asked: StreamRequest) -> StreamPage:
+    def stream(self, request: StreamRequest) -> StreamPage:
         trusted = self._trusted
         with self._log.snapshot() as snapshot:
-            page = snapshot.stream_page(replace(asked, old_size=trusted.size if trusted else 0))
-        if asked.size is None and not self.settings.only_looks:
+            page = snapshot.stream_page(replace(request, old_size=trusted.size if trusted else 0))
+        if request.size is None and not self.settings.only_looks:
             self._trusted, _ = trust(
                 trusted, page.consistency_proof, partial(read_reset, self), self.trust_store.source
             )
         return page
 
     def _wait_for(self, start: int, kinds: Collection[str], stream: str | None, wait_s: float) -> int:
-        """Wait for an entry that is wanted; return where to read from: what nobody wants may be passed by.
+        """Wait for a matching entry, and return the index to read from, after entries that do not match.
 
-        What is there already is not waited beyond, so that who reads up to an index comes to it.
+        If entries from ``start`` on exist already, return at once, matching or not: a caller may read up to an index.
         """
         deadline = time.monotonic() + min(wait_s, limits.poll_wait_max_s)
-        seen, has_waited, size_max_bytes = -1, False, limits.range_size_max_bytes
+        read_transaction, has_waited, size_max_bytes = -1, False, limits.range_size_max_bytes
         while time.monotonic() < deadline:
             announced, last = self._log.announced, self._log.tables.last_transaction()
-            if last != seen:
+            if last != read_transaction:
                 with self._log.snapshot() as snapshot:
                     raw = snapshot.entries(start, limit=limits.range_events_max, size_max_bytes=size_max_bytes)
                 if raw and (not has_waited or any(_matches(data, kinds, stream) for data in raw)):
                     return start
                 start += len(raw)
-                seen = -1 if raw else last
+                read_transaction = -1 if raw else last
             else:
                 has_waited = True
-                if announced is not None:  # somebody watches the log for all of this process
+                if announced is not None:  # one watcher in this process announces new entries to all readers
                     self._log.wait(announced, deadline - time.monotonic())
-                time.sleep(poll_interval_s)  # and what comes together is read together
+                time.sleep(poll_interval_s)  # also after an announcement: entries of one burst come in one page
         return start
 
 

@@ -1,4 +1,4 @@
-"""What a reader may ask of a log: single entries, pages of them, and proofs that it only grew."""
+"""The reads of a log: single entries, pages of entries, and proofs that the log only grew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deedbook.ledger.trust.store import TrustStore
 
 
 class HeadView(msgspec.Struct, frozen=True):
-    """Where the log ends: its ledger, number of entries and root (hex)."""
+    """The head of a log: its ledger, number of entries and root (hex)."""
 
     ledger: str
     size: int
@@ -20,7 +20,7 @@ class HeadView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Matching entries of the log (index and bytes), where to go on, and a consistency proof if asked for."""
+    """Matching entries (index and bytes), the index to read from next, the log's size, and a proof on request."""
 
     entries: list[tuple[int, bytes]]
     next_index: int
@@ -29,7 +29,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class EntryReads(Protocol):
-    """What whoever checks single entries asks (see ``Client``)."""
+    """The reads that a check of single entries needs (see ``Client``)."""
 
     def entry(self, index: int) -> bytes: ...
 
@@ -39,13 +39,13 @@ class EntryReads(Protocol):
 
 
 class Reads(EntryReads, Protocol):
-    """What whoever checks a history asks of it (see ``Client``)."""
+    """The reads that a check of a history needs (see ``Client``)."""
 
     def consistency(self, old_size: int) -> ConsistencyProof: ...
 
 
 class LogReads(Protocol):
-    """What is read of a ledger to answer questions about it (see ``Client``)."""
+    """The reads that views and stream readers need (see ``Client``)."""
 
     @property
     def ledger(self) -> str:
@@ -53,19 +53,19 @@ class LogReads(Protocol):
 
     @property
     def trust_store(self) -> TrustStore:
-        """What readers on this machine remember of the ledger."""
+        """The trust store of readers of this ledger: the head that they trust, and its file."""
 
     def head(self) -> HeadView:
-        """Return where the log ends."""
+        """Return the ledger's id, and the size and root of its log."""
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
-        """Return where the log ends, and the proof that it begins with its first ``old_size`` entries."""
+        """Return the log's head, and the proof that the log begins with its first ``old_size`` entries."""
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of an entry."""
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream."""
+        """Return the index of an event of a stream, or None."""
 
     def entries(
         self,
@@ -77,7 +77,7 @@ class LogReads(Protocol):
         wait_s: float = ...,
         old_size: int | None = None,
     ) -> Page:
-        """Return entries from an index on."""
+        """Return a page of entries from index ``start`` on."""
 
-    def stream(self, asked: StreamRequest) -> StreamPage:
-        """Return entries of a stream and of authority, each proven."""
+    def stream(self, request: StreamRequest) -> StreamPage:
+        """Return a page of entries of a stream and of authority, each with its proof."""

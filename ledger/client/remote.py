@@ -1,7 +1,8 @@
 """The client of a ledger behind a server: the calls of ``ledger.client.client.Client`` as requests over NATS.
 
-Each raises what ``Client`` says. What arrives is what the ledger answers, in its types; whoever must not trust the
-server verifies entries, receipts and checkpoints. A blob's content always is: it is compared with its ref.
+``Client`` documents the calls. The client always checks the content of a blob against its ref, and each new head that
+``stream`` returns. It does not verify other answers: a caller that does not trust the server verifies entries, receipts
+and checkpoints.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ V = TypeVar("V")
 
 
 class RemoteReads(ABC):
-    """What a node answers to ``read.<verb>``."""
+    """The reads that a node answers (``read.<verb>``)."""
 
     @abstractmethod
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer to one read."""
+        """Send one read and return the answer."""
 
     def head(self) -> HeadView:
-        return _whole(HeadView, self._read("head"))
+        return _convert(HeadView, self._read("head"))
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
-        return _whole(ConsistencyProof, self._read("consistency", old_size=old_size, new_size=new_size))
+        return _convert(ConsistencyProof, self._read("consistency", old_size=old_size, new_size=new_size))
 
     def entry(self, index: int) -> bytes:
-        return _only(bytes, "entry", self._read("entry", index=index))
+        return _convert_field(bytes, "entry", self._read("entry", index=index))
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        return _whole(_Place, self._read("index", stream=stream, id=event_id)).index
+        return _convert(_IndexAnswer, self._read("index", stream=stream, id=event_id)).index
 
     def entries(
         self,
@@ -75,26 +76,26 @@ class RemoteReads(ABC):
         wait_s: float = 0.0,
         old_size: int | None = None,
     ) -> Page:
-        return _whole(Page, self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size))
+        return _convert(Page, self._read("range", **_range(start, limit, kinds, stream, wait_s), old_size=old_size))
 
     def agents(self) -> list[AgentRecord]:
-        return _structs(AgentRecord, "agents", self._read("agents"))
+        return _convert_list(AgentRecord, "agents", self._read("agents"))
 
     def prove(self, index: int) -> Receipt:
-        return Receipt.parse(_only(str, "receipt", self._read("proof", index=index)))
+        return Receipt.parse(_convert_field(str, "receipt", self._read("proof", index=index)))
 
     def checkpoint(self) -> str:
-        return _only(str, "checkpoint", self._read("checkpoint"))
+        return _convert_field(str, "checkpoint", self._read("checkpoint"))
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        return _only(str, "ends", self._read("ends", size=size, streams=list(streams)))
+        return _convert_field(str, "ends", self._read("ends", size=size, streams=list(streams)))
 
     def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
         return self._read("view", query=query, arguments=arguments, as_of=as_of)
 
 
-class _Asking:
-    """Whoever asks the ledger at ``settings.server`` as ``settings.agent``: what is known before it connects."""
+class _RemoteBase:
+    """The part of both remote clients that needs no connection."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -106,23 +107,25 @@ class _Asking:
         self._has_submitted = False
 
 
-class RemoteClient(_Asking, RemoteReads, Resource):
+class RemoteClient(_RemoteBase, RemoteReads, Resource):
     """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
 
     def __init__(self, settings: Settings) -> None:
         """Connect with the agent's bus key from the ledger's folder.
 
-        Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
+        Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``, ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``,
+        unless the settings have a spool.
         """
         super().__init__(settings)
         agent, home, greet = self._agent, self._home, self._greeter.greet
-        away = settings.spool
         try:
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent), greet, may_be_absent=away)
+            self._connection = Connection(
+                settings.server or "", agent, home.bus_seed(agent), greet, may_be_absent=settings.spool
+            )
         except Refused as refusal:
             if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
                 raise
-            # A rotation that was cut short after the ledger had accepted it: the server knows the new key only.
+            # A rotation crashed after the ledger had accepted it: the server knows only the new key.
             self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True), greet)
         self._uploading = threading.Lock()
 
@@ -131,19 +134,19 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         return self._greeter.history.trust_store
 
     def close(self) -> None:
-        """Remember the history that holds what was submitted or read, and close the connection."""
+        """Trust the head that includes everything submitted or read here, and close the connection."""
         if self._has_submitted or self._greeter.history.has_followed:
-            with contextlib.suppress(DeedbookError, TimeoutError):  # who connects next is told
+            with contextlib.suppress(DeedbookError, TimeoutError):  # the next connection reports it
                 self._has_submitted = False
                 self._connection.greet_again()
         self._connection.close()
 
-    def stream(self, asked: StreamRequest) -> StreamPage:
+    def stream(self, request: StreamRequest) -> StreamPage:
         history = self._greeter.history
         trusted = history.trusted
-        asked = msgspec.structs.replace(asked, old_size=trusted.size if trusted else 0)
-        page = _whole(StreamPage, self._read("stream", **msgspec.structs.asdict(asked)))
-        if asked.size is None:
+        request = msgspec.structs.replace(request, old_size=trusted.size if trusted else 0)
+        page = _convert(StreamPage, self._read("stream", **msgspec.structs.asdict(request)))
+        if request.size is None:
             history.follow(self, page.consistency_proof, trusted)
         return page
 
@@ -153,17 +156,17 @@ class RemoteClient(_Asking, RemoteReads, Resource):
         return StreamReader(self, file, is_pinned=pinned_root(self.settings.home, self.ledger) is not None)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        return self.spool.submit(submission, self.send, may_keep=self.settings.spool)
+        return self.spool.submit(submission, self.send, may_store=self.settings.spool)
 
     def send(self, submission: Submission) -> list[Accepted]:
-        """Submit now, whatever waits in the spool."""
+        """Submit now, even if earlier submissions wait in the spool."""
         self._has_submitted = True
-        return _structs(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
+        return _convert_list(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
 
     def put_blob(self, content: bytes, intent: Submission, progress: Progress = lambda _done, _total: None) -> str:
-        """Store a blob and return its ref; ``intent`` is sent first, and tells how much of it the ledger holds.
+        """Store a blob and return its ref. It sends ``intent`` first; the answer says how many bytes are stored.
 
-        Sending goes on from there, also after the ledger started again. Raises Refused: ``TOO_LARGE``,
+        Sending continues from there, also after the ledger restarted. Raises Refused: ``TOO_LARGE``,
         ``SECRET_DETECTED``. Unavailable: ``BUS_UNAVAILABLE``, ``BUSY``, ``QUOTA_EXCEEDED``.
         """
         ref = "blake3:" + blake3(content).hexdigest()
@@ -179,26 +182,28 @@ class RemoteClient(_Asking, RemoteReads, Resource):
                 except Refused as refusal:
                     if refusal.code != "CHUNK_MISPLACED":
                         raise
-                    number = None  # it expired, or is begun elsewhere: ask where it stands
+                    number = None  # the upload expired, or another process continued it: ask how much is stored
                     continue
                 progress(min(int(answer["received"]), len(content)), len(content))
                 if "ref" in answer:
                     return ref
                 number = int(answer["received"]) // limits.blob_chunk_bytes
-        raise Unavailable("BUS_UNAVAILABLE", "the ledger does not keep what it is sent of this blob", ref=ref)
+        raise Unavailable(
+            "BUS_UNAVAILABLE", "the ledger did not store the chunks of this blob: try again later", ref=ref
+        )
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
-        chunk = _whole(_Chunk, self._read("blob", ref=ref, chunk=number))
+        chunk = _convert(_ChunkAnswer, self._read("blob", ref=ref, chunk=number))
         return chunk.size, chunk.content
 
     def stat_blob(self, ref: str) -> BlobView:
-        return _whole(BlobView, self._read("blob.stat", ref=ref))
+        return _convert(BlobView, self._read("blob.stat", ref=ref))
 
     def blobs(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
     ) -> BlobPage:
-        asked = {"after": after, "limit": limit, "author": author, "unreferenced": unreferenced}
-        return _whole(BlobPage, self._read("blobs", **asked))
+        arguments = {"after": after, "limit": limit, "author": author, "unreferenced": unreferenced}
+        return _convert(BlobPage, self._read("blobs", **arguments))
 
     def get_blob(self, ref: str) -> bytes:
         content, size = bytearray(), 1
@@ -206,7 +211,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
             size, chunk = self.blob_chunk(ref, len(content) // limits.blob_chunk_bytes)
             content += chunk
             if len(content) < size and len(chunk) != limits.blob_chunk_bytes:
-                raise Corrupted("VERIFICATION_FAILED", f"a chunk of {ref} is not whole", ref=ref)
+                raise Corrupted("VERIFICATION_FAILED", f"the ledger sent an incomplete chunk of {ref}", ref=ref)
         check_blob(ref, bytes(content))
         return bytes(content)
 
@@ -217,7 +222,7 @@ class RemoteClient(_Asking, RemoteReads, Resource):
 
 
 class _Greeter(RemoteReads):
-    """Greets nodes for a client, in a thread: what is remembered lies in files, and a loop waits for none."""
+    """Checks the history of each node that a client connects to, in a thread, because that reads and writes files."""
 
     def __init__(self, ledger: str, settings: Settings) -> None:
         self._ledger, self._agent = ledger, settings.agent or ""
@@ -234,11 +239,11 @@ class _Greeter(RemoteReads):
         return decode_answer(self._send(subject, encode_arguments(arguments, verb)))
 
 
-class AsyncRemoteClient(_Asking):
-    """What agents and subscribers ask of the ledger at ``settings.server``, on the caller's event loop."""
+class AsyncRemoteClient(_RemoteBase):
+    """The calls of agents and subscribers to the ledger at ``settings.server``, on the caller's event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        """Prepare to connect with the agent's bus key from the ledger's folder; ``open`` connects.
+        """Read the agent's bus key from the ledger's folder. ``open`` connects.
 
         Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
         """
@@ -252,9 +257,9 @@ class AsyncRemoteClient(_Asking):
         await self._connection.open()
 
     async def close(self) -> None:
-        """Remember the history that holds what was submitted, and close the connection."""
+        """Trust the head that includes everything submitted here, and close the connection."""
         if self._has_submitted:
-            with contextlib.suppress(DeedbookError, TimeoutError):  # who connects next is told
+            with contextlib.suppress(DeedbookError, TimeoutError):  # the next connection reports it
                 self._has_submitted = False
                 await self._connection.greet_again()
         await self._connection.close()
@@ -264,21 +269,23 @@ class AsyncRemoteClient(_Asking):
         if not self.settings.spool and not await asyncio.to_thread(self.spool.waiting):
             return await self._send(submission)
 
-        def send(one: Submission) -> list[Accepted]:
-            return asyncio.run_coroutine_threadsafe(self._send(one), loop).result()
+        def send(next_submission: Submission) -> list[Accepted]:
+            return asyncio.run_coroutine_threadsafe(self._send(next_submission), loop).result()
 
-        # In a thread: the spool lies in files, and another process may be sending what waits there.
-        return await asyncio.to_thread(self.spool.submit, submission, send, may_keep=self.settings.spool)
+        # In a thread: the spool is a folder, and this may wait while another process sends from it.
+        return await asyncio.to_thread(self.spool.submit, submission, send, may_store=self.settings.spool)
 
     async def _send(self, submission: Submission) -> list[Accepted]:
         self._has_submitted = True
-        return _structs(Accepted, "accepted", await self._connection.request(self._submit_subject, submission.encode()))
+        return _convert_list(
+            Accepted, "accepted", await self._connection.request(self._submit_subject, submission.encode())
+        )
 
     async def head(self) -> HeadView:
-        return _whole(HeadView, await self._read("head"))
+        return _convert(HeadView, await self._read("head"))
 
     async def entry(self, index: int) -> bytes:
-        return _only(bytes, "entry", await self._read("entry", index=index))
+        return _convert_field(bytes, "entry", await self._read("entry", index=index))
 
     async def entries(
         self,
@@ -289,7 +296,7 @@ class AsyncRemoteClient(_Asking):
         stream: str | None = None,
         wait_s: float = 0.0,
     ) -> Page:
-        return _whole(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s)))
+        return _convert(Page, await self._read("range", **_range(start, limit, kinds, stream, wait_s)))
 
     async def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
         return await self._read("view", query=query, arguments=arguments, as_of=as_of)
@@ -314,26 +321,26 @@ def _chunk(content: bytes, number: int) -> bytes:
     return content[number * limits.blob_chunk_bytes : (number + 1) * limits.blob_chunk_bytes]
 
 
-class _Chunk(msgspec.Struct):
+class _ChunkAnswer(msgspec.Struct):
     size: int
     content: bytes
 
 
-class _Place(msgspec.Struct):
+class _IndexAnswer(msgspec.Struct):
     index: int | None
 
 
-def _whole(form: type[T], answer: dict[str, Any]) -> T:
+def _convert(form: type[T], answer: dict[str, Any]) -> T:
     with readable():
         return msgspec.convert(answer, form)
 
 
-def _only(form: type[V], name: str, answer: dict[str, Any]) -> V:
+def _convert_field(form: type[V], name: str, answer: dict[str, Any]) -> V:
     with readable():
         return msgspec.convert(answer[name], form)
 
 
-def _structs(form: type[T], name: str, answer: dict[str, Any]) -> list[T]:
-    """Return the list that an answer holds: of structs that are stored as arrays, from objects with their names."""
+def _convert_list(form: type[T], name: str, answer: dict[str, Any]) -> list[T]:
+    """Return the structs in a list of an answer. They are arrays when stored, but objects in answers."""
     with readable():
         return [msgspec.convert([row[field] for field in form.__struct_fields__], form) for row in answer[name]]

@@ -1,9 +1,9 @@
-"""What a remote client demands of a node before it asks it anything: the history it knows, under the ledger's own key.
+"""A remote client checks the history of each node before its first request: it must continue the one it trusts.
 
-The node's head comes with a checkpoint. It must be signed by a key that the ledger's root named, or by that of a node
-which root let in; the head must go on from the one remembered of this ledger (``ledger.trust.store``, whatever the
-node's address), and a history reset counts only if root signed it. A ledger's id is the hash of its first root key, so
-all of that hangs on what the agent's key file says.
+The node's head comes with a checkpoint. A key that root named must have signed it, or the key of a node that root
+registered or invited. The head must continue the trusted head of this ledger (``ledger.trust.store``), whatever the
+node's address. A history reset counts only if root signed it. All of this follows from the ledger id in the agent's key
+file, because the id is the hash of the first root key.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from deedbook.ledger.proof.checkpoint import CheckpointVerifier, verifiers_of, v
 from deedbook.ledger.trust.history import ConsistencyProof, ResetPoint, TrustedHead, log_notice, trust
 from deedbook.ledger.trust.store import TrustStore
 
-_NAMING: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
+_KEY_KINDS: Final = ("agent.invited", "agent.registered", "agent.removed", "checkpoint_key.rotated")
 
 
 class RemoteHistory:
-    """What is remembered of a ledger behind a server; threads may share it."""
+    """The trusted history of a ledger behind a server. Threads may share it."""
 
     def __init__(self, ledger: str, settings: Settings) -> None:
         self._ledger = ledger
@@ -48,31 +48,31 @@ class RemoteHistory:
         self.has_followed = False
 
     def greet(self, reads: Reads) -> None:
-        """Compare the history that a node tells with the one remembered, and remember where it ends.
+        """Compare the history of a node with the trusted one, and store the node's head as trusted.
 
-        Raises Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``, unless the settings say that it only looks.
-        Unavailable: the node does not answer.
+        With ``only_looks`` in the settings it stores nothing, and logs errors of the class ``Corrupted``. Raises
+        Corrupted: ``HISTORY_CHANGED``, ``VERIFICATION_FAILED``. Unavailable: the node does not answer.
         """
         chain = Chain(reads, self._ledger)
 
         def read_consistency(old_size: int) -> ConsistencyProof:
-            return self._signed(reads.consistency(old_size), chain)
+            return self._verify_signed(reads.consistency(old_size), chain)
 
         if self.has_followed and self.trusted is not None:
-            # What was read since the file was written is not in it, and the node must go on from that, too.
+            # The file lacks the heads that were trusted since it was written, and the node must continue those, too.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
         self.trusted = self.trust_store.check_log(read_consistency, chain.reset, only_looks=self._only_looks)
 
     def follow(self, reads: Reads, consistency_proof: ConsistencyProof, before: TrustedHead | None) -> None:
-        """Trust the head of an answer, which must go on from the one trusted ``before`` it was asked for.
+        """Trust the head of an answer. It must continue ``before``, the trusted head when the request was sent.
 
-        Raises Corrupted: as ``greet``.
+        Raises Corrupted: ``VERIFICATION_FAILED``; ``HISTORY_CHANGED``, unless the settings say ``only_looks``.
         """
         if before is not None and consistency_proof.head == before:
             return
         chain = Chain(reads, self._ledger)
-        self._signed(consistency_proof, chain)
+        self._verify_signed(consistency_proof, chain)
         if self._only_looks:
             return
         self.trusted, begun = trust(before, consistency_proof, chain.reset, self.trust_store.source)
@@ -80,30 +80,30 @@ class RemoteHistory:
         for reset in begun:
             log_notice(str(reset))
 
-    def _signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
+    def _verify_signed(self, consistency_proof: ConsistencyProof, chain: Chain) -> ConsistencyProof:
         known = self.trust_store.checkpoint_keys
         try:
-            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
+            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *active_verifiers(known))
         except Corrupted:
-            known = chain.checkpoint_keys(known)  # another may have been named since these were learnt, or none was yet
-            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *signing(known))
+            known = chain.checkpoint_keys(known)  # the ledger may have named a key since, or no key is known yet
+            checkpoint = verify_checkpoint(consistency_proof.checkpoint, *active_verifiers(known))
         self.trust_store.checkpoint_keys = known
         if (checkpoint.size, checkpoint.root.hex()) != (consistency_proof.size, consistency_proof.root):
-            raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is of another head than it answers")
+            raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is not of the head in its answer")
         return consistency_proof
 
 
-def signing(known: Mapping[str, bool]) -> list[CheckpointVerifier]:
-    """Return those of the known checkpoint keys (vkeys) that may still sign."""
+def active_verifiers(known: Mapping[str, bool]) -> list[CheckpointVerifier]:
+    """Return the verifiers of the known checkpoint keys (vkeys) that may still sign."""
     return [CheckpointVerifier.from_vkey(vkey) for vkey, may_sign in known.items() if may_sign]
 
 
 class Chain:
-    """The keys that a ledger's id leads to: root's, those that replaced it, and those that sign checkpoints.
+    """Finds the keys that follow from a ledger's id: the root keys, and the keys that sign checkpoints.
 
-    It believes no ``reads``: they may be a node, or the entries that a receipt carries. A node's key counts because
-    root registered the node, or invited it: root signed for the token, the token for the node's key, and that one for
-    the key of its checkpoints.
+    It verifies everything that ``reads`` returns: entries of a node, or those in a receipt. The key of a node counts
+    if root registered the node. It also counts if root invited the node: root signed the token's key, the token signed
+    the node's key, and that signed the node's checkpoint key.
     """
 
     def __init__(self, reads: EntryReads, ledger: str) -> None:
@@ -112,13 +112,14 @@ class Chain:
         self._roots: list[tuple[int, str]] = []
 
     def checkpoint_keys(self, known: Mapping[str, bool]) -> dict[str, bool]:
-        """Return every checkpoint key (vkey), and whether it may still sign; those ``known`` must be among them.
+        """Return every checkpoint key (vkey) of the ledger, and whether it may still sign.
 
-        Else a node that hides a rotation could go back to the key that was replaced, perhaps because it was stolen.
+        The result must include each of ``known``, and a known key that may no longer sign must not sign again. Else a
+        node could hide a rotation and use a stolen key. Raises Corrupted: ``VERIFICATION_FAILED``.
         """
         created = self._created()
         keys, invited = CheckpointKeys().after(0, created), dict[str, bytes]()
-        for event in self._signed(_NAMING):
+        for event in self._verified_events(_KEY_KINDS):
             match event.data:
                 case AgentInvited(roles=["node"]) if self._is_by_root(event):
                     invited[event.name] = bytes.fromhex(event.data.token_key)
@@ -126,27 +127,27 @@ class Chain:
                     keys = keys.after(event.index, event.data)
                 case CheckpointKeyRotated() if self._is_by_root(event):
                     keys = keys.after(event.index, event.data)
-                case AgentRemoved():  # whoever signed it: trust that is taken away in vain costs an answer alone
+                case AgentRemoved():  # no matter who signed it: a key that is distrusted wrongly only costs an answer
                     keys = keys.after(event.index, event.data)
-                case _:  # of somebody who may name no key
+                case _:  # its signer may name no keys
                     continue
         named = {
-            verifier.vkey: one.until is None
-            for one, verifier in zip(
-                keys.keys, verifiers_of(created.origin, (one.key for one in keys.keys)), strict=True
+            verifier.vkey: key.until is None
+            for key, verifier in zip(
+                keys.keys, verifiers_of(created.origin, (key.key for key in keys.keys)), strict=True
             )
         }
         if any(vkey not in named or (named[vkey] and not may_sign) for vkey, may_sign in known.items()):
-            message = "the node does not tell of the checkpoint keys that this client has seen: it hides entries"
+            message = "the node does not name all checkpoint keys that this client knows: it hides entries"
             raise Corrupted("VERIFICATION_FAILED", message)
         return named
 
     def reset(self, event_id: str) -> ResetPoint:
-        """Return the reset with this id, which root signed."""
-        for event in self._signed(["ledger.history_reset"], "ledger"):
+        """Return the history reset whose event has this id. Raises Corrupted: root signed no such event."""
+        for event in self._verified_events(["ledger.history_reset"], "ledger"):
             if event.id == event_id and isinstance(event.data, HistoryReset) and self._is_by_root(event):
                 return ResetPoint(event.index, event.data.abandoned_size, event.data.abandoned_root, event.data.reason)
-        message = f"the node says that a history reset began with {event_id}, and has no such entry by root"
+        message = f"the node names the history reset {event_id}, but has no such entry by root"
         raise Corrupted("VERIFICATION_FAILED", message, id=event_id)
 
     def _created(self) -> LedgerCreated:
@@ -154,7 +155,9 @@ class Chain:
         event = read_event(0, data)
         created = event.data
         if not isinstance(created, LedgerCreated) or ledger_id(bytes.fromhex(created.root)) != self._ledger:
-            raise Corrupted("VERIFICATION_FAILED", f"the node's first entry is not that of the ledger {self._ledger}")
+            raise Corrupted(
+                "VERIFICATION_FAILED", f"the node's first entry is not the first entry of the ledger {self._ledger}"
+            )
         if event.key != created.root or not self._is_signed(0, data):
             raise Corrupted("VERIFICATION_FAILED", "the root key did not sign the node's first entry", index=0)
         return created
@@ -164,7 +167,7 @@ class Chain:
         return is_signed(entry, read_batch_path(self._reads, index, entry))
 
     def _root_at(self, index: int) -> str:
-        """Return the root key that signs the entry at ``index``: one that was replaced signs nothing after that."""
+        """Return the root key that may sign the entry at ``index``. A replaced key signs nothing later."""
         if not self._roots:
             roots = [(-1, self._created().root)]
             for at, data in _entries(self._reads, ["key.rotated"], f"agent/{ROOT}"):
@@ -178,17 +181,17 @@ class Chain:
     def _is_by_root(self, event: Event) -> bool:
         return event.key == self._root_at(event.index)
 
-    def _signed(self, kinds: Collection[str], stream: str | None = None) -> Iterator[Event]:
-        """Yield the events of some kinds whose signature fits, by whomever."""
+    def _verified_events(self, kinds: Collection[str], stream: str | None = None) -> Iterator[Event]:
+        """Yield the events of some kinds whose signature is valid, whoever signed."""
         for index, data in _entries(self._reads, kinds, stream):
             event = read_event(index, data)
-            names_none = isinstance(event.data, AgentRegistered) and event.data.checkpoint_key is None
-            if not names_none and self._is_signed(index, data):
+            names_no_key = isinstance(event.data, AgentRegistered) and event.data.checkpoint_key is None
+            if not names_no_key and self._is_signed(index, data):
                 yield event
 
 
 def _is_invited(event: Event, token_key: bytes | None) -> bool:
-    """Return whether who was invited registers itself: the token signed for the key that signed the event."""
+    """Whether an invited agent registers itself: the token signed the key that signed the event."""
     data = event.data
     if not isinstance(data, AgentRegistered) or event.key != data.key or token_key is None:
         return False
@@ -201,6 +204,8 @@ def _entries(reads: EntryReads, kinds: Collection[str], stream: str | None) -> I
     while index < size:
         page = reads.entries(index, kinds=kinds, stream=stream)
         if page.next_index <= index:
-            raise Corrupted("VERIFICATION_FAILED", "the node's log does not go on where it says that it does")
+            raise Corrupted(
+                "VERIFICATION_FAILED", "the node's page does not move on, though its log does not end there"
+            )
         yield from page.entries
         index, size = page.next_index, page.size

@@ -1,12 +1,12 @@
-"""What an agent did while its ledger was away: signed submissions in a folder, sent in order when it answers again.
+"""The spool: signed submissions of an agent whose ledger is away. It sends them in order when the ledger answers again.
 
-``spool/NAME/`` of the agent's folder holds one file for each, ``rejected/`` in it those that the ledger refused then,
-beside why. Ids make it harmless to send one again, so a process may be killed anywhere: at worst its file stays, and
-what is in the log already is answered with its receipt. Whatever an agent submits goes after what waits.
+``spool/NAME/`` in the agent's folder has one file for each submission. ``rejected/`` in it has those that the ledger
+refused later, each with the reason. It is safe to send a submission again, because the ledger knows its ids and repeats
+its first answer. So if a process is killed, at worst a file stays. New submissions go after the waiting ones.
 
-Only ``REPORTS`` are kept, what an author did or learned: whoever claims or approves does next what the answer says, and
-an event that expects a version of its stream asks for an answer, too. Refused: to hand back a receipt that is none. So
-keeping raises ``SPOOLED``, and nothing that prints an answer can show as done what is not.
+The spool stores only ``REPORTS``: kinds that say what an author did or learned. It does not store claims, approvals or
+events that expect a version of their stream, because the next step depends on the answer. Refused: a receipt for a
+stored submission. The spool raises ``SPOOLED`` instead, so that nothing can show a stored submission as recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
 FOLDER: Final = "spool"
-# The kinds that may wait. One that is new waits only when it is named here.
+# The kinds that may wait. A new kind must be added here to wait.
 REPORTS: Final = frozenset(
     {
         "assessment.recorded",
@@ -53,18 +53,21 @@ REPORTS: Final = frozenset(
     }
 )
 
-# About whoever asks, not about what is sent: it waits until that is mended.
-_NOT_OF_EVENTS: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
+# These refuse the agent, not the submission, which waits until the cause is mended.
+_AGENT_CODES: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
 _NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED", "SPOOL_FULL"})
 
-# What else lies in the folder is not ours.
+# The spool ignores files with other names.
 _NAME: Final = re.compile(r"[0-9]{9,}-[0-9]+-[0-9a-f]{16}\.msg")
 
 Send = Callable[[Submission], "list[Accepted]"]
 
 
 class SpoolEntry(NamedTuple):
-    """A submission that waits, or was refused (then with the refusal as it is published)."""
+    """A stored submission. ``refusal`` is None while it waits, else the published form of the refusal.
+
+    ``submission`` is None when the file is damaged.
+    """
 
     number: int
     path: Path
@@ -73,30 +76,30 @@ class SpoolEntry(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of all that waited: how many submissions are recorded, and how many were refused."""
+    """The result of sending: the numbers of submissions that were recorded and refused."""
 
     recorded: int
     rejected: int
 
 
 class Counts(NamedTuple):
-    """How many submissions wait, and how many were refused."""
+    """The numbers of submissions that wait and that were refused."""
 
     waiting: int
     rejected: int
 
 
 class Spool:
-    """The spool of one agent; processes and threads may share it."""
+    """The spool of one agent. Processes and threads may share it."""
 
     def __init__(self, home: Path, agent: str) -> None:
         self.folder = home / FOLDER / agent
-        self._refused = self.folder / "rejected"
+        self._rejected_folder = self.folder / "rejected"
 
-    def submit(self, submission: Submission, send: Send, *, may_keep: bool) -> list[Accepted]:
-        """Submit what waits, then ``submission``; keep it where the ledger is away and that was asked for.
+    def submit(self, submission: Submission, send: Send, *, may_store: bool) -> list[Accepted]:
+        """Send the waiting submissions, then ``submission``. If the ledger is away and ``may_store``, store it.
 
-        Raises Unavailable: ``SPOOLED`` when it is kept, ``SPOOL_FULL``; as ``send``, which is why it is not kept.
+        Raises Unavailable: ``SPOOLED`` when it was stored; ``SPOOL_FULL``; as ``send`` when it was not stored.
         """
         try:
             if self.waiting():
@@ -104,38 +107,38 @@ class Spool:
                     self._send_waiting(send)
                     return send(submission)
             return send(submission)
-        except Unavailable as away:
-            if not may_keep or away.code in _NO_OUTAGE:
+        except Unavailable as outage:
+            if not may_store or outage.code in _NO_OUTAGE:
                 if self.waiting():
-                    away.message += "; what waits in the spool goes before it (`deed spool list`)"
+                    outage.message += "; earlier submissions in the spool go first (`deed spool list`)"
                 raise
             with self._locked():
-                raise self._keep(submission, away) from away
+                raise self._store(submission, outage) from outage
 
     def send(self, send: Send) -> Outcome:
-        """Submit all that waits. Raises as ``send``; what was not submitted then waits on."""
+        """Send all waiting submissions in order. Raises as ``send``; the rest then stays in the spool."""
         if not self.waiting():
             return Outcome(0, 0)
         with self._locked():
             return self._send_waiting(send)
 
     def waiting(self) -> list[Path]:
-        """Return the files of what waits, in the order in which it was done."""
-        return _files(self.folder)
+        """Return the files of waiting submissions, oldest first."""
+        return _list_files(self.folder)
 
     def rejected(self) -> list[Path]:
-        """Return the files of what was refused."""
-        return _files(self._refused)
+        """Return the files of refused submissions, oldest first."""
+        return _list_files(self._rejected_folder)
 
     def counts(self) -> Counts:
-        """Return how many submissions wait, and how many were refused."""
+        """Return the numbers of submissions that wait and that were refused."""
         return Counts(len(self.waiting()), len(self.rejected()))
 
     def entries(self) -> Iterator[SpoolEntry]:
-        """Yield what waits, then what was refused. Raises as ``read_regular``."""
+        """Yield the waiting submissions, then the refused ones. Raises as ``read_regular``."""
         for path in [*self.waiting(), *self.rejected()]:
             reason = read_regular(_reason(path), size_max_bytes=limits.request_size_max_bytes)
-            refusal = None if path.parent != self._refused else msgspec.json.decode(reason or b"{}")
+            refusal = None if path.parent != self._rejected_folder else msgspec.json.decode(reason or b"{}")
             try:
                 submission = _read(path)
             except Refused as damaged:
@@ -143,7 +146,7 @@ class Spool:
             yield SpoolEntry(_number(path), path, submission, refusal)
 
     def drop(self, number: int) -> None:
-        """Give up what waits, or was refused, under a number. Raises Refused: ``NOT_FOUND``."""
+        """Delete the stored submission with this number. Raises Refused: ``NOT_FOUND``."""
         with self._locked():
             for path in [*self.waiting(), *self.rejected()]:
                 if _number(path) == number:
@@ -151,7 +154,9 @@ class Spool:
                         path.unlink()
                         _reason(path).unlink(missing_ok=True)
                     return
-        raise Refused("NOT_FOUND", f"nothing is kept under {number}: `deed spool list` shows what is", number=number)
+        raise Refused(
+            "NOT_FOUND", f"the spool has no number {number}: `deed spool list` shows the numbers", number=number
+        )
 
     def _send_waiting(self, send: Send) -> Outcome:
         recorded = rejected = 0
@@ -160,12 +165,12 @@ class Spool:
                 try:
                     send(_read(path))
                 except Refused as refusal:
-                    if refusal.code in _NOT_OF_EVENTS:
+                    if refusal.code in _AGENT_CODES:
                         raise
                     self._reject(path, refusal)
                     rejected += 1
                 else:
-                    # If we crash before this, it is sent again, and answered with the receipt it has.
+                    # If we crash before this, it is sent again, and the ledger repeats its first answer.
                     with as_unavailable(path):
                         path.unlink()
                     recorded += 1
@@ -175,44 +180,44 @@ class Spool:
                 log_notice(f"from the spool: {recorded} recorded, {rejected} refused{why}")
         return Outcome(recorded, rejected)
 
-    def _keep(self, submission: Submission, away: Unavailable) -> Unavailable:
-        """Keep a submission on disk, and return what says so."""
+    def _store(self, submission: Submission, outage: Unavailable) -> Unavailable:
+        """Store a submission on disk, and return the error to raise: ``SPOOLED``, or why it was not stored."""
         heads: list[dict[str, Any]] = [msgspec.json.decode(body) for body in submission.bodies]
         kinds = {head["kind"] for head in heads} - REPORTS
         if kinds or any("expect" in head for head in heads):
-            what = f"{', '.join(sorted(kinds))} is" if kinds else "what expects a version of its stream is"
-            away.message += f"; {what} not spooled, because what you do next depends on the answer: do it again later"
-            return away
+            excluded = f"{', '.join(sorted(kinds))} is" if kinds else "an event that expects a version of its stream is"
+            outage.message += f"; {excluded} not spooled, because your next step depends on the answer: try again later"
+            return outage
         content = submission.encode()
-        present = [*self.waiting(), *self.rejected()]
-        events = sum(int(path.name.split("-")[1]) for path in present) + len(heads)
-        size = sum(path.stat().st_size for path in present) + len(content)
+        stored = [*self.waiting(), *self.rejected()]
+        events = sum(int(path.name.split("-")[1]) for path in stored) + len(heads)
+        size = sum(path.stat().st_size for path in stored) + len(content)
         if events > limits.spool_events_max or size > limits.spool_size_max_bytes:
             message = (
-                f"the ledger is away, and the spool in {self.folder} is full: this is neither recorded nor kept. "
-                "`deed spool send` when the ledger answers, or give up what was refused: `deed spool drop --rejected`"
+                f"the ledger is away, and the spool in {self.folder} is full: this is neither recorded nor stored. "
+                "Run `deed spool send` when the ledger answers, or delete refused ones: `deed spool drop --rejected`"
             )
             return Unavailable("SPOOL_FULL", message, folder=str(self.folder), events=events, size=size)
-        number = 1 + max(map(_number, present), default=0)
+        number = 1 + max(map(_number, stored), default=0)
         ids = [event_id(pae(body)) for body in submission.bodies]
         path = self.folder / f"{number:09}-{len(heads)}-{ids[0].removeprefix('blake3:')[:16]}.msg"
-        lost = as_unavailable(path, "cannot be written, so this is neither recorded nor kept")
-        with lost, replacing(path, label="spool-") as file:  # by its label goes what a killed process left half written
+        lost = as_unavailable(path, "cannot be written, so this is neither recorded nor stored")
+        with lost, replacing(path, label="spool-") as file:  # with the label, the next writer removes what a crash left
             file.write(content)
         message = (
-            f"NOT recorded yet: the ledger is away ({away.code}). It is signed and stored as number {number}, after "
+            f"NOT recorded yet: the ledger is away ({outage.code}). It is signed and stored as number {number}, after "
             f"{len(self.waiting()) - 1} others. Your next operation sends it, or `deed spool send`. Do not repeat it."
         )
         return Unavailable("SPOOLED", message, recorded=False, number=number, ids=ids, folder=str(self.folder))
 
     def _reject(self, path: Path, refusal: Refused) -> None:
-        target = self._refused / path.name
+        target = self._rejected_folder / path.name
         with as_unavailable(target):
-            self._refused.mkdir(mode=0o700, exist_ok=True)
-            # The reason first: if we crash after it, the submission is sent again, and refused again.
+            self._rejected_folder.mkdir(mode=0o700, exist_ok=True)
+            # The reason comes first: if we crash after it, the submission is sent again and refused again.
             write_whole(_reason(target), msgspec.json.encode(refusal.to_dict(), order="deterministic"))
             path.rename(target)
-            sync_folder(self._refused)
+            sync_folder(self._rejected_folder)
             sync_folder(self.folder)
 
     @contextmanager
@@ -225,13 +230,13 @@ class Spool:
 
 
 def spools(home: Path) -> list[tuple[str, Spool]]:
-    """Return the agents that have a spool in a folder, and their spools."""
+    """Return the names of the agents that have a spool in a ledger's folder, each with its spool."""
     folder = home / FOLDER
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     return [(name, Spool(home, name)) for name in names]
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
     except FileNotFoundError:

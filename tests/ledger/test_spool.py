@@ -72,7 +72,7 @@ def signed(*texts: str, **more: Any) -> Submission:
 def keep(spool: Spool, there: Ledger, *texts: str) -> Unavailable:
     """Submit findings, which are not recorded; return what says so."""
     with pytest.raises(Unavailable) as kept:
-        spool.submit(signed(*texts), there.send, may_keep=True)
+        spool.submit(signed(*texts), there.send, may_store=True)
     return kept.value
 
 
@@ -83,7 +83,7 @@ def test_what_is_kept_is_said_to_be_no_record_and_recorded_before_what_comes_nex
         ("SPOOLED", False, 2),
     ]
     there.is_away = False
-    assert spool.submit(signed("c"), there.send, may_keep=False) == []
+    assert spool.submit(signed("c"), there.send, may_store=False) == []
     assert there.recorded == ["a", "b", "c"]
     assert spool.counts() == (0, 0)
 
@@ -91,7 +91,7 @@ def test_what_is_kept_is_said_to_be_no_record_and_recorded_before_what_comes_nex
 def test_files_are_for_their_owner_alone_and_hold_the_bytes_that_were_signed(spool: Spool, there: Ledger) -> None:
     submission = signed("a", "b")
     with pytest.raises(Unavailable):
-        spool.submit(submission, there.send, may_keep=True)
+        spool.submit(submission, there.send, may_store=True)
     (path,) = spool.waiting()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(spool.folder.stat().st_mode) == 0o700
@@ -101,11 +101,11 @@ def test_files_are_for_their_owner_alone_and_hold_the_bytes_that_were_signed(spo
 
 def test_nothing_is_kept_unasked_and_what_waits_is_not_overtaken(spool: Spool, there: Ledger) -> None:
     with pytest.raises(Unavailable) as refused:
-        spool.submit(signed("a"), there.send, may_keep=False)
+        spool.submit(signed("a"), there.send, may_store=False)
     assert (refused.value.code, spool.counts()) == ("BUS_UNAVAILABLE", (0, 0))
     keep(spool, there, "a")
-    with pytest.raises(Unavailable, match="goes before it"):
-        spool.submit(signed("b"), there.send, may_keep=False)
+    with pytest.raises(Unavailable, match="go first"):
+        spool.submit(signed("b"), there.send, may_store=False)
     assert spool.counts() == (1, 0)
 
 
@@ -113,7 +113,7 @@ def test_act_whose_answer_matters_is_not_kept(spool: Spool, there: Ledger) -> No
     claim = Draft(stream="handoff/h1", data=HandoffClaimed(lease_seconds=60))
     for submission in (signed("a", expect=3), draft_and_sign([claim], KEY, ledger="l", author="alice")):
         with pytest.raises(Unavailable, match="not spooled") as refused:
-            spool.submit(submission, there.send, may_keep=True)
+            spool.submit(submission, there.send, may_store=True)
         assert refused.value.code == "BUS_UNAVAILABLE"
     assert spool.counts() == (0, 0)
     assert not {"handoff.claimed", "handoff.approved", "handoff.verified", "handoff.created"} & REPORTS
@@ -190,7 +190,7 @@ def test_full_spool_refuses_and_says_what_to_do(
     keep(spool, there, "c")
     full = keep(spool, there, "d", "e", "f")
     assert full.code == "SPOOL_FULL"
-    assert "neither recorded nor kept" in full.message
+    assert "neither recorded nor stored" in full.message
     assert "`deed spool send`" in full.message
     assert spool.counts() == (2, 0)
     there.is_away, there.refusals = False, {"a": Refused("KEY_REVOKED", "no")}
@@ -213,7 +213,7 @@ def test_full_disk_keeps_what_was_there_and_says_that_this_is_lost(
         patch.setattr("deedbook.ledger.system.files.os.fsync" if call == "fsync" else "pathlib.Path.replace", fail)
         full = keep(spool, there, "b")
     assert full.code == "STORE_UNAVAILABLE"
-    assert "neither recorded nor kept" in full.message
+    assert "neither recorded nor stored" in full.message
     assert sorted(path.suffix for path in spool.folder.iterdir()) == [".msg"]
     there.is_away = False
     assert spool.send(there.send) == (1, 0)

@@ -10,7 +10,7 @@ import msgspec
 
 from deedbook.consumers.sdk.loopback import is_loopback
 from deedbook.ledger.client.client import Client
-from deedbook.ledger.client.remote_history import signing
+from deedbook.ledger.client.remote_history import active_verifiers
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.home import trust
@@ -38,7 +38,7 @@ def witnessed_of(client: Client, settings: Settings, size: int, root: str) -> Wi
     except Refused:
         return None  # the folder is not trusted with any, or its checkpoint key is somebody else's
     if known := client.trust_store.checkpoint_keys:  # of a node that is asked over the bus
-        verify_checkpoint(note, *signing(known))
+        verify_checkpoint(note, *active_verifiers(known))
     cosigned = parse_checkpoint(note)
     (old, old_root), (new, new_root) = sorted([(size, root), (cosigned.size, cosigned.root.hex())])
     if not is_continued(TrustedHead(old, old_root), ConsistencyProof(new, new_root, client.consistency(old, new).path)):

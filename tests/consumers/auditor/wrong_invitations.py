@@ -135,15 +135,15 @@ def token_signs(forge: Forge) -> None:
 
 def two_of_one_bus_key(forge: Forge) -> None:
     """Invite two by one bus key."""
-    nkey = invite(forge, "eve").invited().nkey
-    adam = invitation_of(forge, "adam").invited()
+    nkey = invite(forge, "eve").make_invited().nkey
+    adam = invitation_of(forge, "adam").make_invited()
     forge.emit(ROOT, "agent/adam", msgspec.structs.replace(adam, nkey=nkey))
 
 
 def one_token_twice(forge: Forge) -> None:
     """Invite by one token twice."""
-    invitation = invite(forge, "eve").invited()
-    nkey = invitation_of(forge, "adam").invited().nkey
+    invitation = invite(forge, "eve").make_invited()
+    nkey = invitation_of(forge, "adam").make_invited().nkey
     forge.emit(ROOT, "agent/eve", msgspec.structs.replace(invitation, nkey=nkey))
 
 

@@ -202,28 +202,28 @@ def test_token_signs_nothing_but_that_one_key(ledger: Ledger) -> None:
 
 
 def test_only_admins_invite_and_only_who_is_not_here(ledger: Ledger) -> None:
-    assert refusal(ledger, "alice", invitation_of(ledger, "dora").invited()).code == "NOT_AUTHORIZED"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "dora", seconds=0).invited()).code == "INVALID_FIELD"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "alice").invited(), "agent/alice").code == "AGENT_EXISTS"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "node").invited(), "agent/node").code == "AGENT_EXISTS"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "dora").invited(), "agent/emil").code == "INVALID_FIELD"
+    assert refusal(ledger, "alice", invitation_of(ledger, "dora").make_invited()).code == "NOT_AUTHORIZED"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "dora", seconds=0).make_invited()).code == "INVALID_FIELD"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "alice").make_invited(), "agent/alice").code == "AGENT_EXISTS"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "node").make_invited(), "agent/node").code == "AGENT_EXISTS"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "dora").make_invited(), "agent/emil").code == "INVALID_FIELD"
     ledger.emit(ROOT, "agent/bob", AgentRemoved(agent="bob"))
-    assert refusal(ledger, ROOT, invitation_of(ledger, "bob").invited(), "agent/bob").code == "AGENT_EXISTS"
+    assert refusal(ledger, ROOT, invitation_of(ledger, "bob").make_invited(), "agent/bob").code == "AGENT_EXISTS"
     ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
     join(ledger, invite(ledger, "dora", by="rita"))
 
 
 def test_token_and_its_bus_key_are_of_one_invitation(ledger: Ledger) -> None:
-    invited = invite(ledger, "dora").invited()
+    invited = invite(ledger, "dora").make_invited()
     assert refusal(ledger, ROOT, invited).code == "KEY_EXISTS"
-    emil = invitation_of(ledger, "emil").invited()
+    emil = invitation_of(ledger, "emil").make_invited()
     taken = msgspec.structs.replace(emil, nkey=invited.nkey)
     assert refusal(ledger, ROOT, taken, "agent/emil").code == "KEY_EXISTS"
 
 
 def test_batch_that_invites_and_joins_is_refused(ledger: Ledger) -> None:
     invitation = invitation_of(ledger, "dora")
-    both = [Draft(stream="agent/dora", data=data) for data in (invitation.invited(), registration(invitation))]
+    both = [Draft(stream="agent/dora", data=data) for data in (invitation.make_invited(), registration(invitation))]
     for author, key in ((ROOT, ledger.keys[ROOT]), ("dora", key_named("dora"))):
         with pytest.raises(Refused):
             ledger.submit(ledger.sign(author, *both, key=key))

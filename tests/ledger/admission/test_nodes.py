@@ -52,7 +52,7 @@ def of_node(ledger: Ledger, name: str = "n2", **changes: Any) -> AgentRegistered
 
 def test_root_alone_lets_nodes_in(ledger: Ledger) -> None:
     ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
-    assert refused(ledger, "rita", "agent/n2", invitation_of(ledger, "n2", "node").invited()) == "NOT_AUTHORIZED"
+    assert refused(ledger, "rita", "agent/n2", invitation_of(ledger, "n2", "node").make_invited()) == "NOT_AUTHORIZED"
     assert refused(ledger, "rita", "agent/n2", of_node(ledger)) == "NOT_AUTHORIZED"
     assert refused(ledger, NODE, "agent/n2", of_node(ledger)) == "NOT_AUTHORIZED"
     join(ledger, invite(ledger, "n2", "node"))
@@ -63,7 +63,7 @@ def test_root_alone_lets_nodes_in(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("roles", [["node", "service"], ["node", "admin"], ["node", "node"]])
 def test_node_has_no_other_role(ledger: Ledger, roles: Any) -> None:
-    assert refused(ledger, ROOT, "agent/n2", invitation_of(ledger, "n2", *roles).invited()) == "INVALID_FIELD"
+    assert refused(ledger, ROOT, "agent/n2", invitation_of(ledger, "n2", *roles).make_invited()) == "INVALID_FIELD"
     assert refused(ledger, ROOT, "agent/n2", of_node(ledger, roles=roles)) == "INVALID_FIELD"
 
 

@@ -106,7 +106,7 @@ def invite(
     servers = check_server(server).split(",") if server else []
     root = root_in(app.client().entry(0))
     invitation = Invitation(root, name, list(roles or ("agent",)), new_token(), servers, expires_ms)
-    accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.invited()))[0]
+    accepted = author.emit(Draft(stream=f"agent/{name}", data=invitation.make_invited()))[0]
     if (url := _server_here(app)) is not None:
         _wait_until(lambda: Connection(url, name, invitation.bus_seed).close())
     until = clock_text(expires_ms)
