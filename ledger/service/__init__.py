@@ -1,1 +1,1 @@
-"""The server side of the bus: the nats-server, the intake of requests, and what nodes share."""
+"""The server side of the bus: the nats-server, the intake of requests, and the data that nodes share."""

@@ -1,9 +1,9 @@
-"""A node tells NATS tools that it is there: `$SRV.PING`, `INFO` and `STATS` of the service `deed` (NATS ADR-32).
+"""A node answers NATS tools that look for services: `$SRV.PING`, `INFO` and `STATS` of `deedbook` (NATS ADR-32).
 
-So `nats micro ls` finds the nodes of a ledger, with their version and role. The forms are those of nats-py's ``micro``;
-its endpoints are not used, because ours have queues for each agent (``ledger.service.intake``). Agents may ask: each
-can read the whole log, which says more than these counts. Answers are few a second, whoever asks: beyond that this
-subscribes no more for a second, so that the server drops what a flood sends, and no queue of ours holds it.
+So `nats micro ls` finds the nodes of a ledger, with their version and role. The answers are structs of nats-py's
+``micro``. Its endpoints are not used, because a node has one queue for each agent (``ledger.service.intake``). Agents
+may ask: each can read the whole log, which says more than these counts. A node sends only a few answers a second. After
+that it stays unsubscribed for a second, so that the server drops the messages of a flood and no queue here holds them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class Discovery:
-    """Answers who asks for services, for one node; ``role`` says what the node is at that moment."""
+    """Answers requests for services on behalf of one node; ``role`` returns the present role of the node."""
 
     def __init__(self, ledger: str, role: Callable[[], str], metrics: Metrics) -> None:
         self.id = token_hex(11)
-        self._ledger, self._role, self._tally = ledger, role, metrics
+        self._ledger, self._role, self._metrics = ledger, role, metrics
         self._started = datetime.now(UTC)
         self._answered = 0
         try:
@@ -65,13 +65,13 @@ class Discovery:
         if document is None or not message.reply or self._answered >= limits.discovery_answers_per_s_max:
             return
         self._answered += 1
-        with contextlib.suppress(NatsError):  # who asked asks again
+        with contextlib.suppress(NatsError):  # the tool asks again
             await message.respond(json.dumps(document).encode())
 
     def document(self, subject: str) -> dict[str, Any] | None:
-        """Return the answer to what is asked on a subject; None when another service, or node, is meant."""
-        verb, *meant = subject.split(".")[1:]
-        if meant != [NAME, self.id][: len(meant)]:
+        """Return the answer to a request on this subject; None if it names another service, node or verb."""
+        verb, *target = subject.split(".")[1:]
+        if target != [NAME, self.id][: len(target)]:
             return None
         own: dict[str, Any] = {
             "name": NAME,
@@ -90,14 +90,14 @@ class Discovery:
             case "STATS":
                 stats = [self._stats(name, pattern) for name, pattern in patterns.items()]
                 return ServiceStats(**own, started=self._started, endpoints=stats).to_dict()
-            case _:  # subjects are open: whoever asks may name any verb
+            case _:  # a tool may name any verb
                 return None
 
     def _stats(self, name: str, pattern: str) -> EndpointStats:
         if name == "read":
-            requests, errors, seconds = self._tally.values("reads")[""], 0.0, 0.0
+            requests, errors, seconds = self._metrics.values("reads")[""], 0.0, 0.0
         else:
-            requests, errors = self._tally.values("submissions")[""], sum(self._tally.values("refusals").values())
-            seconds = self._tally.values("submit_seconds")[""]
+            requests, errors = self._metrics.values("submissions")[""], sum(self._metrics.values("refusals").values())
+            seconds = self._metrics.values("submit_seconds")[""]
         total = int(seconds * _NANOSECONDS)
         return EndpointStats(name, pattern, QUEUE, int(requests), int(errors), total, total // max(1, int(requests)))

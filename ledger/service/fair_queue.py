@@ -1,13 +1,13 @@
-"""Who is served next, when several agents want more than there is room for: start-time fair queueing. Pure.
+"""Choose which agent's request runs next when there are more than can run: start-time fair queueing. Pure.
 
-Every agent has a queue of its own, bounded in number and bytes, and a window of what may run for it at once. Whoever
-has been served least since it last had something to do is next, measured in bytes plus a constant for each request, so
-neither many small requests nor few large ones get ahead of others. An agent that was idle starts at the present
-virtual time: it cannot save turns up, and it waits for no more than what runs already.
+Every agent has a queue of its own, bounded in number and bytes, and a limit for the requests that run at once. The next
+request is of the agent that was served least since it was last idle, measured in bytes plus a constant for each
+request. So neither many small requests nor a few large ones get ahead of others. An agent that was idle starts at the
+present virtual time: it saves no turns, and it waits only for running requests.
 
-When all queues together hold too much, the newest request of the longest one gives way: whoever floods sheds its own.
+When all queues together are too large, the queue drops the newest request of the longest one: a flooder loses its own.
 
-Source: Goyal, Vin, Cheng, "Start-time fair queueing" (SIGCOMM 1996); a longest queue that gives way is RFC 8290's.
+Source: Goyal, Vin, Cheng, "Start-time fair queueing" (SIGCOMM 1996); dropping from the longest queue is from RFC 8290.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-request_cost_bytes: Final = 4096  # What a request costs besides its bytes.
+request_cost_bytes: Final = 4096  # The cost of a request in addition to its bytes.
 
 
 @dataclass(frozen=True)
 class Share:
-    """How much may wait and run, for one agent and for all together."""
+    """The limits of waiting and running requests, for one agent and for all together."""
 
     waiting_max: int
     waiting_max_bytes: int
@@ -45,13 +45,13 @@ class _Account(Generic[T]):
     turn: int = 0  # The virtual time at which its next request may start.
 
     def next(self) -> tuple[T, int] | None:
-        """Return what would run next: first what was let in before."""
+        """Return the next request and its size: first those that ran before."""
         queue = self.returning or self.waiting
         return queue[0] if queue else None
 
 
 class FairQueue(Generic[T]):
-    """Requests of many agents, and which of them runs next."""
+    """The waiting requests of many agents, and the choice of the next one to run."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -61,7 +61,7 @@ class FairQueue(Generic[T]):
         self.waiting_bytes = 0
 
     def put(self, agent: str, item: T, size: int) -> list[tuple[str, T]]:
-        """Queue a request; return those that must be shed, each with its agent: this one, or a flooder's newest."""
+        """Queue a request; return those to shed, each with its agent: this one, or the newest of the longest queues."""
         account = self._accounts.setdefault(agent, _Account())
         share = self._share
         if len(account.waiting) >= share.waiting_max or account.waiting_bytes + size > share.waiting_max_bytes:
@@ -75,24 +75,24 @@ class FairQueue(Generic[T]):
         return shed
 
     def put_back(self, agent: str, item: T, size: int) -> None:
-        """Queue what ran before and has finished waiting for something else: it is never shed or dropped."""
+        """Queue a request that ran before and waited for something else meanwhile: it is never shed or dropped."""
         self._accounts.setdefault(agent, _Account()).returning.append((item, size))
 
     def take(self) -> tuple[str, T] | None:
-        """Return the request whose turn it is, which runs from now on, and its agent; None when none may run."""
+        """Return an agent and its request, which counts as running from now on; None when none may run."""
         if self.running >= self._share.all_running_max:
             return None
         ready = [(agent, account) for agent, account in self._accounts.items() if self._may_run(account)]
         if not ready:
             return None
-        agent, account = min(ready, key=lambda one: one[1].turn)
+        agent, account = min(ready, key=lambda pair: pair[1].turn)
         if account.returning:
             item, size = account.returning.popleft()
         else:
             item, size = account.waiting.popleft()
             account.waiting_bytes -= size
             self.waiting_bytes -= size
-        # An agent that was idle, or held back by its window, saves no turns up.
+        # An agent that was idle or at its limit saves no turns.
         self._now = max(self._now, account.turn)
         account.turn = self._now + size + request_cost_bytes
         account.running += 1
@@ -101,28 +101,28 @@ class FairQueue(Generic[T]):
         return agent, item
 
     def finish(self, agent: str, size: int) -> None:
-        """Say that a request which ``take`` returned no longer runs."""
+        """Record that a request from ``take`` no longer runs."""
         account = self._accounts[agent]
         account.running -= 1
         account.running_bytes -= size
         self.running -= 1
 
     def drop(self, agent: str) -> None:
-        """Forget what waits for an agent; what runs for it, or did, goes on."""
+        """Drop the waiting requests of an agent; those that run or ran before go on."""
         if (account := self._accounts.get(agent)) is not None:
             self.waiting_bytes -= account.waiting_bytes
             account.waiting.clear()
             account.waiting_bytes = 0
 
     def _may_run(self, account: _Account[T]) -> bool:
-        following = account.next()
-        if following is None or not account.running:
-            return following is not None
-        is_within = account.running_bytes + following[1] <= self._share.running_max_bytes
+        request = account.next()
+        if request is None or not account.running:
+            return request is not None
+        is_within = account.running_bytes + request[1] <= self._share.running_max_bytes
         return account.running < self._share.running_max and is_within
 
     def _shed_longest(self) -> tuple[str, T]:
-        agent, account = max(self._accounts.items(), key=lambda one: one[1].waiting_bytes)
+        agent, account = max(self._accounts.items(), key=lambda pair: pair[1].waiting_bytes)
         item, size = account.waiting.pop()
         account.waiting_bytes -= size
         self.waiting_bytes -= size

@@ -1,8 +1,9 @@
-"""What the nodes of one ledger keep in JetStream beside the log: their lease, and the blobs that entries refer to.
+"""The data that the nodes of one ledger keep in JetStream beside the log: their lease, and the blobs of entries.
 
-The lease is a key of a key-value bucket, replaced by compare-and-set on its revision. A blob's chunks are messages of a
-stream; of several on one subject the last counts. The first chunk is written last, so a blob of which that is there is
-whole, unless a node wrote there what it is not: whoever publishes an entry that refers to it puts that right before.
+The lease is a key of a key-value bucket; a node replaces it by compare-and-set on its revision. The chunks of a blob
+are messages of a stream; the last message on a subject counts. A node writes the first chunk last. So a blob with a
+first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects the chunks of the
+blobs that it refers to.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from deedbook.ledger.replication.signals import LeasePut, LeaseRefused, LeaseSee
 _KEY: Final = "lease"
 _CHUNKS: Final = "Deedbook-Chunks"
 answer_wait_s: Final = 1.0
-"""So long is an answer waited for, to be asked for again: while three servers elect, questions are dropped."""
+"""The wait for an answer before the node asks again: servers drop requests while they elect a leader."""
 
 _sent_at_once: Final = 8
 _wait_s: Final = limits.lease_renew_s / 2
-"""For an answer about the lease: who waits longer knows less than who asks again."""
+"""The wait for an answer about the lease: asking again says more than waiting longer."""
 
 _wrong_last_sequence: Final = frozenset({10071, 10164})
 
 
 async def stream_in_use(client: Client, ledger: str) -> Generation | None:
-    """Return the log stream that takes events now; None when there is none. Raises Unavailable: ``BUS_UNAVAILABLE``."""
+    """Return the log stream in use; None when there is none. Raises Unavailable: ``BUS_UNAVAILABLE``."""
     manager = client.jetstream(timeout=answer_wait_s)
     try:
         with bus_errors("looking for the log stream"):
@@ -54,7 +55,7 @@ async def stream_in_use(client: Client, ledger: str) -> Generation | None:
 
 
 class LeaseBucket:
-    """The lease of one ledger's nodes; made when it is first put."""
+    """The lease of one ledger's nodes; the bucket is made at the first ``put``."""
 
     def __init__(self, client: Callable[[], Client], ledger: str, replicas: int) -> None:
         self._client = client
@@ -63,41 +64,41 @@ class LeaseBucket:
         self._is_made = False
         self._replicas = replicas
 
-    async def read(self, *, of_replica: bool = True) -> LeaseSeen:
-        """Return the lease, as a replica has it, also while there is none to write to, or as it was written last.
+    async def read(self, *, from_replica: bool = True) -> LeaseSeen:
+        """Return the lease from a replica, which also works without a stream leader, or else as it was last written.
 
         Raises Unavailable: ``BUS_UNAVAILABLE``.
         """
         manager = self._client().jetstream(timeout=_wait_s)
         with bus_errors("reading the lease"):
             try:
-                entry = await manager.get_msg(f"KV_{self._name}", subject=self._subject, direct=of_replica)
+                entry = await manager.get_msg(f"KV_{self._name}", subject=self._subject, direct=from_replica)
             except nats.js.errors.NotFoundError:
                 return LeaseSeen(None, 0)
         self._is_made = True
         try:
             lease = msgspec.json.decode(entry.data or b"", type=Lease)
         except UNREADABLE:
-            lease = None  # nobody's, but to be replaced under its revision
+            lease = None  # no node holds it, and ``put`` must name its revision
         return LeaseSeen(lease, entry.seq or 0)
 
-    async def put(self, asked: PutLease) -> LeasePut | LeaseRefused:
-        """Replace the lease if it has the revision that is named. Raises Unavailable: nobody knows whether it did."""
+    async def put(self, change: PutLease) -> LeasePut | LeaseRefused:
+        """Replace the lease if it has the named revision. Raises Unavailable: the outcome is unknown."""
         manager = self._client().jetstream(timeout=_wait_s)
         with bus_errors("replacing the lease"):
             if not self._is_made:
                 await self._make()
-            headers = {"Nats-Expected-Last-Subject-Sequence": str(asked.revision)}
+            headers = {"Nats-Expected-Last-Subject-Sequence": str(change.revision)}
             try:
-                # Not by the bucket: that asks for its state first, and whoever has no leader does not answer that.
-                answer = await manager.publish(self._subject, msgspec.json.encode(asked.lease), headers=headers)
+                # Not through nats-py's bucket: it first asks for the state, which needs a leader.
+                answer = await manager.publish(self._subject, msgspec.json.encode(change.lease), headers=headers)
             except nats.js.errors.APIError as error:
                 if error.err_code not in _wrong_last_sequence:
                     raise
-                # Of who has it last: by a replica that lags, our own of which the answer was lost is not ours.
-                seen = await self.read(of_replica=False)
-                return LeaseRefused(seen.lease, seen.revision)
-        return LeasePut(asked.lease, answer.seq)
+                # Read from the leader: a lagging replica may not yet have our own lease whose answer was lost.
+                current = await self.read(from_replica=False)
+                return LeaseRefused(current.lease, current.revision)
+        return LeasePut(change.lease, answer.seq)
 
     async def _make(self) -> None:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)
@@ -112,7 +113,7 @@ class LeaseBucket:
 
 
 class BlobStream:
-    """The blobs that entries of one ledger refer to, for nodes that do not hold them yet."""
+    """The blobs that entries of one ledger refer to, for nodes that do not have them yet."""
 
     def __init__(self, client: Callable[[], Client], ledger: str, replicas: int) -> None:
         self._client = client
@@ -121,7 +122,7 @@ class BlobStream:
         self._whole: set[str] = set()
 
     async def put(self, ref: str, blobs: Blobs) -> None:
-        """Let the stream hold a blob that lies here. Raises Unavailable: ``BUS_UNAVAILABLE``: it may not."""
+        """Put a blob of ``blobs`` into the stream. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream may lack it."""
         if ref in self._whole or (record := blobs.find(ref)) is None:
             return
         await self._make()
@@ -132,25 +133,29 @@ class BlobStream:
                 for begin in range(1, count, _sent_at_once):
                     numbers = range(begin, min(begin + _sent_at_once, count))
                     chunks = [await asyncio.to_thread(blobs.chunk, record, number) for number in numbers]
-                    await asyncio.gather(*(self._put(ref, *one, count) for one in zip(numbers, chunks, strict=True)))
+                    await asyncio.gather(
+                        *(self._put(ref, number, chunk, count) for number, chunk in zip(numbers, chunks, strict=True))
+                    )
                 await self._put(ref, 0, first, count)
         self._whole.add(ref)
 
     def forget(self) -> None:
-        """Look again at what the stream holds: it may be another one."""
+        """Forget which blobs the stream holds: it may be another stream now."""
         self._whole.clear()
 
     async def get(self, ref: str) -> bytes:
-        """Return a blob. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it, or what it holds is not it.
+        """Return a blob. Raises Unavailable: ``BUS_UNAVAILABLE``: the stream lacks it or holds wrong content.
 
-        No damage of the log's stream: what refers to it waits until a node that has it writes it again.
+        That is no damage of the log stream. Entries that refer to the blob wait until a node that has it writes it.
         """
         try:
             with bus_errors(f"reading blob {ref}"):
                 content = await self._read(ref)
             check_blob(ref, content)
         except DeedbookError as error:
-            raise Unavailable("BUS_UNAVAILABLE", f"blob {ref} cannot be had yet: {error.message}", ref=ref) from error
+            raise Unavailable(
+                "BUS_UNAVAILABLE", f"blob {ref} is not available yet: {error.message}", ref=ref
+            ) from error
         return content
 
     async def _read(self, ref: str) -> bytes:
@@ -159,7 +164,7 @@ class BlobStream:
         count = decode_decimal((first.headers or {}).get(_CHUNKS, "1"), _CHUNKS)
         for begin in range(1, count, _sent_at_once):
             if len(content) > limits.blob_size_max_bytes:
-                break  # it is none
+                break  # no blob is that large
             numbers = range(begin, min(begin + _sent_at_once, count))
             for message in await asyncio.gather(*(self._get(ref, number) for number in numbers)):
                 content += message.data or b""
@@ -191,7 +196,7 @@ class BlobStream:
                     raise
             else:
                 return
-        raise Unavailable("BUS_UNAVAILABLE", f"somebody else writes chunk {number} of blob {ref}, and not what it is")
+        raise Unavailable("BUS_UNAVAILABLE", f"another node writes wrong content as chunk {number} of blob {ref}")
 
     async def _make(self) -> None:
         manager = self._client().jetstream(timeout=limits.request_timeout_s)
@@ -213,5 +218,5 @@ class BlobStream:
 
 
 def _is_chunk(stored: RawStreamMsg | None, chunk: bytes, count: int) -> bool:
-    """Whether this is what the stream holds of a blob of so many chunks."""
+    """Whether a message holds this chunk of a blob of ``count`` chunks."""
     return stored is not None and (stored.data or b"", (stored.headers or {}).get(_CHUNKS)) == (chunk, str(count))

@@ -1,14 +1,15 @@
 """The nats-server that Deedbook runs for itself on one machine: find it, start it, reload it, end it.
 
-Two servers on one store both acknowledge and then overwrite each other (measured), so two locks guard a folder: the
-process that runs the server holds ``owner.lock``; ``server.lock`` is inherited by nats-server, which may outlive it:
+Two servers on one store both acknowledge messages and then overwrite each other (measured). So two locks guard a
+folder. The process that runs the server holds ``owner.lock``. nats-server inherits ``server.lock`` and may outlive that
+process:
 
-- owner.lock taken: another process runs this server; refuse.
-- only server.lock taken: an orphan. End it if it provably is our server on our folder, else refuse.
-- neither: nobody is there. Whatever an earlier server left is recovered by nats-server as it starts.
+- owner.lock is taken: another process runs this server; refuse.
+- only server.lock is taken: an orphan. End it if it provably is our server on our folder, else refuse.
+- neither is taken: no server runs. nats-server recovers the store of an earlier server as it starts.
 
-Signals go only to a process whose pid came from our own ``Popen`` or, for an orphan, through a pidfd
-that was opened before the process was verified, so a pid that is used again can never be hit.
+Signals go only to a process from our own ``Popen`` or, for an orphan, through a pidfd that was opened before the
+process was verified. So a signal never hits a process that got the same pid later.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _ANSWER_MAX_S: Final = 10.0
 class EmbeddedServer:
     """A nats-server child process that keeps its streams, log, pid and configuration under a folder.
 
-    It listens on loopback only unless a host is given. Calls block, each for at most a limit's time.
+    It listens only on loopback unless a host is given. Each call blocks at most for the time of its limit.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class EmbeddedServer:
         self.port = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._locks: list[int] = []
-        self._names: set[str] = set()  # Who has an account on the server that runs.
+        self._account_names: set[str] = set()  # The accounts of the running server.
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"nats://{self.host}:{self.port}"
 
     @property
@@ -87,30 +88,30 @@ class EmbeddedServer:
         return self._child is not None and self._child.poll() is None
 
     def start(self, users: BusUsers, port: int | None = None, *, preferred: int | None = None) -> str:
-        """Start, or start again after the server died, and return the URL once clients are let in.
+        """Start the server, also after it died, and return the URL once it admits clients.
 
-        Without a port it is the preferred one, if that is free, else one that the server chooses; it keeps it when it
-        is started again. Raises Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with
-        the end of its log.
+        Without a port the server uses the preferred one if it is free, else one that it chooses, and keeps it at
+        further starts. Raises Unavailable: ``STORE_IN_USE``: another server has the folder; ``BUS_UNAVAILABLE``, with
+        the last error of its log.
         """
         if self.is_running:
-            raise Unavailable("STORE_IN_USE", "this nats-server runs already", pid=self.pid)
+            raise Unavailable("STORE_IN_USE", "this nats-server is already running: stop it first", pid=self.pid)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock()
         try:
             for stale in (self.folder / "server.pid", *self.folder.glob("*.ports")):  # of the last run
                 stale.unlink(missing_ok=True)
-            # Only now: an orphan of ours may have held it until it was ended.
+            # Only after the lock: until then our own orphan may have used the port.
             self.port = port or self.port
-            wished = preferred if preferred and not self.port and self._is_free(preferred) else 0
+            trial_port = preferred if preferred and not self.port and self._is_free(preferred) else 0
             try:
-                self._launch(users, self.port or wished)
+                self._launch(users, self.port or trial_port)
             except Unavailable:
-                if not wished or self.is_running:
+                if not trial_port or self.is_running:
                     raise
-                # Another server took the preferred port between our look and this one's start.
+                # Another server took the preferred port after we had checked it.
                 self._launch(users, 0)
-            self._names = _accounts(users)
+            self._account_names = _accounts(users)
         except BaseException:
             self.stop()
             raise
@@ -124,29 +125,29 @@ class EmbeddedServer:
         self._write_config(users, self.port)
 
     def reload(self, users: BusUsers) -> None:
-        """Let in other users from now on; who is no longer among them is disconnected.
+        """Admit these users from now on; the server disconnects all others.
 
-        Raises Unavailable: ``BUS_UNAVAILABLE`` if the server refuses them; it goes on with the ones before.
+        Raises Unavailable: ``BUS_UNAVAILABLE`` if the server refuses them; it keeps the previous users.
         """
         if self._child is None or not self.is_running:
-            raise Unavailable("BUS_UNAVAILABLE", "the nats-server does not run, so it cannot be reloaded")
+            raise Unavailable("BUS_UNAVAILABLE", "the nats-server is not running: start it first")
         before = self._config.read_bytes()
         self._write_config(users, self.port)
         try:
-            # An account that a reload adds imports from accounts as they were before it: its requests reach nobody
+            # An account that a reload adds imports from the accounts as they were before. So its requests reach nobody
             # until the next reload (measured with 2.12 and 2.15).
-            for _ in range(1 if self._names >= _accounts(users) else 2):
-                seen = self._log_size()
+            for _ in range(1 if self._account_names >= _accounts(users) else 2):
+                log_size = self._log_size()
                 self._child.send_signal(signal.SIGHUP)
-                self._wait(partial(self._has_reloaded, seen), limits.server_start_max_s, "reload")
+                self._wait(partial(self._has_reloaded, log_size), limits.server_start_max_s, "reload")
         except Unavailable:
-            # A refused configuration must not be what the next start reads.
+            # The next start must not read a refused configuration.
             self._replace_config(before)
             raise
-        self._names = _accounts(users)
+        self._account_names = _accounts(users)
 
     def stop(self) -> None:
-        """End the server, by force if it does not end in time, and give the folder free."""
+        """End the server, by force if it does not end in time, and release the folder."""
         child, self._child = self._child, None
         if child is not None:
             child.terminate()
@@ -160,16 +161,16 @@ class EmbeddedServer:
 
     def _lock(self) -> None:
         if self._locks:
-            return  # Our server died and is started again: both locks are still ours.
+            return  # Our server died and starts again: we still hold both locks.
         self._locks.append(self._open_lock("owner.lock"))
         try:
             if not _try_lock(self._locks[0]):
-                self._raise_in_use("another process runs the bus of this ledger; stop that one first")
+                self._raise_in_use("another process runs the bus of this ledger: stop that process first")
             self._locks.append(self._open_lock("server.lock"))
             if not _try_lock(self._locks[1]):
                 _end_orphan(self.folder, self._config)
                 if not _poll(lambda: _try_lock(self._locks[1]), limits.server_stop_max_s):
-                    self._raise_in_use("a nats-server of an earlier run does not give its store free; end it by hand")
+                    self._raise_in_use("a nats-server of an earlier run keeps its store locked: end it by hand")
         except Unavailable:
             self.stop()
             raise
@@ -190,7 +191,7 @@ class EmbeddedServer:
         return True
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C on the terminal is ours to handle, in the right order.
+        # A session of its own, so that Ctrl-C reaches only this process, which ends everything in the right order.
         try:
             return subprocess.Popen(  # noqa: S603 - the program was found and checked by find_server
                 [str(self.program), "-c", str(self._config)],
@@ -204,7 +205,7 @@ class EmbeddedServer:
             raise Unavailable("SERVER_MISSING", f"{self.program} cannot be run: {error}") from error
 
     def _is_listening(self) -> bool:
-        # The file appears, whole or not at all, after the streams are recovered and the port is open.
+        # The file appears in one step, after the server has recovered its streams and opened the port.
         for ports in self.folder.glob("*.ports"):
             with suppress(ValueError, LookupError):
                 self.port = int(json.loads(ports.read_bytes())["nats"][0].rpartition(":")[2])
@@ -231,43 +232,43 @@ class EmbeddedServer:
             log.seek(offset if offset <= self._log_size() else 0)  # A smaller file is a new one.
             return log.read().decode(errors="replace")
 
-    def _has_reloaded(self, seen: int) -> bool:
-        logged = self._log_since(seen)
+    def _has_reloaded(self, offset: int) -> bool:
+        logged = self._log_since(offset)
         if "Failed to reload" in logged:
             self._raise_failed("refused to reload", logged)
         return "Reloaded server configuration" in logged
 
-    def _wait(self, is_done: Callable[[], bool], limit_s: float, what: str) -> None:
+    def _wait(self, is_done: Callable[[], bool], limit_s: float, action: str) -> None:
         if not _poll(lambda: is_done() or not self.is_running, limit_s):
-            self._raise_failed(f"did not {what} within {limit_s:g} s", self._log_tail())
+            self._raise_failed(f"did not {action} within {limit_s:g} s", self._log_tail())
         if not self.is_running:
-            self._raise_failed(f"ended while it was to {what}", self._log_tail())
+            self._raise_failed(f"ended before it could {action}", self._log_tail())
 
     def _log_tail(self) -> str:
         return self._log_since(max(0, self._log_size() - _LOG_TAIL_BYTES))
 
-    def _raise_failed(self, how: str, logged: str) -> None:
+    def _raise_failed(self, failure: str, logged: str) -> None:
         lines = [line for line in logged.splitlines() if "[ERR]" in line or "[FTL]" in line]
-        reason = lines[-1] if lines else "its log says no more"
-        raise Unavailable("BUS_UNAVAILABLE", f"nats-server {how}: {reason}", log=str(self._log))
+        reason = lines[-1] if lines else "its log has no error"
+        raise Unavailable("BUS_UNAVAILABLE", f"nats-server {failure}: {reason}", log=str(self._log))
 
 
 def _accounts(users: BusUsers) -> set[str]:
-    # The names of those who were invited are marked: who joined has another account from then on.
+    # The names of invited agents are marked: an agent that has joined gets another account.
     return {*users.agents, *(f"{name}?" for name in users.invited)}
 
 
 @contextmanager
 def unserved(folder: Path) -> Iterator[None]:
-    """Keep whoever would serve from this folder out for as long as the block runs.
+    """Prevent every server from using this folder while the block runs.
 
-    Raises Unavailable: ``STORE_IN_USE`` while somebody serves from it.
+    Raises Unavailable: ``STORE_IN_USE`` while a server uses it.
     """
     if not folder.is_dir():
         yield
         return
-    served = Unavailable("STORE_IN_USE", "this ledger is served: stop `deed serve` first", folder=str(folder))
-    with lock_file(folder / "owner.lock", served):
+    in_use = Unavailable("STORE_IN_USE", "this ledger is served: stop `deed serve` first", folder=str(folder))
+    with lock_file(folder / "owner.lock", in_use):
         yield
 
 
@@ -289,8 +290,8 @@ def _poll(is_done: Callable[[], bool], limit_s: float) -> bool:
 
 
 def _end_orphan(folder: Path, config: Path) -> None:
-    """End the server whose pid file is in this folder, by force if need be, once it is proved to be ours."""
-    # Its owner may have been killed so soon that it has not written the file yet.
+    """End the server of the pid file in this folder, by force if necessary, once it is proved to be ours."""
+    # Its owner may have been killed before the server wrote the file.
     _poll(lambda: _pid_in(folder / "server.pid") is not None, _PID_WAIT_MAX_S)
     pid = _pid_in(folder / "server.pid")
     handle = _open_handle(pid)
@@ -298,7 +299,7 @@ def _end_orphan(folder: Path, config: Path) -> None:
         if handle is None or pid is None or not _is_ours(pid, folder / "server.lock", config):
             raise Unavailable(
                 "STORE_IN_USE",
-                f"a nats-server seems to run on {folder}, and it cannot be proved to be this ledger's: end it by hand",
+                f"a nats-server seems to run on {folder}, but it may not be this ledger's: check it and end it by hand",
                 folder=str(folder),
                 pid=pid,
             )
@@ -316,7 +317,7 @@ def _pid_in(file: Path) -> int | None:
 
 
 def _open_handle(pid: int | None) -> int | None:
-    # Opened before the process is looked at: it stays bound to that process, whatever becomes of the pid.
+    # Opened before the process is checked: it stays bound to that process, even if the pid is used again.
     if pid is None or not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -351,7 +352,7 @@ def _end(handle: int) -> None:
 def find_server(override: Path | None = None) -> Path:
     """Return the nats-server to run: the override if there is one, else beside this Python, else on PATH.
 
-    Raises Unavailable: ``SERVER_MISSING`` with what was looked at, and what to do.
+    Raises Unavailable: ``SERVER_MISSING``, with the refused programs and the command that installs one.
     """
     refused = []
     for program in [override] if override else _candidates():
@@ -359,9 +360,9 @@ def find_server(override: Path | None = None) -> Path:
         if version >= version_min:
             return program
         refused.append(f"{program} " + (f"is {version[0]}.{version[1]}" if version else "does not run as nats-server"))
-    looked = "; ".join(refused) or "there is none beside this Python or on PATH"
+    tried = "; ".join(refused) or "there is none beside this Python or on PATH"
     needed = ".".join(map(str, version_min))
-    message = f"no nats-server {needed} or later: {looked}. Install it with: pip install 'deedbook[server]'"
+    message = f"no nats-server {needed} or later: {tried}. Install it with: pip install 'deedbook[server]'"
     raise Unavailable("SERVER_MISSING", message, refused=refused)
 
 
@@ -375,7 +376,7 @@ def _candidates() -> list[Path]:
 
 def _version_of(program: Path) -> tuple[int, ...]:
     try:
-        answer = subprocess.run(  # noqa: S603 - the operator's choice, or beside this Python
+        answer = subprocess.run(  # noqa: S603 - the operator's choice or beside this Python
             [str(program), "--version"], capture_output=True, timeout=_ANSWER_MAX_S, check=False, text=True
         )
     except (OSError, subprocess.TimeoutExpired):

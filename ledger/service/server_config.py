@@ -1,10 +1,10 @@
-"""The configuration text of a nats-server for one ledger: who may publish and subscribe where, and how much. Pure.
+"""The configuration text of a nats-server for one ledger: the permissions and limits of each user. Pure.
 
-LEDGER, the account of the nodes, holds the streams: nodes may create and alter the log stream, never delete it, purge
-it or delete a message; with an administrator's key, only that one may create or alter. Every agent has an account of
-its own (why, ``ledger/README.md`` says): it may publish its own ``submit`` and ``read`` requests, subscribe to its own
-inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is exported. Who was invited
-has one, too, to submit by.
+The account LEDGER of the nodes holds the streams. Nodes may create and alter the log stream, but never delete it, purge
+it or delete a message. If there is an administrator's key, only this key may create or alter streams. Every agent has
+an account of its own (``ledger/README.md`` says why). An agent may publish its own ``submit`` and ``read`` requests,
+subscribe to its own inboxes, to ``live`` and to ``checkpoint``, and ask which nodes there are. No JetStream API is
+exported. An invited agent has an account that may only submit.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ _STREAM_READING = (
     "$JS.API.DIRECT.GET.>",
     "$JS.API.CONSUMER.>",
 )
-# Without the second, a consumer with flow control ends, unsaid, after its first window.
+# Without the second, a consumer with flow control stops without an error after its first window.
 _CONSUMING = ("$JS.ACK.>", "$JS.FC.>")
 _STREAM_ALTERING = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 ROUTE_USER: Final = "deedbook"
 
-# Where answers to other accounts go. ``allow_responses`` would do, but a reload forgets whom it allowed to answer.
+# Answers to other accounts. ``allow_responses`` would also do, but a reload forgets the allowed answers.
 _ANSWERS = "_R_.>"
 
 
 @dataclass(frozen=True)
 class BusUsers:
-    """The public nkeys (``U…``) that a server lets in; an agent's is given by the agent's name.
+    """The public nkeys (``U…``) that a server admits; those of agents are by the agent's name.
 
-    Who is ``invited``, or a node of another server, may submit in that name, and neither read nor hear of events.
+    A name in ``invited`` (an invited agent, or a node of another server) may submit, but not read or follow events.
     """
 
     nodes: tuple[str, ...]
@@ -71,30 +71,31 @@ class BusUsers:
 
     @property
     def names(self) -> frozenset[str]:
-        """In whose names requests may come."""
+        """The names that may send requests."""
         return frozenset({*self.agents, *self.invited})
 
 
 @dataclass(frozen=True)
 class Tls:
-    """The PEM files of one server: its certificate, its key, and the authority that signs those of its peers."""
+    """The PEM files of one server: its certificate, its key, and the authority of its peers' certificates."""
 
     certificate: Path
     key: Path
     authority: Path
 
     @property
-    def shown(self) -> str:
-        """What of it is for everybody who connects, as the configuration says it."""
+    def server_options(self) -> str:
+        """The configuration of the server's certificate and key, without the authority."""
         return f"cert_file: {_quoted(str(self.certificate))}, key_file: {_quoted(str(self.key))}"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One server of a cluster: where other servers reach it (``HOST:PORT``), and where it finds them, itself included.
+    """One server of a cluster: its address for other servers, and the addresses of all of them (``HOST:PORT``).
 
-    Who joins a cluster may write into every account. So a member asks for a password, or for a certificate (``tls``);
-    loopback alone is no gate, as all agents of a machine reach it. Raises Refused: ``INVALID_FIELD``: for neither.
+    A server that joins a cluster may write into every account. So a member requires a password or a certificate
+    (``tls``). Loopback alone does not protect it: all agents of the machine reach it. Raises Refused:
+    ``INVALID_FIELD`` without either.
     """
 
     cluster: str
@@ -106,7 +107,9 @@ class Member:
 
     def __post_init__(self) -> None:
         if not self.password and self.tls is None:
-            raise Refused("INVALID_FIELD", "a cluster without a password or certificates lets any server in")
+            raise Refused(
+                "INVALID_FIELD", "a cluster without a password or certificates admits any server: set one of them"
+            )
 
 
 def _permissions(nkey: str, publish: list[str], subscribe: list[str]) -> str:
@@ -147,9 +150,9 @@ def _node(ledger: str, nkey: str, *, may_alter: bool) -> str:
 def _agent(ledger: str, name: str, nkey: str, *, is_invited: bool = False) -> str:
     services = [submit_subject(ledger, name)] + ([] if is_invited else [reads_of(ledger, name), DISCOVERY])
     streams = [] if is_invited else [live_subject(ledger), checkpoint_subject(ledger)]
-    imports = [f'{{service: {{account: LEDGER, subject: "{s}"}}}}' for s in services]
-    imports += [f'{{stream: {{account: LEDGER, subject: "{s}"}}}}' for s in streams]
-    # No agent's name has a capital, so its account is never LEDGER or $SYS.
+    imports = [f'{{service: {{account: LEDGER, subject: "{subject}"}}}}' for subject in services]
+    imports += [f'{{stream: {{account: LEDGER, subject: "{subject}"}}}}' for subject in streams]
+    # The names of agents have no capitals, so their accounts are never LEDGER or $SYS.
     return f"""\
   "{"INVITED" if is_invited else "AGENT"}_{name}" {{
     limits: {{ max_connections: {limits.agent_connections_max}, max_subscriptions: {limits.agent_subscriptions_max},
@@ -165,14 +168,14 @@ def _agent(ledger: str, name: str, nkey: str, *, is_invited: bool = False) -> st
 
 
 def render_accounts(ledger: str, users: BusUsers) -> str:
-    """Return the ``accounts`` block; deployments include it in a configuration of their own.
+    """Return the ``accounts`` block, which a deployment may include in its own configuration.
 
     Raises Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
     """
-    exports = [f'{{service: "{s}"}}' for s in (submit_pattern(ledger), read_pattern(ledger))]
-    # Each node answers for itself: of one answer the server would forget where the others go.
+    exports = [f'{{service: "{subject}"}}' for subject in (submit_pattern(ledger), read_pattern(ledger))]
+    # Each node answers for itself. Without ``stream`` the server would deliver only the first answer.
     exports.append(f'{{service: "{DISCOVERY}", response_type: stream}}')
-    exports += [f'{{stream: "{s}"}}' for s in (live_subject(ledger), checkpoint_subject(ledger))]
+    exports += [f'{{stream: "{subject}"}}' for subject in (live_subject(ledger), checkpoint_subject(ledger))]
     nodes = [_node(ledger, nkey, may_alter=users.admin is None) for nkey in users.nodes]
     if users.admin is not None:
         nodes.append(_permissions(users.admin, ["$JS.API.>"], ["_INBOX.>"]))
@@ -194,12 +197,12 @@ accounts {{
 
 
 def _quoted(text: str) -> str:
-    # The server reads \" and \\ as JSON does, but knows no \u: other characters stay as they are.
+    # The server reads \" and \\ as JSON does, but it does not know \u. So other characters stay as they are.
     return json.dumps(text, ensure_ascii=False)
 
 
 def _listed(items: list[str]) -> str:
-    # Between elements of an array that are maps the server's parser needs commas.
+    # The server's parser needs commas between maps in an array.
     return ",\n    ".join(items)
 
 
@@ -213,12 +216,12 @@ def render_config(
     tls: Tls | None = None,
     member: Member | None = None,
 ) -> str:
-    """Return the whole configuration of an embedded server that keeps everything under a folder.
+    """Return the whole configuration of an embedded server that stores everything under a folder.
 
-    Port -1 lets the server choose one, which it then writes into a ``.ports`` file of the folder.
+    With port -1 the server chooses a port and writes it into a ``.ports`` file in the folder.
     """
     path = {name: _quoted(str(folder / name)) for name in ("server.pid", "server.log")}
-    # Apart: what a server kept alone a cluster does not show, and its subjects would stay taken for a while.
+    # A separate folder: a cluster hides the streams of a lone server, but their subjects stay taken for a while.
     store = folder / ("jetstream" if member is None else "jetstream-cluster")
     return f"""\
 # Written by Deedbook whenever users change: edits are lost.
@@ -231,19 +234,19 @@ logfile_max_num: {log_files_max}
 
 
 def render_apart(*, store: Path, host: str, port: int, tls: Tls | None = None, member: Member | None = None) -> str:
-    """Return the configuration of a server that runs by itself, and reads ``ACCOUNTS_FILE`` beside it.
+    """Return the configuration of a server that the operator runs; it includes ``ACCOUNTS_FILE`` beside it.
 
-    It stays as it is while agents come and go. It logs to standard error.
+    It does not change when agents do. The server logs to standard error.
     """
     return f"""\
-# Written by `deed deploy nats-config`. Who may connect stands in {ACCOUNTS_FILE}, which the same command writes.
+# Written by `deed deploy nats-config`. The same command writes {ACCOUNTS_FILE}, which lists the users.
 {_render_server(store, host, port, tls, member)}include {ACCOUNTS_FILE}
 """
 
 
 def _render_server(store: Path, host: str, port: int, tls: Tls | None, member: Member | None) -> str:
-    # ``sync_interval: always``, because the default acknowledges up to two minutes before it syncs.
-    secured = "" if tls is None else f"tls {{ {tls.shown} }}\n"
+    # ``sync_interval: always``: by default the server acknowledges up to two minutes before it syncs.
+    secured = "" if tls is None else f"tls {{ {tls.server_options} }}\n"
     return f"""\
 listen: {_quoted(f"{host}:{port}")}
 max_payload: {limits.payload_max_bytes}
@@ -262,6 +265,8 @@ def _render_member(member: Member) -> str:
     if member.password is not None:
         lines.append(f"  authorization {{ user: {ROUTE_USER}, password: {_quoted(member.password)} }}")
     if member.tls is not None:
-        # Both sides of a route show a certificate of this authority: no stranger joins, and none is joined.
-        lines.append(f"  tls {{ {member.tls.shown}, ca_file: {_quoted(str(member.tls.authority))}, verify: true }}")
+        # Both sides of a route must present a certificate of this authority, so no foreign server joins or is joined.
+        lines.append(
+            f"  tls {{ {member.tls.server_options}, ca_file: {_quoted(str(member.tls.authority))}, verify: true }}"
+        )
     return "\n".join([*lines, "}", ""])

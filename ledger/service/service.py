@@ -1,17 +1,17 @@
-"""What a node answers on the bus: submissions, and reads of the log.
+"""The service of a node on the bus: it answers submissions and reads of the log.
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
   ``{"error": {…}}``. With the header ``Deedbook-Blob`` the payload is the intent or a chunk of one.
 - ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
-A request never blocks the others. What each agent sends waits in queues of its own, one for submissions and one for
-reads, which are served in turn and shed when they are full (``ledger.service.intake``). Nothing an agent sent is parsed
-on the event loop: submissions are decoded and verified in the committer's threads, reads in a few threads of their own,
-of which one agent has at most half. (A hop to a thread and back costs a read 0.1 to 0.2 ms, a submission none,
-measured; 64 KiB of hostile JSON cost more than that.) Waiting reads hold no thread, and have limits of their own.
+A request never blocks the others. Each agent has two queues, one for submissions and one for reads. The queues are
+served in turn, and a full queue sheds requests (``ledger.service.intake``). The event loop parses nothing that an agent
+sent: the committer's threads decode and verify submissions, and a few other threads handle reads; one agent uses at
+most half of them. (The way to a thread and back costs a read 0.1 to 0.2 ms and a submission nothing, measured; 64 KiB
+of hostile JSON cost more than that.) Waiting reads use no thread and have limits of their own.
 
-Stopping: no new requests, waiting reads end, everything else is finished and answered. What happens if we crash here:
-nobody was answered who was not served, and a submission that is sent again is told from the first.
+A stop refuses new requests, ends waiting reads, and finishes and answers everything else. If we crash here, every
+answered request was carried out, and the ledger recognises a submission that is sent again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = structlog.get_logger("deedbook.service")
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 arguments_size_max_bytes: Final = 64 * 1024
-answer_size_max_bytes: Final = 1000 * 1024  # The server's ``max_payload`` less what a message has around it.
+answer_size_max_bytes: Final = 1000 * 1024  # The server's ``max_payload`` less the headers of a message.
 upload_threads_max: Final = 2
 drain_wait_max_s: Final = 2.0
 finish_wait_max_s: Final = 30.0
@@ -82,32 +82,32 @@ class LogWatcher:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._grown = asyncio.Event()
-        self._seen = -1
+        self._transaction = -1
         self.size = 0
 
     def look(self) -> None:
-        """Look at once, as after a commit of this process: LMDB's transaction number first, a page only if it moved."""
+        """Check the log now, as after a commit of this process; read a page only if LMDB's transaction number moved."""
         transaction = self._log.tables.last_transaction()
-        if transaction == self._seen:
+        if transaction == self._transaction:
             return
         with self._log.snapshot() as snapshot:
             size = snapshot.size
-        self._seen = transaction  # Only now: had the snapshot failed, the next look would have to try again.
+        self._transaction = transaction  # Only after the snapshot: if that fails, the next look tries again.
         if size != self.size:
             self.size = size
-            # Who waits holds the old event; who comes later waits on the new one.
+            # Present waiters have the old event; later ones wait for the new event.
             self._grown.set()
             self._grown = asyncio.Event()
             self._log.announce()
 
     async def run(self) -> None:
-        """Look for other processes' commits until cancelled."""
+        """Check for commits of other processes until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(poll_interval_s)
 
     async def wait_beyond(self, size: int, wait: float | asyncio.Timeout) -> int:
-        """Wait until the log has more than ``size`` entries, or so many seconds; return its size."""
+        """Wait until the log has more than ``size`` entries or the time (s) is over; return its size."""
         with contextlib.suppress(TimeoutError):
             async with wait if isinstance(wait, asyncio.Timeout) else asyncio.timeout(wait):
                 while self.size <= size:
@@ -115,13 +115,13 @@ class LogWatcher:
         return self.size
 
 
-# What each verb of ``read`` is asked with.
+# The arguments of each verb of ``read``.
 class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
 class _Range(_Arguments, frozen=True):
-    """``wait_s`` lets an empty answer wait for news, ``old_size`` asks for a proof."""
+    """With ``wait_s`` an empty answer waits for new entries; ``old_size`` requests a proof."""
 
     start: _Count
     limit: Annotated[int, msgspec.Meta(ge=1, le=limits.range_events_max)] = limits.range_events_max
@@ -141,7 +141,7 @@ class _StreamHeads(_Arguments, frozen=True):
 
 
 class _Consistency(_Arguments, frozen=True):
-    """The size of the log that the caller has seen, and of the larger one, else as it is, with a checkpoint."""
+    """The caller's trusted size, and a larger one; without it the proof is to the present checkpoint."""
 
     old_size: _Count
     new_size: _Count | None = None
@@ -187,9 +187,9 @@ class Service:
         *,
         has_complete_log: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Answer from ``client``; admit through ``committer``; ``answer_view`` answers view queries in a thread.
+        """Answer reads from ``client``, admit through ``committer``; ``answer_view`` answers view queries in a thread.
 
-        ``has_complete_log`` tells in any thread whether no other node can have more of the log than this one now.
+        ``has_complete_log`` returns, in any thread, whether no other node can have a longer log now.
         """
         self._count = count = (metrics or Metrics()).count
         self._client = client
@@ -202,7 +202,7 @@ class Service:
             self._answering(self._submit),
             SUBMISSIONS,
             partial(count, label="submit"),
-            # Of its own: a leader that was deposed because it hung still has its subscriptions, and would be asked.
+            # A queue of its own: a deposed leader that hung still has its subscriptions and would get requests.
             f"{QUEUE}-{client.node}",
         )
         self._reads = Intake(subjects.reads_of, self._answering(self._read), READS, partial(count, label="read"))
@@ -210,48 +210,49 @@ class Service:
         self._admits = self._reads_on = True
         self._waiting: dict[str, set[asyncio.Timeout]] = {}
         self._verbs: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]] = {
-            verb: (msgspec.json.Decoder(form), answer) for verb, (form, answer) in _verbs(client, answer_view).items()
+            verb: (msgspec.json.Decoder(arguments), answer)
+            for verb, (arguments, answer) in _verbs(client, answer_view).items()
         }
 
     @property
     def verbs(self) -> list[str]:
-        """The verbs of ``read`` that this node answers."""
+        """The verbs of ``read``, sorted."""
         return sorted(self._verbs)
 
     async def start(self, nats: NodeClient, agents: Collection[str]) -> None:
-        """Serve these agents; every node of a ledger shares the work through one queue group."""
+        """Serve these agents; the nodes of a ledger share their reads through one queue group."""
         self._served = frozenset(agents)
-        for intake, served in self._served_by():
+        for intake, served in self._intakes():
             await intake.start(nats, self._client.ledger, served)
-        # nats-py's flush sends its PING ahead of what is buffered: only the second one is a barrier (measured).
+        # nats-py's flush sends its PING before the buffered commands: only the second flush is a barrier (measured).
         await nats.flush()
         await nats.flush()
 
     async def follow(self, agents: Collection[str]) -> None:
-        """Serve these agents from now on; what others wait for ends."""
+        """Serve these agents from now on; end the waiting reads of all others."""
         self._served = frozenset(agents)
         self._end_waiting(self._waiting.keys() - self._served)
-        for intake, served in self._served_by():
+        for intake, served in self._intakes():
             await intake.follow(served)
 
     @property
     def role(self) -> str:
-        """What this node is now, in a word for people."""
+        """The present role of this node, for people."""
         return "leader" if self._admits else "follower" if self._reads_on else "catching up"
 
     async def take(self, *, admits: bool, reads: bool) -> None:
-        """From now on take submissions, as the one node that leads, and reads, as any that is caught up; or not."""
+        """Accept submissions or not (only the leader does), and reads or not (every node that is caught up does)."""
         self._admits, self._reads_on = admits, reads
-        for intake, served in self._served_by():
+        for intake, served in self._intakes():
             await intake.follow(served)
 
-    def _served_by(self) -> list[tuple[Intake, frozenset[str]]]:
+    def _intakes(self) -> list[tuple[Intake, frozenset[str]]]:
         nobody = frozenset[str]()
         submissions = self._submissions, self._served if self._admits else nobody
         return [submissions, (self._reads, self._served if self._reads_on else nobody)]
 
     async def stop(self) -> None:
-        """Take no more requests, and finish and answer those that were taken."""
+        """Accept no more requests, then finish and answer those that were accepted."""
         try:
             async with asyncio.timeout(drain_wait_max_s):
                 await asyncio.gather(self._submissions.drain(), self._reads.drain())
@@ -270,7 +271,7 @@ class Service:
                 return msgspec.json.encode({"error": error.to_dict()})
             except Exception as error:
                 log.exception("request failed", subject=message.subject)
-                failed = DeedbookError("UNEXPECTED", f"the ledger failed: {type(error).__name__}")
+                failed = DeedbookError("UNEXPECTED", f"the ledger failed ({type(error).__name__}): its log says why")
                 return msgspec.json.encode({"error": failed.to_dict()})
 
         return answer
@@ -279,132 +280,145 @@ class Service:
         headers = message.headers or {}
         if BLOB_HEADER in headers:
             number = headers.get(CHUNK_HEADER, "")
-            taking = partial(take, self._client, agent, headers[BLOB_HEADER], number, message.data)
-            return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, taking))
+            upload = partial(take, self._client, agent, headers[BLOB_HEADER], number, message.data)
+            return _encoded(await asyncio.get_running_loop().run_in_executor(self._upload_threads, upload))
         accepted = await self._committer.submit_from_loop(message.data)
         self._watcher.look()
         return _encoded({"accepted": [_fields(event) for event in accepted]})
 
     async def _read(self, agent: str, message: Msg) -> bytes:
         if len(message.data) > arguments_size_max_bytes:
-            raise Refused("TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes")
+            raise Refused(
+                "TOO_LARGE", f"the arguments of a read have at most {arguments_size_max_bytes} bytes: send less"
+            )
         self._count("reads")
         verb = subjects.read_verb(message.subject)
         if verb not in self._verbs:
-            raise Refused("USAGE", f"there is no verb {verb!r}: {', '.join(self.verbs)}", verb=verb)
+            raise Refused("USAGE", f"there is no verb {verb!r}. Use one of: {', '.join(self.verbs)}", verb=verb)
         loop, (decoder, answer) = asyncio.get_running_loop(), self._verbs[verb]
 
-        def answered(wanted: Any = None) -> bytes | _Range | _Behind:
-            """Return the encoded answer, or what must be waited for first. In a thread."""
-            if wanted is None:
-                wanted = decode_strict(message.data or b"{}", decoder)
-                if seen_size(wanted) > self._watcher.size and not self._has_complete_log():
-                    return _Behind(seen_size(wanted), wanted)
-                if isinstance(wanted, _Range) and wanted.wait_s and self._watcher.size <= wanted.start:
-                    return wanted
-            return _encoded(answer(wanted))
+        def compute(arguments: Any = None) -> bytes | _Range | _ReadAhead:
+            """Return the encoded answer, or the read that must wait first. In a thread."""
+            if arguments is None:
+                arguments = decode_strict(message.data or b"{}", decoder)
+                size = known_size(arguments)
+                if size > self._watcher.size and not self._has_complete_log():
+                    return _ReadAhead(size, arguments)
+                if isinstance(arguments, _Range) and arguments.wait_s and self._watcher.size <= arguments.start:
+                    return arguments
+            return _encoded(answer(arguments))
 
-        given = await loop.run_in_executor(self._threads, answered)
-        if isinstance(given, _Behind):
-            # A follower, or a leader that was deposed and does not know it, may lag behind what its caller has seen of
-            # another node: that is no history that changed.
-            if await self._watcher.wait_beyond(given.size - 1, limits.follower_lag_max_s) < given.size:
+        result = await loop.run_in_executor(self._threads, compute)
+        if isinstance(result, _ReadAhead):
+            # A follower, or a deposed leader that does not know it yet, may have fewer entries than the caller got from
+            # another node. That is not a changed history.
+            if await self._watcher.wait_beyond(result.size - 1, limits.follower_lag_max_s) < result.size:
                 raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
-            given = await loop.run_in_executor(self._threads, answered, given.wanted)
-        if isinstance(given, _Range):
-            await self._wait_beyond(agent, len(message.data), given)
-            is_newest = self._watcher.size - given.start <= newest_entries_max
-            # The newest lie in memory, and a thread's turn takes longer than to read them.
-            given = answered(given) if is_newest else await loop.run_in_executor(self._threads, answered, given)
-        return cast("bytes", given)
+            result = await loop.run_in_executor(self._threads, compute, result.arguments)
+        if isinstance(result, _Range):
+            await self._wait_beyond(agent, len(message.data), result)
+            is_newest = self._watcher.size - result.start <= newest_entries_max
+            # The newest entries are in memory: reading them is faster than the way to a thread.
+            result = compute(result) if is_newest else await loop.run_in_executor(self._threads, compute, result)
+        return cast("bytes", result)
 
     async def _wait_beyond(self, agent: str, size: int, wanted: _Range) -> None:
         if (wanted.old_size or 0) > self._watcher.size:
-            return  # what the caller has seen is gone, and waiting does not bring it back
-        mine = self._waiting.setdefault(agent, set())
-        if len(mine) >= limits.agent_reads_waiting_max:
-            raise Unavailable("BUSY", f"{limits.agent_reads_waiting_max} reads of yours wait already: try again later")
+            return  # entries that the caller has are lost, and waiting does not bring them back
+        timeouts = self._waiting.setdefault(agent, set())
+        if len(timeouts) >= limits.agent_reads_waiting_max:
+            message = f"{limits.agent_reads_waiting_max} of your reads are waiting: try again later"
+            raise Unavailable("BUSY", message)
         if self.reads_waiting >= limits.reads_waiting_max:
-            raise Unavailable("BUSY", f"{limits.reads_waiting_max} reads wait already: try again later")
-        patience = asyncio.timeout(wanted.wait_s)
-        mine.add(patience)
+            raise Unavailable("BUSY", f"{limits.reads_waiting_max} reads are waiting: try again later")
+        timeout = asyncio.timeout(wanted.wait_s)
+        timeouts.add(timeout)
         try:
-            await self._reads.rest(agent, size, self._watcher.wait_beyond(wanted.start, patience))
+            await self._reads.rest(agent, size, self._watcher.wait_beyond(wanted.start, timeout))
         finally:
-            mine.discard(patience)
-            if not mine:
+            timeouts.discard(timeout)
+            if not timeouts:
                 self._waiting.pop(agent, None)
         if agent not in self._served:
-            raise Refused("BUS_DENIED", f"{agent} may not read this ledger any more", agent=agent)
+            message = f"{agent} may no longer read this ledger: ask an administrator"
+            raise Refused("BUS_DENIED", message, agent=agent)
 
     def _end_waiting(self, agents: Iterable[str]) -> None:
         now = asyncio.get_running_loop().time()
         for agent in agents:
-            for patience in self._waiting[agent]:
-                with contextlib.suppress(RuntimeError):  # it has ended, and waits for its turn
-                    patience.reschedule(now)
+            for timeout in self._waiting[agent]:
+                with contextlib.suppress(RuntimeError):  # it has ended already
+                    timeout.reschedule(now)
 
     @property
     def reads_waiting(self) -> int:
-        """How many reads wait for news."""
+        """The number of reads that wait for new entries."""
         return sum(map(len, self._waiting.values()))
 
 
-class _Behind(NamedTuple):
-    """What is asked by who has seen more of the log than this node has."""
+class _ReadAhead(NamedTuple):
+    """A read of a caller that knows more entries than this node has."""
 
     size: int
-    wanted: Any
+    arguments: Any
 
 
-def seen_size(wanted: Any) -> int:
-    """Return how large its caller has seen the log."""
-    return int(wanted.size if isinstance(wanted, _StreamHeads) else getattr(wanted, "old_size", None) or 0)
+def known_size(arguments: Any) -> int:
+    """Return the size of the log that the caller knows."""
+    return int(arguments.size if isinstance(arguments, _StreamHeads) else getattr(arguments, "old_size", None) or 0)
 
 
 def _verbs(client: LocalClient, answer_view: AnswerView) -> dict[str, tuple[type, Callable[[Any], Any]]]:
-    """Return the verbs of ``read``: the form of each one's arguments, and what answers it."""
+    """Return the verbs of ``read``: the type of the arguments, and the function that answers."""
 
-    def consistency(asked: _Consistency) -> dict[str, Any]:
-        if asked.new_size is not None:
-            return _fields(client.consistency(asked.old_size, asked.new_size))
-        return _fields(client.signed_consistency(asked.old_size))
+    def consistency(arguments: _Consistency) -> dict[str, Any]:
+        if arguments.new_size is not None:
+            return _fields(client.consistency(arguments.old_size, arguments.new_size))
+        return _fields(client.signed_consistency(arguments.old_size))
 
-    def entries(asked: _Range) -> dict[str, Any]:
+    def entries(arguments: _Range) -> dict[str, Any]:
         page = client.entries(
-            asked.start, limit=asked.limit, kinds=asked.kinds, stream=asked.stream, old_size=asked.old_size
+            arguments.start,
+            limit=arguments.limit,
+            kinds=arguments.kinds,
+            stream=arguments.stream,
+            old_size=arguments.old_size,
         )
         return _fields(page)
 
-    def blob(asked: _Chunk) -> dict[str, Any]:
-        size, content = client.blob_chunk(asked.ref, asked.chunk)
+    def blob(arguments: _Chunk) -> dict[str, Any]:
+        size, content = client.blob_chunk(arguments.ref, arguments.chunk)
         return {"size": size, "content": content}
 
     return {
         "head": (_Arguments, lambda _: _fields(client.head())),
         "consistency": (_Consistency, consistency),
         "range": (_Range, entries),
-        "stream": (StreamRequest, lambda asked: _fields(client.signed_stream(asked))),
-        "entry": (_Index, lambda asked: {"entry": client.entry(asked.index)}),
-        "index": (_Event, lambda asked: {"index": client.index_of(asked.stream, asked.id)}),
-        "proof": (_Index, lambda asked: {"receipt": client.prove(asked.index).to_text()}),
+        "stream": (StreamRequest, lambda arguments: _fields(client.signed_stream(arguments))),
+        "entry": (_Index, lambda arguments: {"entry": client.entry(arguments.index)}),
+        "index": (_Event, lambda arguments: {"index": client.index_of(arguments.stream, arguments.id)}),
+        "proof": (_Index, lambda arguments: {"receipt": client.prove(arguments.index).to_text()}),
         "checkpoint": (_Arguments, lambda _: {"checkpoint": client.checkpoint()}),
-        "ends": (_StreamHeads, lambda asked: {"ends": client.ends(asked.size, asked.streams)}),
+        "ends": (_StreamHeads, lambda arguments: {"ends": client.ends(arguments.size, arguments.streams)}),
         "agents": (_Arguments, lambda _: {"agents": [_fields(agent) for agent in client.agents()]}),
         "blob": (_Chunk, blob),
-        "blob.stat": (_Blob, lambda asked: _fields(client.stat_blob(asked.ref))),
-        "blobs": (_Blobs, lambda asked: _fields(client.blobs(**msgspec.structs.asdict(asked)))),
-        "view": (_View, lambda asked: answer_view(asked.query, asked.arguments, asked.as_of)),
+        "blob.stat": (_Blob, lambda arguments: _fields(client.stat_blob(arguments.ref))),
+        "blobs": (_Blobs, lambda arguments: _fields(client.blobs(**msgspec.structs.asdict(arguments)))),
+        "view": (_View, lambda arguments: answer_view(arguments.query, arguments.arguments, arguments.as_of)),
     }
 
 
 def _encoded(answer: Any) -> bytes:
     encoded = msgspec.json.encode(answer)
     if len(encoded) > answer_size_max_bytes:
-        raise Refused("TOO_LARGE", f"the answer has {len(encoded)} bytes: ask for less", size=len(encoded))
+        raise Refused(
+            "TOO_LARGE",
+            f"the answer has {len(encoded)} bytes, at most {answer_size_max_bytes} are allowed: ask for less",
+            size=len(encoded),
+        )
     return encoded
 
 
 def _fields(value: msgspec.Struct) -> dict[str, Any]:
-    """Return a struct as an object with names, also where it is stored as an array."""
+    """Return the fields of a struct by name, also of one that is encoded as an array."""
     return {name: getattr(value, name) for name in value.__struct_fields__}

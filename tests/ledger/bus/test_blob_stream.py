@@ -60,7 +60,7 @@ def test_a_wrong_first_chunk_is_no_blob_and_is_put_right_by_whoever_publishes_it
             await leader._make()
             await write(node, bus, 3, b"another chunk", {"Deedbook-Chunks": "11"})
             await write(node, bus, 0, chunk, headers)
-            with pytest.raises(Unavailable, match="cannot be had yet") as refused:
+            with pytest.raises(Unavailable, match="is not available yet") as refused:
                 await follower.get(REF)
             assert refused.value.code == "BUS_UNAVAILABLE"
             await leader.put(REF, log.blobs)
