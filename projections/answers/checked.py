@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from deedbook.ledger.client.client import Client, When, every_row
-from deedbook.ledger.client.stream_reader import CheckedStream, streams_kept_max_bytes, unproven
+from deedbook.ledger.client.stream_reader import CheckedStream, streams_cached_max_bytes, unproven
 from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
 from deedbook.ledger.lifecycle.clock import ledger_now
 from deedbook.ledger.lifecycle.handoff import HandoffState
@@ -141,7 +141,7 @@ class _Question:
         """Yield a store of the rows that these views, the catalog and the agents make of the streams."""
         views = [import_module(f"deedbook.projections.{view}.fold").VIEW for view in ("catalog", "agents", *names)]
         rows, keys = self._made([view for view in views if view.name != "agents"])
-        known = self._client.streams.authority.kept.head.size
+        known = self._client.streams.authority.stored.head.size
         rows |= {AgentRow: list(self._agents(agents)), KeyRow: list(self._keys(keys, known))}
         with temporary(table for view in views for table in view.tables) as store:
             for view in views:
@@ -226,7 +226,7 @@ class _Question:
         rows = folds.rows(views)
         cached[key] = folds
         for oldest in [*cached]:
-            if sum(fold.size() for fold in [*cached.values()]) > streams_kept_max_bytes:
+            if sum(fold.size() for fold in [*cached.values()]) > streams_cached_max_bytes:
                 cached.pop(oldest, None)
         return rows, folds.keys
 
