@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""How many ledgers, nodes and disks so many events a day need: a calculation, and a simulation of the queues.
+"""Calculates the ledgers, nodes and disks for a number of events a day, and simulates the queues.
 
     python deploy/scaling.py                                  the table of scaling.md
     python deploy/scaling.py --events-per-day 2e6 --ledgers 40 --nodes 3 --replicas 3 --json
 
-It needs Python alone, and nothing of Deedbook, so that one plans with it before anything is installed. What a
-submission costs comes from ``measured.json`` beside it, which `python -m tests.bench scaling --json` writes on your
-machine.
+The program needs only Python, so you can plan before you install Deedbook. The costs of a submission come from
+``measured.json`` beside it; `python -m tests.bench scaling --json` measures them on your machine.
 
-The simulation is of one processor: submissions arrive at random with bursts (a Poisson process whose rate switches,
-seeded), are checked one after the other (a ledger has one sequencer, and Python one interpreter lock), and then wait
-for their ledger's writer, which takes all that wait into one synced transaction. How long a transaction takes is drawn
-from what was measured of single submissions. `make bench` (group ``scaling``) compares it with the real thing.
+The simulation has one processor. Submissions arrive at random with bursts (a seeded Poisson process whose rate
+switches). They are checked one after the other, because a ledger has one sequencer and Python one interpreter lock.
+Then they wait for the writer of their ledger, which takes all waiting ones into one synced transaction. The duration
+of a transaction is drawn from the measured single submissions. `make bench` (group ``scaling``) compares the
+simulation with real submissions.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ DAY_S: Final = 86_400
 BURST_SHARE: Final = 0.1
 BURST_S: Final = 2.0
 BUSY_MAX: Final = 0.6
-"""How busy a processor may be in a burst: above it waiting grows faster than the load."""
+"""The largest busy share of a processor in a burst. Above it, waiting grows faster than the load."""
 
-SCENES: Final = (
+EXAMPLES: Final = (
     {"events_per_day": 1e4, "ledgers": 1, "nodes": 1, "replicas": 1},
     {"events_per_day": 1e6, "ledgers": 10, "nodes": 1, "replicas": 1},
     {"events_per_day": 1e6, "ledgers": 10, "nodes": 3, "replicas": 3},
     {"events_per_day": 1e9, "ledgers": 10_000, "nodes": 0, "replicas": 3},
 )
-"""What the page shows; 0 nodes: as many as are needed."""
+"""The columns of the table in scaling.md. 0 nodes: as many as needed."""
 
 
 class Costs(NamedTuple):
-    """What one submission of one event costs, measured: seconds, and bytes beside what they are of."""
+    """The measured costs of a submission of one event, in seconds and bytes."""
 
     checked_s: float
-    """Of a processor, until it waits for its transaction."""
+    """Processor time until the submission waits for its transaction."""
 
     alone_s: list[float]
-    """From asking to the answer with nothing else to do: a hundred quantiles."""
+    """Time from request to answer on an idle machine: a hundred quantiles."""
 
     followed_s: float
-    """Of a follower's processor."""
+    """Processor time of a follower."""
 
     replicated_s: float
-    """How much longer a transaction takes that a majority of three servers must hold first; without the wire."""
+    """Additional time of a transaction that waits for a majority of three servers, without the network."""
 
     log_bytes: float
     stream_bytes: float
@@ -66,7 +66,7 @@ class Costs(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What is asked of it, and of what machines."""
+    """The expected load and the machines: the options of the command line."""
 
     events_per_day: float = 1e6
     ledgers: int = 10
@@ -84,48 +84,48 @@ class Load(NamedTuple):
 
 
 def arrivals(rate: float, peak: float, seconds: float, seed: int) -> list[float]:
-    """Return when submissions arrive: ``rate`` a second on average, ``peak`` times that for a tenth of the time."""
-    chance, times, now, is_burst = random.Random(seed), list[float](), 0.0, False
+    """Return the arrival times (seconds): ``rate`` a second on average, ``peak`` times that for a tenth of the time."""
+    generator, times, now, is_burst = random.Random(seed), list[float](), 0.0, False
     low = rate * (1 - BURST_SHARE * peak) / (1 - BURST_SHARE)
     while now < seconds:
-        length = chance.expovariate(1 / BURST_S) * (1 if is_burst else (1 - BURST_SHARE) / BURST_SHARE)
-        present, end = (peak * rate if is_burst else low), now + length
-        while present > 0 and (now := now + chance.expovariate(present)) < min(end, seconds):
+        length = generator.expovariate(1 / BURST_S) * (1 if is_burst else (1 - BURST_SHARE) / BURST_SHARE)
+        current, end = (peak * rate if is_burst else low), now + length
+        while current > 0 and (now := now + generator.expovariate(current)) < min(end, seconds):
             times.append(now)
         now, is_burst = end, not is_burst
     return times
 
 
 def simulate(times: list[float], costs: Costs, ledgers: int, seed: int, *, more_s: float = 0.0) -> list[float]:
-    """Return how long each submission waits for its answer, on one processor that serves so many ledgers.
+    """Return the time (seconds) from arrival to answer of each submission, on one processor for these ledgers.
 
-    ``more_s`` is what each transaction takes besides, for replicas.
+    ``more_s`` is the additional time of each transaction for replicas.
     """
-    chance, free, waits = random.Random(seed), 0.0, list[float]()
+    generator, free, waits = random.Random(seed), 0.0, list[float]()
     checked: dict[int, deque[tuple[float, float]]] = {}
     for arrived in times:
         free = max(free, arrived) + costs.checked_s
-        checked.setdefault(chance.randrange(ledgers), deque()).append((free, arrived))
+        checked.setdefault(generator.randrange(ledgers), deque()).append((free, arrived))
     for queue in checked.values():
         now = 0.0
         while queue:
             begun = max(now, queue[0][0])
-            now = begun + more_s + max(0.0, chance.choice(costs.alone_s) - costs.checked_s)
+            now = begun + more_s + max(0.0, generator.choice(costs.alone_s) - costs.checked_s)
             while queue and queue[0][0] <= begun:
                 waits.append(now - queue.popleft()[1])
     return waits
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Return the value that ``share`` of all are not above."""
+    """Return the smallest value that is not below a ``share`` of all values."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def plan(load: Load, costs: Costs) -> dict[str, Any]:
-    """Return what a load needs. Raises ValueError: it fits no number of nodes."""
+    """Return the plan for a load. Raises ValueError: a ledger gets too many events, or the nodes are too few."""
     mean = load.events_per_day / DAY_S / load.batch
-    followed = (load.replicas - 1) * costs.followed_s * load.batch
-    per_event_s = costs.checked_s + followed
+    followed_s = (load.replicas - 1) * costs.followed_s * load.batch
+    per_event_s = costs.checked_s + followed_s
     stored = (costs.log_bytes + costs.stream_bytes + costs.views_bytes) * load.events_per_day * load.replicas
     memory = costs.node_memory_bytes * load.ledgers * load.replicas
     bounds = {
@@ -137,14 +137,14 @@ def plan(load: Load, costs: Costs) -> dict[str, Any]:
     bound = max(bounds, key=lambda name: bounds[name])
     needed = math.ceil(bounds[bound])
     nodes = load.nodes or needed
-    of_ledger = mean / load.ledgers * load.peak * costs.checked_s
-    if of_ledger > BUSY_MAX:
+    busy_of_ledger = mean / load.ledgers * load.peak * costs.checked_s
+    if busy_of_ledger > BUSY_MAX:
         least = math.ceil(mean * load.peak * costs.checked_s / BUSY_MAX)
         raise ValueError(
-            f"a ledger has one sequencer, which would be {of_ledger:.0%} busy in a burst: {least} ledgers at least"
+            f"the sequencer of a ledger would be {busy_of_ledger:.0%} busy in a burst: use at least {least} ledgers"
         )
     if nodes < load.replicas:
-        raise ValueError(f"{load.replicas} replicas need as many nodes")
+        raise ValueError(f"{load.replicas} replicas need at least {load.replicas} nodes")
     processors = nodes * load.cores
     shared = max(1, round(load.ledgers / processors))
     rate = mean * shared / load.ledgers
@@ -180,71 +180,73 @@ def plan(load: Load, costs: Costs) -> dict[str, Any]:
 
 
 def read_costs(path: Path) -> Costs:
-    """Return what was measured: a file of costs, or what the bench printed. Raises ValueError: it is neither."""
+    """Return the costs in a file: a JSON object of ``Costs``, or the bench's output. Raises ValueError: neither."""
     document = json.loads(path.read_text("utf-8"))
     rows = document.get("rows", []) if isinstance(document, dict) else []
-    given = next((row["figures"] for row in rows if row.get("figures")), document)
+    figures = next((row["figures"] for row in rows if row.get("figures")), document)
     try:
-        return Costs(**given)
+        return Costs(**figures)
     except TypeError as error:
-        raise ValueError(f"{path} holds no costs: `python -m tests.bench scaling --json` writes them") from error
+        raise ValueError(f"{path} contains no costs: `python -m tests.bench scaling --json` writes them") from error
 
 
-def shown(value: float, unit: str = "") -> str:
-    """Return a number with three digits, and K, M, G, T before its unit."""
-    for sign, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+def format_number(value: float, unit: str = "") -> str:
+    """Return a number with three digits, and k, M, G, T or P before its unit."""
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:.3g} {sign}{unit}"
+            return f"{value / size:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}".strip()
 
 
 def table(plans: list[dict[str, Any]]) -> str:
-    """Return plans as a table of Markdown, one a column."""
+    """Return the plans as a Markdown table, one column for each."""
     lines = {
-        "events a day": lambda one: shown(one["events_per_day"]),
-        "ledgers, of which one server process each": lambda one: f"{one['ledgers']:,}",
-        "nodes × processors, replicas": lambda one: f"{one['nodes']} × {one['cores']}, R{one['replicas']}",
-        "nodes needed for a year, because of": lambda one: f"{one['nodes_needed']}, {one['bound_by']}",
-        "events a second, mean (bursts)": lambda one: (
-            f"{shown(one['events_per_s'])} ({shown(one['events_per_s'] * one['peak'])})"
+        "events a day": lambda plan: format_number(plan["events_per_day"]),
+        "ledgers, each with one server process": lambda plan: f"{plan['ledgers']:,}",
+        "nodes × processors, replicas": lambda plan: f"{plan['nodes']} × {plan['cores']}, R{plan['replicas']}",
+        "nodes needed for a year, limited by": lambda plan: f"{plan['nodes_needed']}, {plan['bound_by']}",
+        "events a second, mean (bursts)": lambda plan: (
+            f"{format_number(plan['events_per_s'])} ({format_number(plan['events_per_s'] * plan['peak'])})"
         ),
-        "processors busy, mean (bursts)": lambda one: f"{one['busy']:.1%} ({one['busy_in_bursts']:.1%})",
-        "an answer, p50 / p99": lambda one: f"{one['p50_ms']:.1f} / {one['p99_ms']:.1f} ms",
-        "disk a node and day": lambda one: shown(one["disk_per_node_and_day_bytes"], "B"),
-        "disk a node and year": lambda one: shown(one["disk_per_node_and_day_bytes"] * 365, "B"),
-        "memory a node": lambda one: shown(one["memory_per_node_bytes"], "B"),
-        "network, all together": lambda one: shown(one["network_bytes_per_s"], "B/s"),
-        "streams; servers": lambda one: f"{one['streams']:,}; {one['servers']:,}",
-        "rows of views in a year": lambda one: shown(one["views_rows"] / one["days"] * 365),
+        "busy share of processors, mean (bursts)": lambda plan: f"{plan['busy']:.1%} ({plan['busy_in_bursts']:.1%})",
+        "answer time, p50 / p99": lambda plan: f"{plan['p50_ms']:.1f} / {plan['p99_ms']:.1f} ms",
+        "disk of a node for a day": lambda plan: format_number(plan["disk_per_node_and_day_bytes"], "B"),
+        "disk of a node for a year": lambda plan: format_number(plan["disk_per_node_and_day_bytes"] * 365, "B"),
+        "memory of a node": lambda plan: format_number(plan["memory_per_node_bytes"], "B"),
+        "network of all nodes": lambda plan: format_number(plan["network_bytes_per_s"], "B/s"),
+        "streams; servers": lambda plan: f"{plan['streams']:,}; {plan['servers']:,}",
+        "rows of views in a year": lambda plan: format_number(plan["views_rows"] / plan["days"] * 365),
     }
-    rows = [f"| {name} | " + " | ".join(text(one) for one in plans) + " |" for name, text in lines.items()]
+    rows = [f"| {name} | " + " | ".join(cell(plan) for plan in plans) + " |" for name, cell in lines.items()]
     return "\n".join([rows[0], "|" + "---|" * (len(plans) + 1), *rows[1:]])
 
 
 def main() -> None:
-    """Print what the arguments ask for."""
-    parser = argparse.ArgumentParser(description="What so many events a day need.", epilog="See deploy/scaling.md.")
+    """Print the table or the JSON of the plans."""
+    parser = argparse.ArgumentParser(
+        description="Calculate the machines for a number of events a day.", epilog="See deploy/scaling.md."
+    )
     for name, value in Load._field_defaults.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), help=f"default: {value:g}")
     parser.add_argument(
-        "--measured", type=Path, default=MEASURED, help="what a submission costs (default: measured.json)"
+        "--measured", type=Path, default=MEASURED, help="the costs of a submission (default: measured.json)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    asked = vars(parser.parse_args())
-    measured, is_json = asked.pop("measured"), asked.pop("json")
-    given = {name: value for name, value in asked.items() if value is not None}
-    for name, value in given.items():
+    arguments = vars(parser.parse_args())
+    measured, is_json = arguments.pop("measured"), arguments.pop("json")
+    options = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in options.items():
         if value < (0 if name in {"nodes", "readers", "wire_ms", "seed"} else 1) or not math.isfinite(value):
-            parser.error(f"--{name.replace('_', '-')} {value:g} makes no sense")
+            parser.error(f"--{name.replace('_', '-')} {value:g} is out of range")
     if (
-        given.get("peak", 1) * BURST_SHARE > 1
-        or given.get("replicas", 1) not in {1, 3}
-        or given.get("events_per_day", 1) > 1e12
+        options.get("peak", 1) * BURST_SHARE > 1
+        or options.get("replicas", 1) not in {1, 3}
+        or options.get("events_per_day", 1) > 1e12
     ):
-        parser.error("--peak is at most 10, --replicas 1 or 3, --events-per-day at most 1e12")
+        parser.error("--peak must be at most 10, --replicas 1 or 3, --events-per-day at most 1e12")
     try:
         costs = read_costs(measured)
-        plans = [plan(Load(**scene), costs) for scene in ([given] if given else SCENES)]
+        plans = [plan(Load(**example), costs) for example in ([options] if options else EXAMPLES)]
     except (ValueError, OSError) as error:
         parser.error(str(error))
     print(json.dumps({"plans": plans}) if is_json else table(plans))

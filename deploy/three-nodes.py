@@ -1,12 +1,12 @@
-"""Three nodes of one ledger on this machine, whose leader is killed while agents write: what was acknowledged is there.
+"""A rehearsal: kills the leader of three nodes while agents write, and checks that no acknowledged event is lost.
 
     python deploy/three-nodes.py [--events 1000] [--agents 5] [--folder DIR] [--keep]
 
-It makes a ledger and two more nodes in a temporary folder, starts `deed serve` three times on free ports of loopback,
-lets agents submit, kills the leader and its nats-server with SIGKILL when half is acknowledged, lets them go on, and
-compares the logs of the other two: every acknowledged event, and the roots at equal sizes. It prints one JSON document
-and ends with 1 if an event is missing or twice, or the roots differ. The gap is the longest time without an
-acknowledgement: it is printed, and judged by whoever reads it.
+The program makes a ledger and two more nodes in a temporary folder, starts `deed serve` three times on free loopback
+ports, and lets agents submit. When half of the events are acknowledged, it kills the leader and its nats-server with
+SIGKILL. The agents continue. At the end it compares the logs of the other two nodes: every acknowledged event, and the
+roots at equal sizes. It prints one JSON document. It exits with 1 if an event is missing or twice, or the roots differ.
+``gap_s`` is the longest time without an acknowledgement; the program does not judge it.
 """
 
 from __future__ import annotations
@@ -50,42 +50,42 @@ wait_s = 60.0
 
 
 def main() -> int:
-    """Run it."""
+    """Run the rehearsal; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1000)
     parser.add_argument("--agents", type=int, default=5)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--keep", action="store_true")
-    given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="three-nodes-", dir=given.folder))
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="three-nodes-", dir=options.folder))
     os.environ |= {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
-    scene = Scene(folder, given.agents)
+    scene = Scene(folder, options.agents)
     try:
         scene.make()
-        told = scene.run(given.events)
+        result = scene.run(options.events)
     finally:
         scene.end()
-        if not given.keep:
+        if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(told, indent=2))
-    return 0 if told["holds"] else 1
+    print(json.dumps(result, indent=2))
+    return 0 if result["holds"] else 1
 
 
 class Scene:
-    """The folders and processes."""
+    """The folders, processes and results of the rehearsal."""
 
     def __init__(self, folder: Path, agents: int) -> None:
         self.folder = folder
         self.agents = [f"agent-{number}" for number in range(agents)]
-        self.home = {name: folder / name for name in NODES}
-        self.served: dict[str, subprocess.Popen[bytes]] = {}
-        self.url: dict[str, str] = {}
+        self.homes = {name: folder / name for name in NODES}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.urls: dict[str, str] = {}
         self.acknowledged: dict[str, float] = {}
         self.index_of: dict[str, int] = {}
 
     def make(self) -> None:
-        """Make the ledger, its agents and the other nodes' keys, and write every node's settings."""
-        first = self.home["node"]
+        """Make the ledger, the keys of its agents and other nodes, and the settings of every node."""
+        first = self.homes["node"]
         self.deed("init", home=first)
         with LocalClient(read_settings(home=first)) as client:
             root = Author(client, ROOT, lambda _: open_key(Home(first).key_file(ROOT)))
@@ -93,12 +93,12 @@ class Scene:
             for name in self.agents:
                 self.register(root, clients, name, "agent")
             for name in NODES[1:]:
-                self.register(root, Home(self.home[name]), name, "node")
+                self.register(root, Home(self.homes[name]), name, "node")
         ports = free_ports(len(NODES))
         routes = [f"127.0.0.1:{port}" for port in ports]
         password = secrets.token_hex(16).encode()
         for name, listen in zip(NODES, routes, strict=True):
-            home = self.home[name]
+            home = self.homes[name]
             write_private(home / "routes.secret", password)
             text = f'[cluster]\nname = "{name}"\nlisten = "{listen}"\nroutes = {json.dumps(routes)}\n{SETTINGS}'
             (home / "config.toml").write_text(f'{text}password = "{home / "routes.secret"}"\n', "utf-8")
@@ -106,7 +106,7 @@ class Scene:
         trust.remember(trust.record_of(trust.read_folder(clients.path), "", now()))
 
     def register(self, root: Author, home: Home, name: str, role: str) -> None:
-        """Make the keys of an agent or node in its own folder, and register their public halves."""
+        """Make the keys of an agent or node in its folder, and register the public keys."""
         home.keys.mkdir(parents=True, exist_ok=True)
         key, ledger = Key.generate(), root.client.ledger
         write_key(home.key_file(name), key, ledger=ledger, name=name, passphrase=None)
@@ -122,51 +122,51 @@ class Scene:
         root.emit(Draft(stream=f"agent/{name}", data=AgentRegistered(**data)))
 
     def deed(self, *arguments: str, home: Path) -> None:
-        """Run a verb of the command line."""
+        """Run a verb of the command line. Raises CalledProcessError: it failed."""
         subprocess.run([*program(), "--home", str(home), *arguments], check=True, stdout=subprocess.DEVNULL)
 
     def start(self, name: str) -> None:
         """Start `deed serve` of a node."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            # Not 4222: once its node is killed, whoever else serves here takes that, and writers would ask there.
+            # Not 4222: another server of this machine could take that port from a killed node, and get its writers.
             port = str(free_ports(1)[0])
-            command = [*program(), "--home", str(self.home[name]), "serve", "--port", port, "--json", "--verbose"]
-            self.served[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            command = [*program(), "--home", str(self.homes[name]), "serve", "--port", port, "--json", "--verbose"]
+            self.processes[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
 
     def listen(self, name: str) -> None:
-        """Wait until a node serves."""
-        output = self.served[name].stdout
+        """Wait until a node serves. Raises RuntimeError: it failed to start."""
+        output = self.processes[name].stdout
         assert output is not None  # noqa: S101 - it is a pipe
         line = output.readline()
         if not line:
-            raise RuntimeError(f"{name} ended: see {self.folder / name}.log")
+            raise RuntimeError(f"{name} exited: run again with --keep and read {name}.log in its folder")
         answer = json.loads(line)
         if "data" not in answer:
-            raise RuntimeError(f"{name} does not serve: {answer['error']['message']}")
-        self.url[name] = answer["data"]["url"]
+            raise RuntimeError(f"{name} did not start: {answer['error']['message']}")
+        self.urls[name] = answer["data"]["url"]
 
     def leader(self) -> str:
-        """Wait until a node that runs says who leads."""
-        until = time.monotonic() + wait_s
-        while time.monotonic() < until:
-            for name, child in self.served.items():
-                view = self.home[name] / "bus" / "nodes.json"
+        """Return the leader that a running node names. Raises RuntimeError: there is none within ``wait_s``."""
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline:
+            for name, child in self.processes.items():
+                view = self.homes[name] / "bus" / "nodes.json"
                 if child.poll() is None and view.exists():
                     leader = str(json.loads(view.read_bytes())["leader"])
-                    if leader in self.served and self.served[leader].poll() is None:
+                    if leader in self.processes and self.processes[leader].poll() is None:
                         return leader
             time.sleep(0.1)
-        raise RuntimeError("nobody leads")
+        raise RuntimeError(f"no node leads after {wait_s:.0f} s: run again with --keep and read the logs in its folder")
 
     def kill(self, name: str) -> None:
-        """Kill a node and its server as a power cut would."""
-        server = int((self.home[name] / "bus" / "server.pid").read_text("ascii"))
-        os.kill(self.served[name].pid, signal.SIGKILL)
+        """Kill a node and its server without warning, as a power failure does."""
+        server = int((self.homes[name] / "bus" / "server.pid").read_text("ascii"))
+        os.kill(self.processes[name].pid, signal.SIGKILL)
         os.kill(server, signal.SIGKILL)
-        self.served[name].wait()
+        self.processes[name].wait()
 
     def run(self, events: int) -> dict[str, Any]:
-        """Let the agents write, kill the leader in the middle, and compare what is left."""
+        """Let the agents write, kill the leader halfway, and return the comparison of the other logs."""
         for name in NODES:
             self.start(name)
         for name in NODES:
@@ -185,14 +185,14 @@ class Scene:
             writer.join()
         second = self.leader()
         survivors = [name for name in NODES if name != first]
-        self.level(survivors)
+        self.wait_for_equal_logs(survivors)
         codes = []
-        for name in sorted(survivors, key=lambda name: name == second):  # one by one, and who leads last
-            self.served[name].terminate()
-            codes.append(self.served[name].wait(60))
+        for name in sorted(survivors, key=lambda name: name == second):  # one by one, the leader last
+            self.processes[name].terminate()
+            codes.append(self.processes[name].wait(60))
         compared = self.compare(survivors, killed_at)
         return compared | {
-            # A writer that ended by an error of its own has acknowledged too little: nothing was shown then.
+            # If a writer failed, too few events were acknowledged, and the rehearsal proves nothing.
             "holds": compared["holds"] and len(self.acknowledged) == wanted,
             "wanted": wanted,
             "first_leader": first,
@@ -201,13 +201,13 @@ class Scene:
         }
 
     def write(self, name: str, events: int) -> None:
-        """Submit events one by one, each until it is acknowledged, at whichever node is there."""
+        """Submit events one by one to any reachable node, each until it is acknowledged."""
         home = Home(self.folder / "clients")
         key, stream = open_key(home.key_file(name)), f"session/of-{name}"
         drafts = [Draft(stream=stream, data=SessionStarted())]
         findings = (FindingLogged(finding=f"{name} found {number}", impact=0.5) for number in range(events - 1))
         drafts += [Draft(stream=stream, data=finding) for finding in findings]
-        urls = list(self.url.values())
+        urls = list(self.urls.values())
         turn, client = int(name.rpartition("-")[2]), None
         for draft in drafts:
             accepted = submission = None
@@ -228,23 +228,23 @@ class Scene:
         if client is not None:
             client.close()
 
-    def level(self, names: list[str]) -> None:
-        """Wait until the survivors' logs are of one size, beyond what was acknowledged last."""
-        until, least = time.monotonic() + wait_s, max(self.index_of.values(), default=0) + 1
-        while time.monotonic() < until:
+    def wait_for_equal_logs(self, names: list[str]) -> None:
+        """Wait until the logs have equal sizes and contain the last acknowledged event, at most ``wait_s``."""
+        deadline, least = time.monotonic() + wait_s, max(self.index_of.values(), default=0) + 1
+        while time.monotonic() < deadline:
             sizes = {self.view(name)["nodes"][0]["size"] for name in names}
             if len(sizes) == 1 and min(sizes) >= least:
                 return
             time.sleep(0.2)
 
     def view(self, name: str) -> dict[str, Any]:
-        """Return what a node tells of all nodes."""
-        told: dict[str, Any] = json.loads((self.home[name] / "bus" / "nodes.json").read_bytes())
-        return told
+        """Return the state of all nodes as one node sees it."""
+        nodes: dict[str, Any] = json.loads((self.homes[name] / "bus" / "nodes.json").read_bytes())
+        return nodes
 
     def compare(self, names: list[str], killed_at: float) -> dict[str, Any]:
-        """Return what both logs hold of what was acknowledged."""
-        logs = [Log(self.home[name]) for name in names]
+        """Return the comparison of both logs with the acknowledged events."""
+        logs = [Log(self.homes[name]) for name in names]
         ids: list[list[str]] = []
         sizes, roots = [], []
         for log in logs:
@@ -256,12 +256,13 @@ class Scene:
                 ids.append([entry_id(snapshot.entry(index)) for index in range(snapshot.size)])
             log.close()
         in_both = sum(
-            all(index < len(one) and one[index] == id_ for one in ids) for id_, index in self.index_of.items()
+            all(index < len(log_ids) and log_ids[index] == id_ for log_ids in ids)
+            for id_, index in self.index_of.items()
         )
         times = sorted(self.acknowledged.values())
         gap_s = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
         after_kill = [at for at in times if at > killed_at]
-        twice = sum(len(one) - len(set(one)) for one in ids)
+        twice = sum(len(log_ids) - len(set(log_ids)) for log_ids in ids)
         holds = in_both == len(self.acknowledged) and len(set(roots)) == 1 and not twice
         return {
             "holds": holds,
@@ -276,8 +277,8 @@ class Scene:
         }
 
     def end(self) -> None:
-        """End what still runs, by its own pid."""
-        for name, child in self.served.items():
+        """End the processes that still run, by their own pids."""
+        for name, child in self.processes.items():
             if child.poll() is None:
                 child.terminate()
                 try:
@@ -294,19 +295,19 @@ def entry_id(data: bytes) -> str:
 
 
 def checkpoint_of(home: Home, ledger: str, name: str) -> dict[str, str]:
-    """Return the checkpoint key of a new node, made in its own folder, as its registration names it."""
-    key, whose = Key.generate(), f"{CHECKPOINT}/{name}"
+    """Make the checkpoint key of a new node in its folder; return the fields of its registration."""
+    key, owner = Key.generate(), f"{CHECKPOINT}/{name}"
     write_key(home.key_file(CHECKPOINT), key, ledger=ledger, name=CHECKPOINT, passphrase=None)
-    return {"checkpoint_key": key.public.hex(), "checkpoint_proof": key.prove_possession(ledger, whose)}
+    return {"checkpoint_key": key.public.hex(), "checkpoint_proof": key.prove_possession(ledger, owner)}
 
 
 def program() -> list[str]:
-    """Return how the command line is called."""
+    """Return the command that starts the command line."""
     return [sys.executable, "-m", "deedbook"]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that a system gives to connections by itself."""
+    """Return free ports below the range that the system uses for outgoing connections."""
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:

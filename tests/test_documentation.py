@@ -85,13 +85,14 @@ def test_commands_on_the_pages_run_one_after_the_other(
     assert third == "1 [0.35]"
 
 
-def test_the_example_of_the_views_counts_what_a_new_ledger_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("page", "output"), [("ledger/README.md", "2 1\n"), ("projections/README.md", "2 0\n")])
+def test_the_example_of_a_page_runs_on_a_new_ledger(
+    page: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks("python", "projections/README.md")
+    (example,) = blocks("python", page)
     exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out == "2 0\n"
+    assert capsys.readouterr().out == output
 
 
 @pytest.fixture

@@ -104,5 +104,5 @@ def test_costs_are_read_from_what_the_bench_prints(tmp_path: Path) -> None:
     file.write_text(figures(what="scaling", figures=COSTS._asdict()))
     assert program.read_costs(file) == COSTS
     file.write_text(figures(what="scaling", figures={"checked_s": 1}))
-    with pytest.raises(ValueError, match="holds no costs"):
+    with pytest.raises(ValueError, match="contains no costs"):
         program.read_costs(file)

@@ -68,17 +68,17 @@ def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def deed(scene: Any, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a verb in a node's folder; return its exit code and its document."""
-    command = [sys.executable, "-m", "deedbook", "--home", str(scene.home[name]), "--json", *arguments]
+    command = [sys.executable, "-m", "deedbook", "--home", str(scene.homes[name]), "--json", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.returncode, json.loads(ended.stdout or ended.stderr)
 
 
 def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(scene: Any) -> None:
     scene.write("agent-0", 10)
-    names = list(scene.home)[:2]
-    scene.level(names)
+    names = list(scene.homes)[:2]
+    scene.wait_for_equal_logs(names)
     follower = next(name for name in names if name != scene.leader())
-    settings = Settings(home=scene.folder / "clients", server=scene.url[follower], agent="agent-0")
+    settings = Settings(home=scene.folder / "clients", server=scene.urls[follower], agent="agent-0")
     with RemoteClient(settings) as client:
         assert {client.entries(index, limit=1).entries[0][0] for index in scene.index_of.values()} == set(
             scene.index_of.values()
@@ -88,7 +88,7 @@ def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(s
 def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
     code, told = deed(scene, "node", "--as", "root", "agent", "add", "past-the-others")
     assert (code, told["error"]["code"]) == (7, "NOT_LEADER")
-    assert told["error"]["details"]["url"] == scene.url[told["error"]["details"]["leader"]]
+    assert told["error"]["details"]["url"] == scene.urls[told["error"]["details"]["leader"]]
 
 
 def nodes_here(scene: Any, name: str) -> str:
@@ -100,7 +100,7 @@ def nodes_here(scene: Any, name: str) -> str:
 
 def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene: Any) -> None:
     leader = scene.leader()
-    other = next(name for name in list(scene.home)[:2] if name != leader)
+    other = next(name for name in list(scene.homes)[:2] if name != leader)
     code, told = deed(scene, leader, "node", "list")
     assert code == 0
     assert {one["node"]: one["role"] for one in told["data"]["nodes"]} == {leader: "leader", other: "follower"}
