@@ -28,7 +28,7 @@ def check_is_new(home: Home) -> None:
     damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
     path = home.key_file(ROOT)
-    if path.exists() and not home.begun.exists():
+    if path.exists() and not home.init_mark.exists():
         if home.is_local():
             with translate_errors(home.log_file.parent):
                 check_data_file(home.log_file, may_be_new=True)  # its error says how to restore a damaged ledger
@@ -68,12 +68,12 @@ def create_ledger(
     with Log(home.path, map_size=map_size, create=True) as log:
         with log.snapshot() as snapshot:
             if snapshot.size:
-                home.begun.unlink(missing_ok=True)  # an `init` was killed between entry 0 and its own unlink
+                home.init_mark.unlink(missing_ok=True)  # an `init` was killed between entry 0 and its own unlink
                 raise _already_exists(home)
         # Both come before the keys. If we crash after the keys and before entry 0, the next `init` may use the keys: it
         # finds this file, and the keys are in a folder that this user trusts.
         trust.adopt(home.path, "", now())
-        home.begun.touch(0o600)
+        home.init_mark.touch(0o600)
         sync_folder(home.path)
         root = _key_for(home, ROOT, passphrase)
         ledger = ledger_id(root.public)
@@ -88,7 +88,7 @@ def create_ledger(
         Gate(log, clock_ms=clock_ms).submit(
             draft_and_sign([Draft(stream="ledger", data=created)], root, ledger=ledger, author=ROOT, at=at)
         )
-    home.begun.unlink()
+    home.init_mark.unlink()
     trust.adopt(home.path, trust.fingerprint(root.public), now())
     return ledger
 

@@ -1,4 +1,4 @@
-"""Where no ledger is found: what the one who looked for it most likely means, and does next."""
+"""The error for a folder without a ledger, and the advice in it: the likely ledger's folder, and the next command."""
 
 from __future__ import annotations
 
@@ -13,50 +13,52 @@ from deedbook.ledger.home.location import FOLDER, GIT_FOLDER, main_tree, path_in
 from deedbook.ledger.home.trust import quoted_path
 from deedbook.ledger.system.files import read_regular
 
-_looked_below_max: Final = 1_000
+_scanned_entries_max: Final = 1_000
 
 
 def no_ledger(start: Path, server: str | None = None, agent: str | None = None) -> Unavailable:
-    """Return the refusal where no ledger was found: it names the likely folder before it speaks of a new ledger."""
+    """Return the error for a search that found no ledger. It names a likely folder before it suggests a new ledger."""
     name = agent or "NAME"
-    how = f"`deed join CODE` makes one by an invitation (`deed agent invite {name}` prints it), or name it with --home"
+    advice = f"create one from an invitation with `deed join CODE` (`deed agent invite {name}` prints the code), \
+or name one with --home"
     if server is None:
-        how = _likely(start) or "run `deed init`, or name one with --home"
-    return Unavailable("NO_LEDGER", f"there is no {FOLDER} in {start} or any folder above it: {how}", folder=str(start))
+        advice = _advice(start) or "run `deed init`, or name one with --home"
+    message = f"there is no {FOLDER} in {start} or any folder above it: {advice}"
+    return Unavailable("NO_LEDGER", message, folder=str(start))
 
 
 _NOTES: Final = "refs/notes/empirica"
 _refs_size_max_bytes: Final = 16 * 1024**2
 
 
-def _likely(start: Path) -> str:
-    """Return what to do where a ledger's folder lies below ``start``, or where a work tree of git has none."""
+def _advice(start: Path) -> str:
+    """Return the next step if a ledger's folder is just below ``start``, or if ``start`` is in a work tree of git."""
     with suppress(OSError):
-        below = (Path(one) / FOLDER for one in islice(os.scandir(start), _looked_below_max))
+        below = (Path(entry) / FOLDER for entry in islice(os.scandir(start), _scanned_entries_max))
         if homes := sorted(home for home in below if home.is_dir()):
             return f"did you mean {quoted_path(homes[0])}? Go to its project, or name it with --home"
     for folder in (start, *start.parents):
         if (tree := main_tree(folder)) is not None:
-            return f"`deed init` in {quoted_path(tree)}, whose work tree this is, makes one for both"
+            return f"this is a work tree of {quoted_path(tree)}: run `deed init` there to make one for both"
         with suppress(DeedbookError, OSError, ValueError):
-            if (
-                path_in(folder / GIT_FOLDER, b"gitdir: ").parent.name == "worktrees"
-            ):  # the path may be a stranger's text
-                what = "the main tree of this work tree is gone, or does not know of it"
-                return f"{what}: `git worktree repair` there, or name the ledger's folder with --home"
+            # The path comes from a file that may be a stranger's, so it is not printed.
+            if path_in(folder / GIT_FOLDER, b"gitdir: ").parent.name == "worktrees":
+                problem = "the main tree of this work tree is missing, or does not list it"
+                return f"{problem}: run `git worktree repair` there, or name the ledger's folder with --home"
         with suppress(DeedbookError, OSError):
             if (folder / GIT_FOLDER / "HEAD").is_file():
-                return _notes_in(folder / GIT_FOLDER)
+                return _clone_advice(folder / GIT_FOLDER)
     return ""
 
 
-def _notes_in(git: Path) -> str:
-    """Return what to do in a clone, which has no ledger, and before they are fetched no notes either."""
-    other = "; for a ledger of its own `deed init`, for one elsewhere --home"
+def _clone_advice(git: Path) -> str:
+    """Return the next step in a clone: it has no ledger, and git fetches no notes with it."""
+    other = ". For a ledger here, run `deed init`; for one elsewhere, use --home"
     refs, settings = (
         read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
     )
     if (git / _NOTES).is_dir() or _NOTES.encode() in refs:
         return f"this clone has notes of sessions: `deed notes list` and `deed notes show` need no ledger{other}"
-    is_clone = b'[remote "' in settings
-    return is_clone * f"`deed notes fetch` brings what sessions reported where this was cloned from, if any did{other}"
+    if b'[remote "' in settings:
+        return f"`deed notes fetch` brings the notes of sessions from the remote, if it has any{other}"
+    return ""

@@ -1,8 +1,8 @@
-"""What ``config.toml`` may say, in two types, and the settings that are passed down.
+"""The types of ``config.toml``, and the settings that are passed down.
 
-A ledger's folder that was found by walking up is data, often a stranger's. So the file falls in two types: ``Config``
-is harmless and counts at once; ``Actions`` runs a program or sends something somewhere, and is reached through
-``trust.actions_of`` alone. A new setting belongs to one of them, and a test asks which.
+A ledger's folder that was found by walking up is data, often a stranger's. So the file is read into two types:
+``Config`` is harmless and counts at once. ``Actions`` runs a program or sends something somewhere; callers get it only
+through ``trust.actions_of``. Each new setting belongs to one of the two types, and a test checks that.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from deedbook.ledger.format.forms import NAME_PATTERN, WORDS, Name
 from deedbook.ledger.home.location import CONFIG_FILE, read_file
 from deedbook.ledger.home.quota import Quota
 
-usual_port: Final = 4222  # Where clients of NATS look, and `deed serve` listens when nobody else does.
-
+usual_port: Final = 4222  # NATS clients connect to it by default; `deed serve` listens on it if it is free.
 
 _SERVER: Final = r"(nats|tls|ws|wss)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What ``config.toml`` may say that runs nothing and sends nothing: it counts in anybody's folder.
+    """The settings in ``config.toml`` that run nothing and send nothing. They count in anybody's folder.
 
-    ``map_size_bytes`` is the most the log can hold (address space, not disk), ``blobs_map_size_bytes`` the most its
-    blobs can; ``default_reviewer`` is written into a handoff that names none; ``quota`` is what one agent may append
+    ``map_size_bytes`` limits the log (address space, not disk), ``blobs_map_size_bytes`` its blobs.
+    ``default_reviewer`` is written into a handoff that names no reviewer. ``quota`` limits what one agent may append
     and store (``ledger.home.quota``).
     """
 
@@ -42,11 +41,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """This node as one of several, whose servers are a cluster: ``name`` is the agent that it is.
+    """This node as one of several nodes whose NATS servers are a cluster. ``name`` is the node's agent.
 
-    At ``listen`` (``HOST:PORT``) other servers reach its own, they find each other at ``routes``, agents connect at
-    ``host``. ``password`` is the file of the servers' password, ``tls`` a folder with ``NAME.pem``, ``NAME.key`` and
-    ``ca.pem``: one of both there must be. Each stream is kept by ``replicas`` servers.
+    Other servers reach this node's server at ``listen`` (``HOST:PORT``); the servers find each other at ``routes``.
+    Agents connect to ``host``. ``password`` is the file with the servers' password, ``tls`` a folder with ``NAME.pem``,
+    ``NAME.key`` and ``ca.pem``: at least one of the two is required. Each stream is stored by ``replicas`` servers.
     """
 
     name: Name = "node"
@@ -59,13 +58,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What ``config.toml`` may say that runs a program, sends something or writes elsewhere: only when trusted.
+    """The settings in ``config.toml`` that run a program, send something or write elsewhere. They need trust.
 
-    ``nats_server`` is the path of the server program, relative to the project; ``llm`` a model that may write prose
-    (``consumers.sdk.llm``); ``validator_tree`` the folder of the evidence by which reasoning is validated; ``notify``
-    says whom to tell how (``consumers.handoffs.notifier``); ``reports`` and ``views`` where they are kept beside the
-    log (``consumers.sessions.copies``, ``projections.answers.reader``); ``witness`` who cosigns; ``cluster``: one of
-    several.
+    ``nats_server`` is the path of the server program, relative to the project. ``llm`` is a model that may write prose
+    (``consumers.sdk.llm``). ``validator_tree`` is the folder of the evidence against which reasoning is validated.
+    ``notify`` lists the channels of notices (``consumers.handoffs.notifier``). ``reports`` and ``views`` say where to
+    store them outside the log (``consumers.sessions.copies``, ``projections.answers.reader``). ``witness`` names the
+    witnesses that cosign. ``cluster`` makes this node one of several.
     """
 
     nats_server: str | None = None
@@ -79,13 +78,13 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the ledger is, who acts, and what the folder's configuration says.
+    """The ledger's folder or server, the acting agent, and the folder's configuration.
 
-    Whoever ``only_looks``, as an auditor, may read a log that is not the one read before, and is told so.
-    ``text`` is ``config.toml`` as it was read: what is hashed when trust is asked for is what is parsed then. A
-    program that names no folder's settings but its own gives them as ``actions``; from a folder none come here.
-    ``server`` may name several nodes of one ledger, separated by commas; ``spool`` keeps what is reported while none of
-    them answers (``ledger.client.spool``).
+    A client that ``only_looks``, such as an auditor, may read a log that differs from the one read before; it gets a
+    notice instead of an error. ``text`` is the bytes of ``config.toml`` as read once, so that the trust check hashes
+    the same bytes that it parses. A program may set ``actions`` to its own settings; those of a folder never go there.
+    ``server`` may name several nodes of one ledger, separated by commas. With ``spool``, events are stored locally
+    while none of them answers (``ledger.client.spool``).
     """
 
     home: Path
@@ -99,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(home: Path) -> Config:
-    """Return what ``config.toml`` in ``home`` says that needs no trust; all defaults when there is none.
+    """Return the settings of ``config.toml`` in ``home`` that need no trust; the defaults if there is no file.
 
     Raises Refused, Unavailable: as ``read_file`` and ``parse_config``.
     """
@@ -107,7 +106,7 @@ def read_config(home: Path) -> Config:
 
 
 def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
-    """Return what the bytes of ``config.toml`` say: what is harmless, and what would act if it were trusted.
+    """Return the harmless settings in the bytes of ``config.toml``, and those that act once the folder is trusted.
 
     Raises Refused: ``INVALID_FORMAT``, ``UNKNOWN_FIELD`` or ``INVALID_FIELD``, naming the file.
     """
@@ -115,8 +114,8 @@ def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
         return Config(), Actions()
     try:
         tables = tomllib.loads(text.decode())
-        acting = {name: tables.pop(name) for name in Actions.__struct_fields__ if name in tables}
-        return msgspec.convert(tables, Config), msgspec.convert(acting, Actions)
+        actions = {name: tables.pop(name) for name in Actions.__struct_fields__ if name in tables}
+        return msgspec.convert(tables, Config), msgspec.convert(actions, Actions)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("INVALID_FORMAT", f"{path} is not TOML: {error}", path=str(path)) from error
     except msgspec.ValidationError as error:
@@ -125,21 +124,21 @@ def parse_config(text: bytes, path: Path) -> tuple[Config, Actions]:
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if an agent can have it. Raises Refused: ``INVALID_FIELD``."""
+    """Return ``name`` if it is a valid name of an agent. Raises Refused: ``INVALID_FIELD``."""
     try:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"{name!r} is no agent's name: {WORDS[repr(NAME_PATTERN)]}") from error
+        raise Refused("INVALID_FIELD", f"{name!r} cannot be an agent's name: {WORDS[repr(NAME_PATTERN)]}") from error
 
 
 def check_server(url: str) -> str:
-    """Return ``url`` if a server of the bus can be there, or, separated by commas, several.
+    """Return ``url`` if it is the URL of a bus server, or of several, separated by commas.
 
-    Raises Refused: ``INVALID_FIELD``; a password in the URL is not repeated.
+    Raises Refused: ``INVALID_FIELD``. The error does not repeat a password in the URL.
     """
-    matches = [re.fullmatch(_SERVER, one) for one in url.split(",")]
+    matches = [re.fullmatch(_SERVER, part) for part in url.split(",")]
     if not all(match and 0 < int(match["port"] or usual_port) < 2**16 for match in matches):
-        shown = repr(url[:80]) if "@" not in url else "what was given"
-        message = f"{shown} is no server: it must look like nats://HOST:PORT, as `deed serve` prints it"
+        url_text = repr(url[:80]) if "@" not in url else "this URL"
+        message = f"{url_text} is no server: it must look like nats://HOST:PORT, as `deed serve` prints it"
         raise Refused("INVALID_FIELD", message, path="server")
     return url

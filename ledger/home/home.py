@@ -1,20 +1,20 @@
-"""A ledger's folder: which file lies where, how a new ledger is made, which key an agent signs with.
+"""A ledger's folder: its files, and the key that an agent signs with.
 
 .deedbook/
   config.toml        settings (optional)
   chains.toml        chains of handoffs that the router runs (optional)
-                     (what acts of these two, and every private key here, is used when the folder is trusted: ``trust``)
+                     (settings that act, chains, and private keys are used only if the folder is trusted: ``trust``)
   log/               the LMDB environment of the log
   blobs/             the LMDB environment of blobs (once there is one)
   keys/NAME.key      identity keys (0600); root, checkpoint and node among them
-  keys/NAME.nkey     the key of an agent's bus connection: never the event key
+  keys/NAME.nkey     the key of an agent's bus connection (never the key that signs events)
   keys/NAME.session  a delegated session key
-  keys/*.new         keys that replace those beside them, when the ledger has accepted it (`deed key rotate`)
+  keys/*.new         keys that replace those beside them once the ledger has accepted the rotation (`deed key rotate`)
   views.db           views; can always be rebuilt
   logs/              the log folders of Tree-of-Thoughts tasks; can always be written again
   bus/               the embedded nats-server's store, configuration and log
-  witnessed          the last checkpoint that witnesses cosigned (if there are any); can be asked for again
-  init.begun         there while `init` makes the keys and entry 0: keys beside it are no ledger's yet
+  witnessed          the last checkpoint that witnesses cosigned (if there are any); can be requested again
+  init.begun         exists while `init` makes the keys and entry 0: keys beside it may belong to no ledger yet
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SEED: Final = re.compile("SU[A-D][A-Z2-7]{55}")
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The paths in a ledger's folder."""
+    """A ledger's folder: its paths, and its keys if the user trusts it."""
 
     path: Path
 
@@ -58,17 +58,17 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def views(self) -> Path:
-        """The file of views."""
+        """The database of views."""
         return self.path / VIEWS_FILE
 
     @property
     def bus(self) -> Path:
-        """The folder of the embedded server."""
+        """The folder of the embedded nats-server."""
         return self.path / "bus"
 
     @property
-    def begun(self) -> Path:
-        """The file that is there while the ledger is made."""
+    def init_mark(self) -> Path:
+        """The file that exists while `init` makes the ledger."""
         return self.path / "init.begun"
 
     def key_file(self, name: str) -> Path:
@@ -84,7 +84,7 @@ class Home(msgspec.Struct, frozen=True):
         return self.keys / f"{name}.session"
 
     def is_rotating(self, name: str) -> bool:
-        """Whether a rotation of an agent's keys was begun here and not finished."""
+        """Whether a rotation of an agent's keys was started here and is not finished."""
         return pending(self.key_file(name)).exists()
 
     @property
@@ -93,26 +93,26 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "log" / FILE
 
     def is_local(self) -> bool:
-        """Whether the log itself is here (a remote agent's folder holds keys only)."""
+        """Whether the log is in this folder (a remote agent's folder has only keys)."""
         return self.log_file.is_file()
 
     def checkpoint_key(self, origin: str, public: Collection[str]) -> CheckpointKey:
-        """Return the key here that is one of ``public`` (hex), which sign checkpoints under the ledger's origin.
+        """Return the checkpoint key of this folder, if its public half is among ``public`` (hex).
 
-        Raises Refused: as ``open``; ``KEY_FILE_MISSING`` when the file here holds none of them.
+        Raises Refused: as ``open``; ``KEY_FILE_MISSING`` if the key files here hold none of them.
         """
         trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
-        for file in (path, pending(path)):  # the second, when a rotation was accepted and we crashed before its end
+        for file in (path, pending(path)):  # the second counts after a crash between acceptance and end of a rotation
             if file == path or file.exists():
                 key = open_key(file)
                 if key.public.hex() in public:
                     return CheckpointKey(origin, key.seed)
-        message = f"{path} is no key that signs this ledger's checkpoints now: copy here the one that replaced it"
+        message = f"{path} no longer signs this ledger's checkpoints: copy the key that replaced it here"
         raise Refused("KEY_FILE_MISSING", message, path=str(path), keys=sorted(public))
 
     def open(self, name: str, passphrase: str | None = None) -> Key:
-        """Return an identity key that lies here, if this user trusts the folder: else it is a stranger's key.
+        """Return an identity key of this folder, if the user trusts the folder. Otherwise it may be a stranger's key.
 
         Raises Refused: ``NOT_TRUSTED``; as ``identity.open_key``.
         """
@@ -122,12 +122,13 @@ class Home(msgspec.Struct, frozen=True):
     def signing_key(
         self, name: str, signed: list[tuple[str, str, Any]], ask: Callable[[str], str | None] = lambda _: None
     ) -> Key:
-        """Return the key ``name`` signs with: a session key for all (kind, stream, data), else the identity key.
+        """Return the agent's session key if it may sign all of ``signed``, otherwise the agent's identity key.
 
-        ``ask`` is called with the name when the identity key is sealed, and may return its passphrase. Raises Refused:
-        ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or ``KEY_FILE_MODE``.
+        ``signed`` lists (kind, stream, data). ``ask`` gets the agent's name if the identity key is sealed, and may
+        return the passphrase. Raises Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``, ``KEY_FILE_MISSING`` or
+        ``KEY_FILE_MODE``.
         """
-        trust.demand(self.path)  # before anybody is asked for a passphrase
+        trust.demand(self.path)  # before ``ask`` asks a person for a passphrase
         if (session := self.session_file(name)).exists():
             content = read_key_file(session)
             is_fresh = content.expires_at is not None and to_ms(content.expires_at) > to_ms(now())
@@ -141,21 +142,21 @@ class Home(msgspec.Struct, frozen=True):
         return open_key(path, ask(name) if is_sealed else None)
 
     def bus_seed(self, name: str, *, is_new: bool = False) -> str:
-        """Return the nkey seed of an agent's bus connection, or (``is_new``) the one that is to take its place.
+        """Return the nkey seed of an agent's bus connection, or (``is_new``) the pending seed that replaces it.
 
         Raises Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
         """
         trust.demand(self.path)
         path = pending(self.nkey_file(name)) if is_new else self.nkey_file(name)
         seed = read_private(path).decode("ascii", "replace").strip()
-        if _SEED.fullmatch(seed) is None:  # of an empty file, say, the connection would only say that it failed
-            message = f"{path} holds no key of a bus connection: put a copy of it back"
+        if _SEED.fullmatch(seed) is None:  # for an empty file, say, the connection would fail without a reason
+            message = f"{path} holds no key of a bus connection: restore it from a copy"
             raise Refused("INVALID_FORMAT", message, path=str(path))
         return seed
 
 
 def pending(path: Path) -> Path:
-    """Return where the key lies that is to take the place of the one in ``path``."""
+    """Return the path of the key that will replace the one in ``path``."""
     return path.with_name(f"{path.name}.new")
 
 
@@ -167,7 +168,7 @@ def new_bus_key(path: Path) -> str:
 
 
 def bus_seed(raw: bytes) -> str:
-    """Return 32 bytes as the nkey seed of a user."""
+    """Return 32 random bytes encoded as the nkey seed of a user."""
     seed: bytes = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
     return seed.decode()
 

@@ -1,4 +1,4 @@
-"""Where a ledger's folder is, which files lie in it, and where the user's own folders are."""
+"""The locations of a ledger's folder, of the files in it, and of the user's own folders."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ WITNESSED_FILE: Final = "witnessed"
 
 
 def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder in which a new ledger is made: ``DEEDBOOK_HOME`` itself, else ``.deedbook`` of ``start``."""
+    """Return the folder for a new ledger: ``DEEDBOOK_HOME``, otherwise ``.deedbook`` in ``start``."""
     return named_home(environment) or start / FOLDER
 
 
 def named_home(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the ledger's folder that the environment names (``DEEDBOOK_HOME``)."""
-    given = environment.get("DEEDBOOK_HOME")
-    return Path(given) if given else None
+    path = environment.get("DEEDBOOK_HOME")
+    return Path(path) if path else None
 
 
 def present_folder() -> Path:
-    """Return the folder that this process runs in.
+    """Return the working directory of this process.
 
-    Raises Unavailable: ``STORE_UNAVAILABLE`` when somebody has removed it since.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if it was deleted.
     """
     try:
         return Path.cwd()
     except FileNotFoundError as error:
-        message = "the folder that this runs in is gone: change to one that is there"
+        message = "the working directory is gone: change to one that exists"
         raise Unavailable("STORE_UNAVAILABLE", message) from error
 
 
 def find_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the ledger's folder: ``DEEDBOOK_HOME``, else that of ``start`` or of its nearest parent that has one."""
+    """Return the ledger's folder: ``DEEDBOOK_HOME``, otherwise that of ``start`` or of its nearest parent with one."""
     if (named := named_home(environment)) is not None:
         return named
     return next((home for folder in (start, *start.parents) if (home := home_in(folder)) is not None), None)
 
 
 def home_in(folder: Path) -> Path | None:
-    """Return the ``.deedbook`` of a folder; a linked work tree of git has that of its main tree."""
+    """Return the ``.deedbook`` in a folder; for a linked work tree of git, that of its main tree."""
     if (folder / FOLDER).is_dir():
         return folder / FOLDER
     main = main_tree(folder)
@@ -65,24 +65,26 @@ def home_in(folder: Path) -> Path | None:
 
 
 def main_tree(folder: Path) -> Path | None:
-    """Return the main tree of a linked work tree of git (gitrepository-layout(5)), not asking git; None for others.
+    """Return the main tree of a linked work tree of git (gitrepository-layout(5)); None for any other folder.
 
-    A ``.git`` file may be a stranger's, out of an archive, and name any repository. So it counts only where it is this
-    user's, and that repository says in turn that this is its work tree, which only who may write in it can make it say.
+    A ``.git`` file may come from a stranger's archive and name any repository. So it counts only if this user owns it,
+    and if that repository lists this folder as its work tree, which takes write access to the repository. Git is not
+    run.
     """
     link = folder / GIT_FOLDER
     with suppress(DeedbookError, OSError, ValueError):  # ValueError: a path with a zero byte
         if link.is_file() and link.lstat().st_uid == os.geteuid():
-            administered = path_in(link, b"gitdir: ")
-            common = path_in(administered / "commondir")
-            is_within = common.name == GIT_FOLDER and administered.parent == common / "worktrees"  # not beside the link
-            if is_within and path_in(administered / "gitdir") == resolved(folder) / GIT_FOLDER:
+            git_dir = path_in(link, b"gitdir: ")
+            common = path_in(git_dir / "commondir")
+            # An archive could bring a ``git_dir`` of its own beside the link: it must be in the repository.
+            is_within = common.name == GIT_FOLDER and git_dir.parent == common / "worktrees"
+            if is_within and path_in(git_dir / "gitdir") == resolved(folder) / GIT_FOLDER:
                 return common.parent
     return None
 
 
 def path_in(file: Path, prefix: bytes = b"") -> Path:
-    """Return the path that a file of git holds. Raises ValueError: it holds none. As ``read_regular``."""
+    """Return the path in a file of git. Raises ValueError: the file has none; otherwise as ``read_regular``."""
     line = (read_regular(file, size_max_bytes=limits.config_size_max_bytes) or b"").rstrip(b"\r\n")
     if not line.startswith(prefix) or len(line) == len(prefix):
         raise ValueError(file)
@@ -90,32 +92,32 @@ def path_in(file: Path, prefix: bytes = b"") -> Path:
 
 
 def project_path(home: Path, path: str) -> Path:
-    """Return what a setting means by a path: relative to the project, wherever the verb is called."""
+    """Return the path of a setting. It is relative to the project, whatever the working directory is."""
     return (home.parent if home.name == FOLDER else home) / path
 
 
 def resolved(folder: Path) -> Path:
-    """Return a folder without links: where it lies is what is trusted, not the name by which it was found.
+    """Return a folder's path without links. The user trusts this path, not the name by which the folder was found.
 
-    Raises Unavailable: ``NO_LEDGER`` for links that lead in a circle.
+    Raises Unavailable: ``NO_LEDGER`` for links in a circle.
     """
     try:
         return folder.resolve()
     except (OSError, RuntimeError) as error:
-        raise Unavailable("NO_LEDGER", f"{folder} leads nowhere: {error}", folder=str(folder)) from error
+        raise Unavailable("NO_LEDGER", f"{folder} leads to no folder: {error}", folder=str(folder)) from error
 
 
 def read_file(home: Path, name: str) -> bytes:
-    """Return what a file of a ledger's folder holds; nothing when there is none.
+    """Return the content of a file in a ledger's folder; empty if there is no such file.
 
-    Raises Unavailable: ``STORE_UNAVAILABLE`` when it cannot be read. Refused: ``INVALID_FORMAT`` when it is a folder, a
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if it cannot be read. Refused: ``INVALID_FORMAT`` if it is a folder, a
     pipe or a device; ``TOO_LARGE``.
     """
     return read_regular(home / name, size_max_bytes=limits.config_size_max_bytes, follow=True) or b""
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for what must outlive and stand outside any ledger (XDG state folder).
+    """Return the folder for data that must survive any ledger's folder, such as trust stores (XDG state folder).
 
     Raises Unavailable: as ``config_folder``.
     """
@@ -123,18 +125,18 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for what this user decided (XDG configuration folder).
+    """Return the folder for this user's decisions (XDG configuration folder).
 
-    Raises Unavailable: ``STORE_UNAVAILABLE`` when neither it nor a home folder is known.
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if neither it nor a home folder is known.
     """
     return _folder_of_user("XDG_CONFIG_HOME", ".config", environment)
 
 
 def _folder_of_user(variable: str, below: str, environment: Mapping[str, str]) -> Path:
-    # A relative path counts for nothing, as the specification has it: it would lead into whatever folder one is in.
-    for given, rest in ((environment.get(variable), ""), (environment.get("HOME"), below)):
-        if given and Path(given).is_absolute():
-            return Path(given, rest, "deedbook")
+    # The specification says to ignore a relative path: it would depend on the working directory.
+    for folder, rest in ((environment.get(variable), ""), (environment.get("HOME"), below)):
+        if folder and Path(folder).is_absolute():
+            return Path(folder, rest, "deedbook")
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:

@@ -1,11 +1,11 @@
-"""A client home: the folder of an agent whose ledger is elsewhere, as ``deed join`` makes it.
+"""A client home: the folder of an agent whose ledger is elsewhere. ``deed join`` makes it.
 
-client.toml    which ledger, its root's fingerprint, where its servers are, and whose home this is
-keys/          the agent's keys, made there
-join.begun     there while it is made: keys beside it may be registered by now, or not
+client.toml    the ledger's id, its root's fingerprint, the URLs of its servers, and the agent's name
+keys/          the agent's keys, which were made here
+join.begun     exists while `deed join` runs: keys beside it may be registered already, or not
 
-What is given to a command, and the environment, win over ``client.toml``, which is TOML of one form, one value a line,
-read back without the standard library's parser, whose import costs a fifth of a bare start.
+The options of a command and the environment win over ``client.toml``. The file is TOML with one value a line. It is
+read without the standard library's parser, because importing that takes a fifth of a bare start.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deedbook.ledger.system.files import read_regular, write_whole
 
 CLIENT_FILE: Final = "client.toml"
 BEGUN_FILE: Final = "join.begun"
-_NOTE: Final = "# Written by `deed join`: what every command in this folder means unless it is told otherwise."
+_NOTE: Final = "# Written by `deed join`: the defaults of every command in this folder."
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What ``client.toml`` says: the ledger's id and root fingerprint, its servers' URLs, and the agent."""
+    """The content of ``client.toml``: the ledger's id and root fingerprint, its servers' URLs, and the agent."""
 
     ledger: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
     root: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -35,14 +35,14 @@ class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def server(self) -> str | None:
-        """The servers as ``--server`` takes them; None when none is known."""
+        """The servers as one value of ``--server``; None if there are none."""
         return ",".join(self.servers) or None
 
 
 def read_membership(home: Path) -> Membership | None:
-    """Return what a client home says; None where ``home`` is none.
+    """Return the membership of a client home; None if ``home`` is not one.
 
-    Raises Refused: ``INVALID_FORMAT`` for what ``deed join`` did not write. Unavailable: ``STORE_UNAVAILABLE``.
+    Raises Refused: ``INVALID_FORMAT`` if ``deed join`` did not write the file. Unavailable: ``STORE_UNAVAILABLE``.
     """
     content = read_regular(home / CLIENT_FILE, size_max_bytes=config_size_max_bytes)
     if content is None:
@@ -52,7 +52,7 @@ def read_membership(home: Path) -> Membership | None:
         fields = {name: msgspec.json.decode(value) for name, _, value in (line.partition(" = ") for line in lines)}
         return msgspec.convert(fields, Membership)
     except UNREADABLE as error:
-        message = f"{home / CLIENT_FILE} is not what `deed join` wrote ({error}): put it right, one value a line"
+        message = f"{home / CLIENT_FILE} is not as `deed join` writes it ({error}): correct it, one value a line"
         raise Refused("INVALID_FORMAT", message, path=str(home / CLIENT_FILE)) from error
 
 

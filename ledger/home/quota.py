@@ -1,7 +1,8 @@
-"""What one agent may append and store: the table ``[quota]`` of ``config.toml``, and the counting of events.
+"""The limits for one agent: the table ``[quota]`` of ``config.toml``, and the counting of events.
 
-Root and the node are exempt. Events are counted as a bucket that leaks: each adds to the level, time takes away as much
-as is allowed in it, and a level above the limit refuses. So a refusal knows when the same submission will be taken.
+Root and the node are exempt. Events are counted as a leaking bucket: each event raises the level, and the level falls
+with time at the allowed rate. A submission that would raise the level above the limit is refused. So the refusal can
+say when the same submission will be accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Limit = Annotated[int, msgspec.Meta(ge=1, le=2**46)]
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What each agent may: events and their bytes over time, and blobs in all and before an event refers to them."""
+    """The limits for each agent: events and bytes of events per time, and bytes of blobs, in all and unreferenced."""
 
     events_per_minute: _Limit = limits.events_per_minute_max
     event_bytes_per_day: _Limit = limits.event_per_day_max_bytes
@@ -31,23 +32,23 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class QuotaUsage(msgspec.Struct, frozen=True, array_like=True):
-    """How full an agent's buckets are, of events and of their bytes, at a time of the ledger's clock."""
+    """The levels of an agent's two buckets, events and bytes of events, at a time of the ledger's clock."""
 
     events: float = 0.0
     size: float = 0.0
     at_ms: int = 0
 
 
-def spend(spent: QuotaUsage, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> QuotaUsage:
-    """Return the record with a submission added.
+def spend(usage: QuotaUsage, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> QuotaUsage:
+    """Return the usage with a submission of ``events`` events and ``size`` bytes added.
 
-    Who has spent nothing may always append one: else a limit below one submission would shut an agent out for good.
-    Raises Unavailable: ``QUOTA_EXCEEDED``: time heals it, or the operator, and nothing about the events is wrong. So
-    whoever appends many stops where it is, as when the store is full, and goes on later.
+    A bucket that is empty accepts any submission. Otherwise a limit below one submission would shut the agent out
+    for ever. Raises Unavailable: ``QUOTA_EXCEEDED``. The events themselves are valid: the caller can stop here, as if
+    the store were full, and continue later.
     """
-    elapsed_ms = max(0, now_ms - spent.at_ms)
-    left_events = max(0.0, spent.events - elapsed_ms * quota.events_per_minute / _minute_ms)
-    left_size = max(0.0, spent.size - elapsed_ms * quota.event_bytes_per_day / _day_ms)
+    elapsed_ms = max(0, now_ms - usage.at_ms)
+    left_events = max(0.0, usage.events - elapsed_ms * quota.events_per_minute / _minute_ms)
+    left_size = max(0.0, usage.size - elapsed_ms * quota.event_bytes_per_day / _day_ms)
     after = QuotaUsage(left_events + events, left_size + size, now_ms)
     if left_events and after.events > quota.events_per_minute:
         raise _exceeded("events_per_minute", author, after.events, quota.events_per_minute, _minute_ms)

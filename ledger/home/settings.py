@@ -1,4 +1,4 @@
-"""Reading the settings once: from arguments, the environment and ``config.toml``."""
+"""Reads the settings once, from arguments, the environment, ``config.toml`` and ``client.toml``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def read_settings(
     start: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Return the settings; what is given wins over the environment, which wins over ``config.toml``.
+    """Return the settings. Arguments win over the environment, which wins over the files in the folder.
 
-    Raises Unavailable: ``NO_LEDGER`` when no folder is given or found; as ``present_folder``. Refused:
-    ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` when ``config.toml`` or a name is wrong; ``NOT_TRUSTED`` when the folder is
-    another user's, or could be, and is not both named and trusted.
+    Raises Unavailable: ``NO_LEDGER`` if no folder is named or found; as ``present_folder``. Refused:
+    ``INVALID_FIELD``, ``UNKNOWN_FIELD`` or ``INVALID_FORMAT`` if a file or a name is wrong; ``NOT_TRUSTED`` if the
+    folder is, or could be, another user's and is not both named and trusted, if git links to it and it is not trusted,
+    or if its ``client.toml`` is not the trusted one.
     """
     is_named = home is not None or named_home(environment) is not None
     start = start or (Path() if is_named else present_folder())
@@ -42,10 +43,10 @@ def read_settings(
     is_linked = not is_named and folder.parent not in (start, *start.parents)
     folder = resolved(folder)
     check_folder(folder, is_named=is_named, environment=environment)
-    if is_linked:  # a file of git led here, and not the place where this was called: only to what is trusted
+    if is_linked:  # a file of git led here from another tree, and may be a stranger's: only a trusted folder counts
         trust.demand(folder, environment=environment)
-    is_told = server is not None and agent is not None
-    if not is_told and (member := membership.read_membership(folder)) is not None:
+    is_complete = server is not None and agent is not None
+    if not is_complete and (member := membership.read_membership(folder)) is not None:
         trust.check_client(folder, member, environment)
         server = server or (member.server and check_server(member.server))
         agent = agent or check_name(member.agent)
@@ -56,7 +57,7 @@ def read_settings(
 
 
 def check_folder(home: Path, *, is_named: bool, environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse a folder that another user made, or could put in the place of this one, unless named and trusted.
+    """Refuse a folder that another user owns, or could replace, unless it is both named and trusted.
 
     Raises Refused: ``NOT_TRUSTED``.
     """
@@ -64,5 +65,5 @@ def check_folder(home: Path, *, is_named: bool, environment: Mapping[str, str] =
     if reason is None:
         return
     if not is_named:
-        raise trust.refusal(home, f"is not used unless you name it with --home and trust it: {reason}")
+        raise trust.refusal(home, f"is used only if you name it with --home and trust it: {reason}")
     trust.demand(home, environment=environment)

@@ -1,15 +1,17 @@
-"""Which ledgers' folders this user trusts: in any other one nothing runs, nothing is sent and nothing is signed.
+"""The ledgers' folders that this user trusts. In any other folder nothing runs, nothing is sent and nothing is signed.
 
-Kept is, in ``trust.toml`` of the user's own configuration folder, for each folder (without links):
+``trust.toml`` in the user's configuration folder has a record for each trusted folder (its path without links):
 
-- ``root``, the fingerprint of the key that signed entry 0: another ledger in the same place is another ledger. Where
-  there was no log (a remote agent's folder) it is the first that is met, of which an agent's key tells the id alone;
-- ``config``, ``chains`` and ``client``, the digests of the files: a change of one asks again. What is hashed is what is
-  used, so nobody can exchange a file in between;
-- ``settings``, a digest for each setting that acts, so that a refusal can name what changed.
+- ``root``: the fingerprint of the key that signed entry 0, because another ledger may replace the one in the folder.
+  For a folder without a log (a remote agent's) it is that of the first ledger used there. An agent's key names only
+  the ledger's id, which is the first half of the fingerprint.
+- ``config``, ``chains`` and ``client``: the digests of the files. If one changes, the user must trust the folder again.
+  The bytes that are hashed are the bytes that are used, so nobody can exchange a file in between.
+- ``settings``: a digest for each setting that acts, so that a refusal can name the settings that changed.
 
-The file is TOML of one form, read back strictly and without the standard library's parser, whose import costs a fifth
-of a bare start. It is believed if it is this user's own and nobody else can read it; else nobody is trusted.
+The file is TOML in one fixed form. It is read strictly, without the standard library's parser, because importing that
+takes a fifth of a bare start. The file counts only if this user owns it and nobody else can read it; otherwise no
+folder is trusted.
 """
 
 from __future__ import annotations
@@ -35,26 +37,26 @@ from deedbook.ledger.home.membership import CLIENT_FILE, Membership, read_member
 from deedbook.ledger.system.files import as_unavailable, lock_file, read_regular, write_whole
 
 TRUST_FILE: Final = "trust.toml"
-# What an agent is told of such a folder: no path and no text of it, for both may be a stranger's.
+# Agents get this text for an untrusted folder. It has no path and no text of the folder: both may be a stranger's.
 UNTRUSTED: Final = (
-    "This user does not trust the folder of this project's ledger, so nothing of it is read, run or signed. "
-    "Only a person should decide that: in a terminal, `deed trust` shows what the folder would do, and asks."
+    "This user does not trust the folder of this project's ledger, so nothing in it is read, run or signed. "
+    "Only a person should decide this: in a terminal, `deed trust` shows what the folder would do, and asks."
 )
 _HEADING: Final = "[[home]]"
 _LINE: Final = r'([a-z]+) = ("[^\n]*")'
-_NOTE: Final = "# Ledgers' folders that this user trusts: `deed trust` adds one, `deed trust --remove` takes one out."
+_NOTE: Final = "# Ledgers' folders that this user trusts: `deed trust` adds one, `deed trust --remove` removes one."
 _digest_digits: Final = 16
 
 
-class Entries(Protocol):
-    """What a ledger is recognized by: its entries (``Client``)."""
+class EntryReader(Protocol):
+    """Reads entries of a ledger, for example a ``Client``: entry 0 identifies the ledger."""
 
     def entry(self, index: int) -> bytes:
         """Return the bytes of one entry."""
 
 
 class TrustedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One trusted folder: digests are BLAKE3 in hex, empty where there was no file, ``root`` until a log is met."""
+    """The record of one trusted folder. Digests are BLAKE3 in hex, empty for no file; ``root`` is empty until known."""
 
     path: str
     root: str = ""
@@ -66,7 +68,7 @@ class TrustedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FolderContent(msgspec.Struct, frozen=True):
-    """What lies in a ledger's folder now, read once: what would act, and the files that it stands in."""
+    """The files of a ledger's folder, read once, and the settings in them that would act."""
 
     path: Path
     config: bytes
@@ -76,14 +78,14 @@ class FolderContent(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What would act, by name."""
+        """The settings that would act, by name."""
         chains = {"chains": self.chains.decode("utf-8", "replace")} if self.chains.strip() else {}
         client = {"client": msgspec.to_builtins(self.client)} if self.client else {}
         return {**msgspec.to_builtins(self.actions), **chains, **client}
 
 
 def read_folder(home: Path) -> FolderContent:
-    """Return what lies in a ledger's folder, for showing it: nothing of it has taken effect.
+    """Return the content of a ledger's folder for display. Nothing of it takes effect.
 
     Raises Refused, Unavailable: as ``config.parse_config`` and ``config.read_file``.
     """
@@ -93,74 +95,82 @@ def read_folder(home: Path) -> FolderContent:
     return FolderContent(path, config, read_file(path, CHAINS_FILE), actions, read_membership(path))
 
 
-def actions_of(settings: Settings, client: Entries | None = None) -> Actions:
-    """Return the settings that act: the one way to them.
+def actions_of(settings: Settings, client: EntryReader | None = None) -> Actions:
+    """Return the settings that act. All callers get them only here.
 
-    Raises Refused: ``NOT_TRUSTED`` when the folder is not trusted, or such a setting changed since.
+    Raises Refused: ``NOT_TRUSTED`` if the folder is not trusted, or if ``config.toml`` with such settings has changed.
     """
     if settings.actions is not None:
         return settings.actions
     record = demand(settings.home, client)
     _, actions = parse_config(settings.text, settings.home / CONFIG_FILE)
     if actions != Actions() and digest(settings.text) != record.config:
-        raise _changed(settings.home, CONFIG_FILE, _differing(record, msgspec.to_builtins(actions)))
+        names = _changed_settings(record, msgspec.to_builtins(actions))
+        raise _changed_file(settings.home, CONFIG_FILE, names)
     return actions
 
 
-def server_program(settings: Settings, client: Entries | None = None) -> Path | None:
-    """Return the nats-server that the folder names, wherever this runs; None for the installation's own.
+def server_program(settings: Settings, client: EntryReader | None = None) -> Path | None:
+    """Return the path of the nats-server that the folder names; None for the installation's own.
 
     Raises Refused: as ``actions_of``.
     """
-    named = actions_of(settings, client).nats_server
-    return None if named is None else project_path(resolved(settings.home), named)
+    program = actions_of(settings, client).nats_server
+    return None if program is None else project_path(resolved(settings.home), program)
 
 
 def check_chains(home: Path, content: bytes) -> None:
-    """Refuse chains that are not those which were trusted; none at all are harmless.
+    """Refuse the content of ``chains.toml`` if it is not the trusted one. An empty file is harmless.
 
     Raises Refused: ``NOT_TRUSTED``.
     """
     record = demand(home)
     if content.strip() and digest(content) != record.chains:
-        raise _changed(home, CHAINS_FILE, ["chains"])
+        raise _changed_file(home, CHAINS_FILE, ["chains"])
 
 
 def check_client(home: Path, client: Membership, environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse (``NOT_TRUSTED``) servers and an agent that are not those of a trusted folder: a pull may bring them."""
+    """Refuse the servers and agent of a trusted folder if they changed: a ``git pull`` may have brought them.
+
+    Raises Refused: ``NOT_TRUSTED``.
+    """
     record = find_record(home, environment)
-    if record is not None and record.client != _digest_of(client):
-        raise _changed(home, CLIENT_FILE, ["client"])
+    if record is not None and record.client != _membership_digest(client):
+        raise _changed_file(home, CLIENT_FILE, ["client"])
 
 
 def demand(
-    home: Path, client: Entries | None = None, *, ledger: str | None = None, environment: Mapping[str, str] = os.environ
+    home: Path,
+    client: EntryReader | None = None,
+    *,
+    ledger: str | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> TrustedFolder:
-    """Return what is kept of a trusted folder; with a ``client``, or the id of its ``ledger``, that is compared.
+    """Return the record of a folder that must be trusted; ``client``, or the ``ledger``'s id, must match its root.
 
     Raises Refused: ``NOT_TRUSTED``.
     """
     path = resolved(home)
     record = find_record(path, environment)
     if record is None:
-        raise refusal(path, "is not trusted: what it would run, send or sign does not happen")
+        raise refusal(path, "is not trusted, so nothing in it runs, sends or signs")
     root = (ledger or "") if client is None else root_in(client.entry(0))
     if not is_same_root(root, record.root) or (client is not None and not root):
         raise refusal(path, "holds another ledger than the one that was trusted there")
     if len(root) > len(record.root):
         record = msgspec.structs.replace(record, root=root)
-        with suppress(DeedbookError):  # who cannot keep it is asked about the folder alone, as before
+        with suppress(DeedbookError):  # if this root cannot be stored, the next call again checks the folder alone
             remember(record, environment)
     return record
 
 
-def is_same_root(one: str, other: str) -> bool:
-    """Whether two fingerprints may be of one root: of a ledger's id the rest is not known, of none nothing is."""
-    return one.startswith(other) or other.startswith(one)
+def is_same_root(fingerprint_start: str, other_start: str) -> bool:
+    """Whether two fingerprints may be of one root. Each may be cut to the ledger's id, or empty, which matches all."""
+    return fingerprint_start.startswith(other_start) or other_start.startswith(fingerprint_start)
 
 
 def ignored_settings(settings: Settings) -> list[str]:
-    """Return the names of settings that act and do not count here, for whoever goes on without them."""
+    """Return the names of the acting settings that do not count because of missing trust; none if all count."""
     _, actions = parse_config(settings.text, settings.home / CONFIG_FILE)
     names = list(msgspec.to_builtins(actions))
     if not names or settings.actions is not None:
@@ -173,48 +183,48 @@ def ignored_settings(settings: Settings) -> list[str]:
 
 
 def find_record(path: Path, environment: Mapping[str, str] = os.environ) -> TrustedFolder | None:
-    """Return what is kept of a folder (without links); None when it is not trusted.
+    """Return the record of a folder (a path without links); None if it is not trusted.
 
-    Raises Refused: ``NOT_TRUSTED`` when the file of trust cannot be believed.
+    Raises Refused: as ``read_records``.
     """
     return next((record for record in read_records(environment) if record.path == str(path)), None)
 
 
 def read_records(environment: Mapping[str, str] = os.environ) -> list[TrustedFolder]:
-    """Return all trusted folders.
+    """Return the records of all trusted folders.
 
-    Raises Refused: ``NOT_TRUSTED`` when the file is another user's, readable by others, too large or garbage.
+    Raises Refused: ``NOT_TRUSTED`` if the file is another user's, open to others, too large, unreadable or malformed.
     """
     try:
         file = config_folder(environment) / TRUST_FILE
-        return _decoded(read_regular(file, size_max_bytes=limits.trust_size_max_bytes, is_own=True) or b"", file)
+        return _decode_records(read_regular(file, size_max_bytes=limits.trust_size_max_bytes, is_own=True) or b"", file)
     except DeedbookError as error:
-        message = f"nobody is trusted, because the file of trust cannot be believed: {error.message}"
+        message = f"no folder is trusted, because the trust file cannot be used: {error.message}"
         raise Refused("NOT_TRUSTED", message, **error.details) from error
 
 
 def remember(record: TrustedFolder, environment: Mapping[str, str] = os.environ) -> None:
-    """Trust a folder from now on, in place of what was kept of it.
+    """Trust a folder from now on; ``record`` replaces its earlier record.
 
-    Raises Refused: as ``read_records``; ``INVALID_FIELD`` for a path that is no text. Unavailable: the file cannot be
-    written.
+    Raises Refused: as ``read_records``; ``INVALID_FIELD`` for a path that is not UTF-8; ``TOO_LARGE``. Unavailable:
+    ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` if the file cannot be written.
     """
     with _locked(environment) as file:
-        others = [one for one in read_records(environment) if one.path != record.path]
+        others = [stored for stored in read_records(environment) if stored.path != record.path]
         _write(file, [*others, record])
 
 
 def adopt(home: Path, root: str, at: str, client: Membership | None = None) -> None:
-    """Trust a folder that this user has just made, but no file of settings in it but ``client.toml``.
+    """Trust a folder that this user has just made. Of the settings files in it, only ``client.toml`` is trusted.
 
-    Where that cannot be kept the folder is none the less, and whoever signs in it is told that it is not trusted.
+    If the record cannot be written, the folder still stays, and later commands that sign report that it is not trusted.
     """
     with suppress(DeedbookError):
-        remember(TrustedFolder(str(resolved(home)), root, client=_digest_of(client), at=at))
+        remember(TrustedFolder(str(resolved(home)), root, client=_membership_digest(client), at=at))
 
 
 def forget(path: Path, environment: Mapping[str, str] = os.environ) -> bool:
-    """Trust a folder no longer, whether it is still there or not; return whether it was trusted.
+    """Stop trusting a folder, which may be gone; return whether it was trusted.
 
     Raises Refused, Unavailable: as ``remember``.
     """
@@ -231,7 +241,7 @@ class _Root(msgspec.Struct):
 
 
 class _FirstEntry(msgspec.Struct):
-    """What is read of entry 0, without loading the types of all events."""
+    """The fields of entry 0 that are read here, so that the types of all events need not be loaded."""
 
     kind: str
     data: _Root
@@ -242,15 +252,18 @@ _first_entry = msgspec.json.Decoder(_FirstEntry)
 
 
 def record_of(folder: FolderContent, root: str, at: str) -> TrustedFolder:
-    """Return what is kept of a folder that is trusted as it was read."""
+    """Return the record that trusts a folder with this content."""
     settings = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in folder.settings.items()}
-    kept = " ".join(f"{name}={value[:_digest_digits]}" for name, value in settings.items())
-    digests = digest(folder.config), digest(folder.chains), _digest_of(folder.client)
-    return TrustedFolder(str(folder.path), root, *digests, kept, at)
+    stored = " ".join(f"{name}={value[:_digest_digits]}" for name, value in settings.items())
+    digests = digest(folder.config), digest(folder.chains), _membership_digest(folder.client)
+    return TrustedFolder(str(folder.path), root, *digests, stored, at)
 
 
 def root_in(entry: bytes) -> str:
-    """Return the fingerprint of the root key that entry 0 names, and was signed with."""
+    """Return the fingerprint of the root key that entry 0 names; empty if the entry is no ``ledger.created``.
+
+    Does not check the signature. Raises Refused: the entry has another form.
+    """
     try:
         first = _first_entry.decode(decode_entry(entry).body)
     except UNREADABLE as error:
@@ -264,7 +277,7 @@ def fingerprint(root: bytes) -> str:
 
 
 def is_trusted(home: Path) -> bool:
-    """Whether a folder is trusted, whatever of its settings is."""
+    """Whether a folder is trusted, even if its settings have changed."""
     try:
         demand(home)
     except DeedbookError:
@@ -273,57 +286,57 @@ def is_trusted(home: Path) -> bool:
 
 
 def is_unchanged(record: TrustedFolder, folder: FolderContent) -> bool:
-    """Whether the files are as they were when they were trusted, or hold nothing that acts."""
+    """Whether each file of the folder is the trusted one, or contains nothing that acts."""
     return (
         (folder.actions == Actions() or digest(folder.config) == record.config)
         and (not folder.chains.strip() or digest(folder.chains) == record.chains)
-        and (folder.client is None or _digest_of(folder.client) == record.client)
+        and (folder.client is None or _membership_digest(folder.client) == record.client)
     )
 
 
 def setting_digests(record: TrustedFolder | None) -> dict[str, str]:
-    """Return the digest of each setting that acts, by name, as a record keeps them."""
+    """Return the digests of the acting settings in a record, by name, cut as they are stored."""
     return {} if record is None else dict(part.partition("=")[::2] for part in record.settings.split())
 
 
 def digest(content: bytes) -> str:
-    """Return the digest of a file; empty for an empty one, as for none."""
+    """Return the digest of a file's content; empty for an empty file, as for no file."""
     return blake3(content).hexdigest() if content else ""
 
 
-def _digest_of(client: Membership | None) -> str:
+def _membership_digest(client: Membership | None) -> str:
     return "" if client is None else digest(msgspec.json.encode(client))
 
 
 def refusal(home: Path, reason: str) -> Refused:
-    """Return the refusal of a folder, with what to type."""
-    given = quoted_path(home)
-    message = f"{given} {reason}. `deed trust --home {given}` shows what it would do, and asks"
+    """Return the refusal of a folder, with the command to run."""
+    path = quoted_path(home)
+    message = f"{path} {reason}. `deed trust --home {path}` shows what it would do, and asks"
     return Refused("NOT_TRUSTED", message, home=str(home).encode("utf-8", "backslashreplace").decode())
 
 
 def quoted_path(path: Path) -> str:
-    """Return a path as a shell takes it, with control characters made visible."""
+    """Return a path quoted for a shell. A path with unprintable characters is escaped as in Python instead."""
     text = str(path)
     return quote(text) if text.isprintable() else repr(text)
 
 
-def _changed(home: Path, file: str, names: list[str]) -> Refused:
-    what = f"({', '.join(names)})" if names else "(no setting that acts, but the file)"
-    return refusal(home, f"is trusted, but not its {file} as it is now {what}").with_details(file=file, settings=names)
+def _changed_file(home: Path, file: str, names: list[str]) -> Refused:
+    changes = ", ".join(names) or "but no setting that acts"
+    return refusal(home, f"is trusted, but its {file} has changed ({changes})").with_details(file=file, settings=names)
 
 
-def _differing(record: TrustedFolder, settings: dict[str, Any]) -> list[str]:
-    """Return the settings that are new or other than when they were trusted."""
-    kept = setting_digests(record)
+def _changed_settings(record: TrustedFolder, settings: dict[str, Any]) -> list[str]:
+    """Return the names of the settings that were added, changed or removed since they were trusted."""
+    stored = setting_digests(record)
     present = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in settings.items()}
-    names = [name for name, value in present.items() if kept.get(name) != value[:_digest_digits]]
-    return names + [name for name in kept if name not in present and name != "chains"]
+    names = [name for name, value in present.items() if stored.get(name) != value[:_digest_digits]]
+    return names + [name for name in stored if name not in present and name != "chains"]
 
 
-def _decoded(content: bytes, file: Path) -> list[TrustedFolder]:
+def _decode_records(content: bytes, file: Path) -> list[TrustedFolder]:
     tables: list[dict[str, str]] = []
-    wrong = ""
+    problem = ""
     try:
         for line in content.decode().split("\n"):
             match = re.fullmatch(_LINE, line)
@@ -332,14 +345,13 @@ def _decoded(content: bytes, file: Path) -> list[TrustedFolder]:
             elif match is not None and tables and match[1] not in tables[-1]:
                 tables[-1][match[1]] = msgspec.json.decode(match[2], type=str)
             elif line and not line.startswith("#"):
-                wrong = wrong or line
+                problem = problem or line
         records = msgspec.convert(tables, list[TrustedFolder])
     except UNREADABLE as error:
-        wrong, records = str(error), []
-    if wrong:
-        message = (
-            f"{quoted_path(file)} is not as Deedbook writes it ({wrong[:80]!r}): look at it, delete it, and trust anew"
-        )
+        problem, records = str(error), []
+    if problem:
+        reason = f"{quoted_path(file)} is not as Deedbook writes it ({problem[:80]!r})"
+        message = f"{reason}: check it, delete it, and trust the folders again"
         raise Refused("INVALID_FORMAT", message, path=str(file))
     return records
 
@@ -347,12 +359,14 @@ def _decoded(content: bytes, file: Path) -> list[TrustedFolder]:
 def _write(file: Path, records: list[TrustedFolder]) -> None:
     lines = [_NOTE]
     for record in records:
-        # A JSON string is a TOML basic string but for DEL, which TOML wants escaped.
+        # A JSON string is also a TOML basic string, except that TOML wants DEL escaped.
         fields = msgspec.to_builtins(record).items()
         lines += ["", _HEADING, *(f"{name} = {_quoted(value)}" for name, value in fields)]
     content = "\n".join(lines).encode() + b"\n"
     if len(content) > limits.trust_size_max_bytes:
-        raise Refused("TOO_LARGE", f"{quoted_path(file)} is full: `deed trust --remove --home PATH` makes room")
+        raise Refused(
+            "TOO_LARGE", f"{quoted_path(file)} is full: remove a folder with `deed trust --remove --home PATH`"
+        )
     write_whole(file, content)
 
 
@@ -360,16 +374,16 @@ def _quoted(text: str) -> str:
     try:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError as error:
-        raise Refused("INVALID_FIELD", f"{text!r} is not UTF-8, and so cannot be kept", path="$.path") from error
+        raise Refused("INVALID_FIELD", f"{text!r} is not UTF-8 and cannot be stored", path="$.path") from error
 
 
 @contextmanager
 def _locked(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the file of trust while no other process changes it; a killed one's lock is free at once."""
+    """Hold the lock and yield the path of the trust file. The lock of a process that is killed is free at once."""
     folder = config_folder(environment)
     lock = folder / f"{TRUST_FILE}.lock"
-    taken = Unavailable("STORE_IN_USE", f"another process holds {quoted_path(lock)}: try again")
+    in_use = Unavailable("STORE_IN_USE", f"another process holds {quoted_path(lock)}: try again")
     with as_unavailable(folder, "cannot be written (XDG_CONFIG_HOME or HOME leads there)"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with lock_file(lock, taken, wait_max_s=limits.trust_lock_wait_max_s):
+    with lock_file(lock, in_use, wait_max_s=limits.trust_lock_wait_max_s):
         yield folder / TRUST_FILE
