@@ -1,7 +1,7 @@
-"""What every client of a ledger must do, whether it opens LMDB or asks a server: one suite for both.
+"""The tests that every client of a ledger must pass, whether it opens LMDB or connects to a server.
 
-A module that inherits ``ClientSuite`` gives a fixture ``client``, connected as alice to the ledger of the fixture
-``ledger``; whatever else happens in that ledger is emitted through ``ledger`` itself.
+A module that inherits ``ClientSuite`` defines a fixture ``client``, connected as alice to the ledger of the fixture
+``ledger``. The tests emit the events of other agents through ``ledger``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ SESSION = "session/s1"
 REFUSED_AT_THE_GATE = [name for name in REPRESENTATIVES if not name.startswith("bytes:")]
 
 
-def found(ledger: Ledger, text: str, stream: str = SESSION) -> Submission:
-    """Return a finding of alice's."""
+def signed_finding(ledger: Ledger, text: str, stream: str = SESSION) -> Submission:
+    """Return a submission of a finding, signed by alice."""
     return ledger.sign("alice", Draft(stream=stream, data=FindingLogged(finding=text)))
 
 
@@ -51,7 +51,7 @@ def put_blob(client: Client, content: bytes) -> str:
 
 
 def code_of(action: Callable[[], object]) -> str:
-    """Return the code with which an action is refused."""
+    """Return the code of the error that refuses an action."""
     with pytest.raises(Refused) as refused:
         action()
     return refused.value.code
@@ -70,7 +70,7 @@ class ClientSuite:
         assert (client.ledger, head.ledger, head.size, head.root) == (ledger.id, ledger.id, size, root.hex())
 
     def test_submitted_event_is_read_back_as_it_was_signed(self, client: Client, ledger: Ledger) -> None:
-        submission = found(ledger, "缓存")
+        submission = signed_finding(ledger, "缓存")
         (accepted,) = client.submit(submission)
         event = read_event(accepted.index, client.entry(accepted.index))
         assert (event.id, event.data.finding, event.author) == (accepted.id, "缓存", "alice")
@@ -78,8 +78,8 @@ class ClientSuite:
         assert client.index_of(SESSION, accepted.id) == accepted.index
         assert client.head().size == accepted.index + 1
 
-    def test_retry_is_told_from_the_first_time(self, client: Client, ledger: Ledger) -> None:
-        submission = found(ledger, "once")
+    def test_retry_is_marked_as_a_repeat(self, client: Client, ledger: Ledger) -> None:
+        submission = signed_finding(ledger, "once")
         (first,) = client.submit(submission)
         (again,) = client.submit(submission)
         assert (again.index, again.id, again.accepted_ms) == (first.index, first.id, first.accepted_ms)
@@ -90,12 +90,12 @@ class ClientSuite:
         batch = ledger.sign("alice", *(Draft(stream=SESSION, data=FindingLogged(finding=text)) for text in texts))
         accepted = client.submit(batch)
         start = accepted[0].index
-        assert [one.index for one in accepted] == list(range(start, start + limits.batch_events_max))
+        assert [event.index for event in accepted] == list(range(start, start + limits.batch_events_max))
         page = client.entries(start)
         assert [read_event(index, data).data.finding for index, data in page.entries] == texts
 
     @pytest.mark.parametrize("name", REFUSED_AT_THE_GATE)
-    def test_refusal_is_the_same_on_every_way_in(self, client: Client, ledger: Ledger, name: str) -> None:
+    def test_refusal_is_the_same_through_every_client(self, client: Client, ledger: Ledger, name: str) -> None:
         bad: BadInput = REPRESENTATIVES[name]
         if bad.arrange is not start_session:
             bad.arrange(ledger)
@@ -111,36 +111,36 @@ class ClientSuite:
         ]
         with pytest.raises(Refused) as refused:
             client.submit(ledger.sign("alice", *drafts))
-        events = [(one["position"], one["code"]) for one in refused.value.details["events"]]
+        events = [(event["position"], event["code"]) for event in refused.value.details["events"]]
         assert events == [(1, "TRANSITION_NOT_ALLOWED"), (2, "STREAM_CONFLICT")]
 
     @pytest.mark.parametrize("index", [-1, 99, 2**64])
-    def test_entry_that_is_not_there_is_refused(self, client: Client, index: int) -> None:
+    def test_missing_entry_is_refused(self, client: Client, index: int) -> None:
         assert code_of(lambda: client.entry(index)) in {"NOT_FOUND", "INVALID_FIELD", "INTEGER_OUT_OF_RANGE"}
         assert code_of(lambda: client.prove(index)) in {"NOT_FOUND", "INVALID_FIELD", "INTEGER_OUT_OF_RANGE"}
 
-    def test_event_that_is_not_there_has_no_index(self, client: Client, ledger: Ledger) -> None:
-        (accepted,) = client.submit(found(ledger, "f"))
+    def test_missing_event_has_no_index(self, client: Client, ledger: Ledger) -> None:
+        (accepted,) = client.submit(signed_finding(ledger, "f"))
         assert client.index_of("session/s2", accepted.id) is None
         assert client.index_of(SESSION, "blake3:" + "0" * 64) is None
 
     @pytest.mark.parametrize("identity", ["", "blake3:zz", "sha256:" + "0" * 64, "blake3:" + "0" * 64 + "\n"])
-    def test_id_that_is_none_is_refused(self, client: Client, identity: str) -> None:
+    def test_text_that_is_no_event_id_is_refused(self, client: Client, identity: str) -> None:
         assert code_of(lambda: client.index_of(SESSION, identity)) == "INVALID_FIELD"
 
     def test_pages_cover_the_log_once_and_in_order(self, client: Client, ledger: Ledger) -> None:
         for number in range(20):
-            ledger.submit(found(ledger, str(number)))
-        seen: list[int] = []
+            ledger.submit(signed_finding(ledger, str(number)))
+        indexes: list[int] = []
         position = 0
         while True:
             page = client.entries(position, limit=7)
             assert page.size == ledger.head()[0]
-            seen += [index for index, _ in page.entries]
+            indexes += [index for index, _ in page.entries]
             if page.next_index == position:
                 break
             position = page.next_index
-        assert seen == list(range(ledger.head()[0]))
+        assert indexes == list(range(ledger.head()[0]))
 
     def test_page_beyond_the_end_is_empty_and_stays_there(self, client: Client) -> None:
         size = client.head().size
@@ -152,29 +152,31 @@ class ClientSuite:
     def test_large_entries_make_short_pages_and_nothing_is_left_out(self, client: Client, ledger: Ledger) -> None:
         start = ledger.head()[0]
         for number in range(30):
-            ledger.submit(found(ledger, f"{number} " + "x" * 39_000))
+            ledger.submit(signed_finding(ledger, f"{number} " + "x" * 39_000))
         page = client.entries(start)
         assert 1 < len(page.entries) < 30
         assert page.next_index == start + len(page.entries)
         assert client.entries(page.next_index).entries[0][0] == page.next_index
 
-    def test_filters_are_by_kind_and_stream_and_say_how_far_was_read(self, client: Client, ledger: Ledger) -> None:
+    def test_filtered_page_matches_kind_and_stream_and_names_the_next_index(
+        self, client: Client, ledger: Ledger
+    ) -> None:
         ledger.emit("bob", "session/s2", SessionStarted())
-        ledger.submit(found(ledger, "one"))
+        ledger.submit(signed_finding(ledger, "one"))
         ledger.emit("bob", "session/s2", FindingLogged(finding="two"))
         size = ledger.head()[0]
         both = client.entries(0, kinds=["finding.logged"])
         assert [index for index, _ in both.entries] == [size - 2, size - 1]
         assert both.next_index == size
         assert [index for index, _ in client.entries(0, stream="session/s2").entries] == [size - 3, size - 1]
-        one = client.entries(0, kinds=["finding.logged", "role.granted"], stream="session/s2")
-        assert [index for index, _ in one.entries] == [size - 1]
-        nothing = client.entries(0, kinds=["role.granted"])
-        assert (nothing.entries, nothing.next_index) == ([], size)
+        filtered = client.entries(0, kinds=["finding.logged", "role.granted"], stream="session/s2")
+        assert [index for index, _ in filtered.entries] == [size - 1]
+        empty = client.entries(0, kinds=["role.granted"])
+        assert (empty.entries, empty.next_index) == ([], size)
 
     def test_waiting_reader_is_woken_by_the_next_event(self, client: Client, ledger: Ledger) -> None:
         size = client.head().size
-        timer = threading.Timer(0.1, lambda: ledger.submit(found(ledger, "news")))
+        timer = threading.Timer(0.1, lambda: ledger.submit(signed_finding(ledger, "news")))
         timer.start()
         page = client.entries(size, wait_s=20)
         timer.join()
@@ -189,27 +191,29 @@ class ClientSuite:
 
         def write() -> None:
             for number in range(60):
-                drafts = [Draft(stream=SESSION, data=FindingLogged(finding=f"{number}.{one}")) for one in range(4)]
+                drafts = [Draft(stream=SESSION, data=FindingLogged(finding=f"{number}.{part}")) for part in range(4)]
                 ledger.submit(ledger.sign("alice", *drafts))
 
         writer = threading.Thread(target=write)
         writer.start()
-        seen: list[Event] = []
+        events: list[Event] = []
         positions: list[int] = []
         for item in follow(client, start, stop=stop, wait_s=0.2):
             if isinstance(item, Event):
-                seen.append(item)
+                events.append(item)
                 continue
             positions.append(item)
             if item >= start + 240:
                 stop.set()
         writer.join()
-        assert [event.index for event in seen] == list(range(start, start + 240))
-        assert [event.data.finding for event in seen] == [f"{n}.{one}" for n in range(60) for one in range(4)]
+        assert [event.index for event in events] == list(range(start, start + 240))
+        assert [event.data.finding for event in events] == [
+            f"{number}.{part}" for number in range(60) for part in range(4)
+        ]
         assert positions == sorted(set(positions))
 
     def test_following_a_kind_moves_past_what_does_not_match(self, client: Client, ledger: Ledger) -> None:
-        ledger.submit(found(ledger, "one"))
+        ledger.submit(signed_finding(ledger, "one"))
         ledger.emit("bob", "session/s2", SessionStarted())
         items = follow(client, 0, kinds=["finding.logged"], wait_s=0.1)
         event = next(items)
@@ -219,7 +223,7 @@ class ClientSuite:
 
     def test_receipt_verifies_offline_with_the_vkey_alone(self, client: Client, ledger: Ledger) -> None:
         for number in range(9):
-            ledger.submit(found(ledger, str(number)))
+            ledger.submit(signed_finding(ledger, str(number)))
         verifier = CheckpointVerifier.from_vkey(ledger.checkpoint_key.verifier.vkey)
         for index in (0, 5, client.head().size - 1):
             receipt = Receipt.parse(client.prove(index).to_text())
@@ -234,9 +238,9 @@ class ClientSuite:
         assert (checkpoint.size, checkpoint.root.hex()) == (client.head().size, client.head().root)
 
     def test_ends_of_streams_are_signed_for_any_size(self, client: Client, ledger: Ledger) -> None:
-        ledger.submit(found(ledger, "0"))
+        ledger.submit(signed_finding(ledger, "0"))
         size, stream = client.head().size, SESSION
-        ledger.submit(found(ledger, "1"))
+        ledger.submit(signed_finding(ledger, "1"))
         notes = [client.ends(at, [stream, "session/none"]) for at in (size, size + 1)]
         early, late = (open_stream_heads(note, ledger.checkpoint_key.verifier) for note in notes)
         assert (early.size, late.size, late.root) == (size, size + 1, client.head().root)

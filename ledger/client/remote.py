@@ -1,8 +1,8 @@
 """The client of a ledger behind a server: the calls of ``ledger.client.client.Client`` as requests over NATS.
 
-``Client`` documents the calls. The client always checks the content of a blob against its ref, and each new head that
-``stream`` returns. It does not verify other answers: a caller that does not trust the server verifies entries, receipts
-and checkpoints.
+``Client`` documents the calls. The client checks the history of each node that it connects to, each new head that
+``stream`` returns, and the content of each blob. It does not verify other answers: a caller that does not trust the
+server verifies entries, receipts and checkpoints.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class RemoteClient(_RemoteBase, RemoteReads, Resource):
         return self.spool.submit(submission, self.send, may_store=self.settings.spool)
 
     def send(self, submission: Submission) -> list[Accepted]:
-        """Submit now, even if earlier submissions wait in the spool."""
+        """Submit now, without the spool: raise when the ledger is away, and do not wait for earlier submissions."""
         self._has_submitted = True
         return _convert_list(Accepted, "accepted", self._connection.request(self._submit_subject, submission.encode()))
 
@@ -188,9 +188,7 @@ class RemoteClient(_RemoteBase, RemoteReads, Resource):
                 if "ref" in answer:
                     return ref
                 number = int(answer["received"]) // limits.blob_chunk_bytes
-        raise Unavailable(
-            "BUS_UNAVAILABLE", "the ledger did not store the chunks of this blob: try again later", ref=ref
-        )
+        raise Unavailable("BUS_UNAVAILABLE", "the ledger did not store this blob: try again later", ref=ref)
 
     def blob_chunk(self, ref: str, number: int) -> tuple[int, bytes]:
         chunk = _convert(_ChunkAnswer, self._read("blob", ref=ref, chunk=number))

@@ -1,4 +1,4 @@
-"""A remote client checks the history of each node before its first request: it must continue the one it trusts.
+"""Checks the history of each node that a remote client connects to: it must continue the trusted history.
 
 The node's head comes with a checkpoint. A key that root named must have signed it, or the key of a node that root
 registered or invited. The head must continue the trusted head of this ledger (``ledger.trust.store``), whatever the

@@ -53,7 +53,7 @@ REPORTS: Final = frozenset(
     }
 )
 
-# These refuse the agent, not the submission, which waits until the cause is mended.
+# These codes refuse the agent, not the submission. The submission waits until the cause is mended.
 _AGENT_CODES: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
 _NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED", "SPOOL_FULL"})
 
@@ -154,9 +154,7 @@ class Spool:
                         path.unlink()
                         _reason(path).unlink(missing_ok=True)
                     return
-        raise Refused(
-            "NOT_FOUND", f"the spool has no number {number}: `deed spool list` shows the numbers", number=number
-        )
+        raise Refused("NOT_FOUND", f"the spool has no number {number}: run `deed spool list`", number=number)
 
     def _send_waiting(self, send: Send) -> Outcome:
         recorded = rejected = 0
@@ -170,7 +168,7 @@ class Spool:
                     self._reject(path, refusal)
                     rejected += 1
                 else:
-                    # If we crash before this, it is sent again, and the ledger repeats its first answer.
+                    # If we crash before this, the next sender repeats it, and the ledger repeats its first answer.
                     with as_unavailable(path):
                         path.unlink()
                     recorded += 1

@@ -178,7 +178,7 @@ class StreamReader:
         end all the same, because only that end is signed, and shows that the node withholds nothing.
 
         Raises Corrupted: ``VERIFICATION_FAILED``: the node's answer fails a check; ``HISTORY_CHANGED``. Unavailable:
-        as ``Client.entries``.
+        see ``Client``.
         """
         with self._lock:
             count = len(self.authority.stored.indexes)
@@ -223,7 +223,7 @@ class StreamReader:
             self.authority, self._runs = self._empty_authority(), {}
             return self._read(stream, size)
         run = (
-            cached.continued(page.consistency_proof)
+            cached.fork(page.consistency_proof)
             if cached
             else _Run(self._client.ledger, stream, authority, page.consistency_proof, size)
         )
@@ -296,10 +296,10 @@ class _Run:
         self._ids: dict[str, int] = {}
         self._last = -1
 
-    def continued(self, consistency_proof: ConsistencyProof) -> _Run:
+    def fork(self, consistency_proof: ConsistencyProof) -> _Run:
         """Return a copy that continues under the head of ``consistency_proof``."""
         run = copy(self)
-        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - of its own class
+        run.entries, run.ignored, run._ids = [*self.entries], [*self.ignored], {**self._ids}  # noqa: SLF001 - its own class
         run.head, run._size = consistency_proof.head, consistency_proof.size  # noqa: SLF001 - as above
         return run
 
@@ -385,13 +385,12 @@ def pinned_root(home: Path, ledger: str) -> str | None:
         message = f"the ledger {ledger} does not have the root that is pinned for {folder}, {pinned}…: \
 ask its operator for the root fingerprint, and run `deed trust --root FINGERPRINT --home {folder}` if it is right"
         raise Corrupted("VERIFICATION_FAILED", message, ledger=ledger, root=record.root)
-    return (
-        record.root if len(record.root) > len(ledger) else None
-    )  # a shorter one is only what the folder said when it was trusted
+    # A shorter record holds only the id that the folder named when the user trusted it.
+    return record.root if len(record.root) > len(ledger) else None
 
 
 def unproven(reason: str, **details: Any) -> Corrupted:
-    """Return the error for an answer of a node that fails a check. The caller shows and signs nothing of it."""
+    """Return the error for an answer of a ledger that fails a check. The caller shows and signs nothing of it."""
     message = f"the ledger sent an answer that fails a check: {reason}. Nothing of it was used: run `deed verify` \
 beside the ledger to see what is wrong there"
     return Corrupted("VERIFICATION_FAILED", message, **details)

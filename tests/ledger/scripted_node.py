@@ -1,4 +1,4 @@
-"""A node that hands over whatever entries a test gives it, with true paths in a tree of just those."""
+"""A node that sends any entries that a test chooses, with true paths in the tree of these entries."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ AUTHORITY = ("agent.", "role.", "key.", "ledger.", "checkpoint_key.")
 
 
 class ScriptedNode:
-    """Answers ``stream`` from ``entries``, which nobody has admitted; ``hides`` are indexes it does not hand over.
+    """Answers ``stream`` from ``entries``, which no gate admitted. It leaves out the indexes in ``hides``.
 
-    ``edits`` changes a page before it is handed over, and ``page_entries_max`` cuts it.
+    ``edits`` changes a page before it is sent, and ``page_entries_max`` cuts it.
     """
 
     def __init__(self, ledger: str, entries: Sequence[bytes], *, hides: Sequence[int] = ()) -> None:
@@ -38,33 +38,34 @@ class ScriptedNode:
         self.hides = frozenset(hides)
         self.edits: Callable[[StreamPage], StreamPage] = lambda page: page
         self.page_entries_max = 1_000
-        self.asked: list[StreamRequest] = []
+        self.requests: list[StreamRequest] = []
         self.trust_store = SimpleNamespace(checkpoint_keys={})
 
     def reader(self, file: Path | None = None) -> StreamReader:
         """Return a reader of this node."""
-        return StreamReader(self, file)  # type: ignore[arg-type]  # it asks for no more than what stands here
+        return StreamReader(self, file)  # type: ignore[arg-type]  # a reader calls only the methods of this class
 
-    def stream(self, asked: StreamRequest) -> StreamPage:
-        self.asked.append(asked)
-        name, start, authority_start, known_size = asked.stream, asked.start, asked.authority_start, asked.known_size
-        size = len(self.entries) if asked.size is None else asked.size
+    def stream(self, request: StreamRequest) -> StreamPage:
+        self.requests.append(request)
+        start, authority_start = request.start, request.authority_start
+        name, known_size = request.stream, request.known_size
+        size = len(self.entries) if request.size is None else request.size
         subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
-        wanted = []
+        matching = []
         for index, data in enumerate(self.entries[:size]):
             head = msgspec.json.decode(decode_entry(data).body)
             is_own = head["stream"] == name and index >= start
             is_authority = head["kind"].startswith(AUTHORITY) and index >= authority_start
             if (is_own or is_authority) and index not in self.hides:
-                wanted.append(index)
-        kept = wanted[: self.page_entries_max]
+                matching.append(index)
+        sent = matching[: self.page_entries_max]
         return self.edits(
             StreamPage(
                 consistency_proof=ConsistencyProof(size, root_of(map(leaf_hash, self.entries[:size])).hex()),
                 known_path=consistency_proof(known_size, size, subtree) if known_size <= size else [],
-                entries=[self._proven(index, size) for index in kept],
+                entries=[self._proven(index, size) for index in sent],
                 last=self._proven(size - 1, size),
-                next_index=wanted[len(kept)] if len(kept) < len(wanted) else None,
+                next_index=matching[len(sent)] if len(sent) < len(matching) else None,
             )
         )
 
@@ -77,9 +78,9 @@ class ScriptedNode:
 
     def _proven(self, index: int, size: int) -> ProvenEntry:
         data, entry = self.entries[index], decode_entry(self.entries[index])
-        subtree = subtrees_of([leaf_hash(one) for one in self.entries[:size]])
+        subtree = subtrees_of([leaf_hash(data) for data in self.entries[:size]])
         first, batch = index - entry.batch_index, []
         if entry.batch_size > 1:
             members = self.entries[first : first + entry.batch_size]
-            batch = inclusion_path([leaf_hash(pae(decode_entry(one).body)) for one in members], entry.batch_index)
+            batch = inclusion_path([leaf_hash(pae(decode_entry(member).body)) for member in members], entry.batch_index)
         return ProvenEntry(index, data, inclusion_proof(index, size, subtree), batch)

@@ -1,4 +1,4 @@
-"""A stream read to act on it is what its signed entries prove; whatever a node does to them is refused."""
+"""The stream reader returns what signed entries prove, and refuses every change that a node makes to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STREAM = "handoff/logs"
 
 @pytest.fixture
 def entries(ledger: Ledger) -> list[bytes]:
-    """A handoff that was approved and claimed, between other events, with a role that came late."""
+    """The entries of an approved and claimed handoff between other events. A reviewer is registered after it began."""
     data = ledger.hand_over("logs", title="Rotate logs", criteria=["nothing is lost"])
     ledger.emit("alice", "session/s", SessionStarted(task="something else"))
     ledger.register("carol", "reviewer")
@@ -50,14 +50,14 @@ def own(entries: Sequence[bytes], stream: str = STREAM) -> list[int]:
 
 
 def problem(node: ScriptedNode, stream: str = STREAM) -> str:
-    """Return why what the node hands over is refused."""
+    """Return why the reader refuses the node's answer."""
     with pytest.raises(Corrupted) as refused:
         node.reader().read(stream)
     assert refused.value.code == "VERIFICATION_FAILED"
     return refused.value.message
 
 
-def test_stream_reads_as_its_entries_and_stands_where_the_gate_has_it(ledger: Ledger, entries: list[bytes]) -> None:
+def test_stream_has_its_entries_and_the_state_that_the_gate_stores(ledger: Ledger, entries: list[bytes]) -> None:
     with ledger.client() as client:
         checked = client.streams.read(STREAM)
         head = client.head()
@@ -69,7 +69,7 @@ def test_stream_reads_as_its_entries_and_stands_where_the_gate_has_it(ledger: Le
 
 
 @pytest.mark.parametrize("stream", ["session/s", "agent/carol", "ledger", "handoff/none"])
-def test_streams_of_every_sort_are_read_and_one_that_is_not_there_is_empty(
+def test_streams_of_every_kind_are_read_and_a_missing_one_is_empty(
     node: ScriptedNode, entries: list[bytes], stream: str
 ) -> None:
     assert [index for index, _ in node.reader().read(stream).entries] == own(entries, stream)
@@ -104,12 +104,12 @@ def edited(data: bytes) -> bytes:
 
 
 LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
-    "an entry is another one than in the tree": (
+    "an entry differs from the one in the tree": (
         lambda page: with_entry(page, 4, data=edited(page.entries[4].data)),
         "is not in the tree",
     ),
-    "an entry stands elsewhere": (lambda page: with_entry(page, 4, index=6), "is not in the tree"),
-    "two entries change places": (
+    "an entry has another index": (lambda page: with_entry(page, 4, index=6), "is not in the tree"),
+    "two entries are swapped": (
         lambda page: msgspec.structs.replace(page, entries=[*page.entries[:5], *page.entries[:4:-1]]),
         "left out",
     ),
@@ -121,11 +121,11 @@ LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
         lambda page: msgspec.structs.replace(page, entries=[*page.entries, page.last]),
         "was not requested",
     ),
-    "the last entry is another one": (
+    "the last entry is replaced": (
         lambda page: msgspec.structs.replace(page, last=page.entries[0]),
         "of -1 entries of authority",
     ),
-    "the head is another one": (
+    "the head is replaced": (
         lambda page: msgspec.structs.replace(
             page, consistency_proof=msgspec.structs.replace(page.consistency_proof, root="00" * 32)
         ),
@@ -135,29 +135,29 @@ LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_page_that_does_not_prove_itself_is_refused(node: ScriptedNode, lie: str) -> None:
-    node.edits, words = LIES[lie]
-    assert words in problem(node)
+def test_page_that_fails_a_check_is_refused(node: ScriptedNode, lie: str) -> None:
+    node.edits, expected = LIES[lie]
+    assert expected in problem(node)
 
 
-def test_every_entry_left_out_before_the_last_is_missed(ledger: Ledger, entries: list[bytes]) -> None:
+def test_every_entry_left_out_before_the_last_is_detected(ledger: Ledger, entries: list[bytes]) -> None:
     whole = ScriptedNode(ledger.id, entries)
     needed = [proven.index for proven in whole.stream(StreamRequest(STREAM)).entries]
     for hidden in needed[:-1]:
         assert "left out" in problem(ScriptedNode(ledger.id, entries, hides=[hidden]))
 
 
-def test_without_its_last_entries_a_stream_says_as_of_which_head_it_is(ledger: Ledger, entries: list[bytes]) -> None:
+def test_stream_without_its_last_entries_names_its_head(ledger: Ledger, entries: list[bytes]) -> None:
     older = ScriptedNode(ledger.id, entries[:-2]).reader().read(STREAM)
     assert isinstance(older.state, HandoffState)
     assert older.state.status == "approved"
     assert older.head.size == len(entries) - 2
-    # Hidden at the end of the log as it is, the claim is missing, too: the head alone tells nothing of that.
+    # A claim that is hidden under the present head is missing, too, and the head alone does not show that.
     hidden = ScriptedNode(ledger.id, entries, hides=own(entries)[-1:]).reader().read(STREAM)
     assert (hidden.state, hidden.head.size) == (older.state, len(entries))
 
 
-def test_authority_left_out_at_the_end_of_the_log_is_missed(ledger: Ledger) -> None:
+def test_authority_left_out_at_the_end_of_the_log_is_detected(ledger: Ledger) -> None:
     ledger.hand_over("logs")
     ledger.emit("root", "agent/rita", RoleRevoked(agent="rita", role="reviewer"))
     ledger.emit("alice", "session/s", SessionStarted(task="after it"))
@@ -165,7 +165,7 @@ def test_authority_left_out_at_the_end_of_the_log_is_missed(ledger: Ledger) -> N
     assert "entries of authority" in problem(ScriptedNode(ledger.id, entries, hides=own(entries, "agent/rita")[-1:]))
 
 
-def test_approval_with_a_key_that_somebody_registered_for_himself_counts_for_nothing(ledger: Ledger) -> None:
+def test_approval_with_a_key_that_its_holder_registered_has_no_effect(ledger: Ledger) -> None:
     content = ledger.hand_over("logs", title="Delete production")
     ledger.keys["mallory"] = key_named("mallory")
     proof = ledger.keys["mallory"].prove_possession(ledger.id, "rita")
@@ -180,18 +180,16 @@ def test_approval_with_a_key_that_somebody_registered_for_himself_counts_for_not
         checked = client.streams.read(STREAM)
     assert isinstance(checked.state, HandoffState)
     assert checked.state.status == "pending"
-    assert [(one.index, one.code) for one in checked.ignored] == [(first + 1, "KEY_UNKNOWN")]
+    assert [(entry.index, entry.code) for entry in checked.ignored] == [(first + 1, "KEY_UNKNOWN")]
 
 
-def test_signature_that_does_not_fit_is_refused_though_the_tree_holds_the_entry(
-    ledger: Ledger, entries: list[bytes]
-) -> None:
+def test_invalid_signature_is_refused_though_the_tree_includes_the_entry(ledger: Ledger, entries: list[bytes]) -> None:
     last = own(entries)[-1]
     entries[last] = changed(entries[last], sig=decode_entry(entries[-1]).sig)
     assert "signature" in problem(ScriptedNode(ledger.id, entries))
 
 
-def test_event_that_no_rule_admits_counts_for_nothing_and_is_named(ledger: Ledger, entries: list[bytes]) -> None:
+def test_event_that_the_rules_refuse_is_ignored_and_named(ledger: Ledger, entries: list[bytes]) -> None:
     first = append_behind_the_gate(
         ledger,
         forged(ledger, "alice", STREAM, HandoffApproved(version="sha256:" + "0" * 64)),
@@ -199,40 +197,38 @@ def test_event_that_no_rule_admits_counts_for_nothing_and_is_named(ledger: Ledge
     )
     with ledger.client() as client:
         checked = client.streams.read(STREAM)
-    assert [one.index for one in checked.ignored] == [first]
+    assert [entry.index for entry in checked.ignored] == [first]
     assert [index for index, _ in checked.entries] == [*own(entries), first + 1]
 
 
-def test_another_ledger_is_refused_whatever_it_calls_itself(ledger: Ledger, tmp_path: Path) -> None:
+def test_another_ledger_is_refused_under_any_name(ledger: Ledger, tmp_path: Path) -> None:
     with Ledger(tmp_path / "other", root="another root") as other:
         other.hand_over("logs", title="something else")
         entries = entries_of(other)
     assert "not of" in problem(ScriptedNode(ledger.id, entries))
 
 
-def test_key_is_judged_by_what_held_at_its_entry(ledger: Ledger, entries: list[bytes]) -> None:
+def test_key_is_checked_against_the_authority_at_its_entry(ledger: Ledger, entries: list[bytes]) -> None:
     bob = ledger.keys["bob"].public.hex()
     ledger.emit("root", "agent/bob", KeyRevoked(key=bob, reason="lost"))
     with ledger.client() as client:
-        for _ in range(2):  # the second time all of authority is known before the first entry is judged
+        for _ in range(2):  # the second read knows all of authority before the first entry
             checked = client.streams.read(STREAM)
-            assert [index for index, _ in checked.entries] == own(entries)  # his claim stands: it was before that
+            assert [index for index, _ in checked.entries] == own(entries)  # bob claimed before the revocation
 
 
-def test_authority_is_checked_once_and_kept_in_a_file(node: ScriptedNode, tmp_path: Path) -> None:
-    file = tmp_path / "kept.authority"
+def test_authority_is_checked_once_and_stored_in_a_file(node: ScriptedNode, tmp_path: Path) -> None:
+    file = tmp_path / "stored.authority"
     whole = node.reader(file).read(STREAM)
     again = node.reader(file)
     assert again.read(STREAM) == whole
-    assert (node.asked[0].authority_start, node.asked[-1].authority_start) == (0, again.authority.start)
+    assert (node.requests[0].authority_start, node.requests[-1].authority_start) == (0, again.authority.start)
     assert again.authority.start > 0
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x95\x02\xa0\x80\x90\x80"])
-def test_damaged_file_of_authority_costs_time_and_nothing_else(
-    node: ScriptedNode, tmp_path: Path, content: bytes
-) -> None:
-    file = tmp_path / "kept.authority"
+def test_damaged_file_of_authority_costs_only_time(node: ScriptedNode, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "stored.authority"
     file.write_bytes(content)
     file.chmod(0o600)
     assert node.reader(file).read(STREAM) == node.reader().read(STREAM)
@@ -240,87 +236,87 @@ def test_damaged_file_of_authority_costs_time_and_nothing_else(
 
 
 def test_damaged_bit_in_the_file_of_authority_is_not_blamed_on_the_ledger(node: ScriptedNode, tmp_path: Path) -> None:
-    file = tmp_path / "kept.authority"
+    file = tmp_path / "stored.authority"
     whole = node.reader(file).read(STREAM)
     written = file.read_bytes()
-    for place in range(0, len(written), 29):
-        file.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+    for position in range(0, len(written), 29):
+        file.write_bytes(written[:position] + bytes([written[position] ^ 1]) + written[position + 1 :])
         assert node.reader(file).read(STREAM) == whole
         assert file.read_bytes() == written
 
 
-def test_file_of_another_past_is_not_believed(ledger: Ledger, entries: list[bytes], tmp_path: Path) -> None:
-    file = tmp_path / "kept.authority"
+def test_file_of_another_history_is_not_used(ledger: Ledger, entries: list[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "stored.authority"
     ScriptedNode(ledger.id, entries).reader(file).read(STREAM)
     ledger.register("dora")
     shorter = ScriptedNode(ledger.id, entries[:-3])
     reader = shorter.reader(file)
     assert reader.read(STREAM).head.size == len(entries) - 3
-    assert [one.authority_start > 0 for one in shorter.asked] == [True, False]
+    assert [request.authority_start > 0 for request in shorter.requests] == [True, False]
 
 
-def test_reader_goes_on_after_it_was_lied_to(node: ScriptedNode) -> None:
+def test_reader_continues_after_a_false_answer(node: ScriptedNode) -> None:
     reader = node.reader()
     whole = reader.read(STREAM)
-    node.edits = LIES["an entry stands elsewhere"][0]
+    node.edits = LIES["an entry has another index"][0]
     with pytest.raises(Corrupted):
         node.reader().read(STREAM)
     node.edits = lambda page: page
     assert reader.read(STREAM) == whole
 
 
-def test_stream_of_then_is_what_stands_before_its_end_under_a_head_that_the_present_one_goes_on_from(
-    node: ScriptedNode, entries: list[bytes]
-) -> None:
+def test_stream_at_a_size_is_the_stream_of_a_log_of_that_size(node: ScriptedNode, entries: list[bytes]) -> None:
     reader = node.reader()
     for size in range(6, len(entries) + 1):  # no log ends within a batch
-        then = reader.read(STREAM, size)
+        past = reader.read(STREAM, size)
         whole = ScriptedNode(node.ledger, entries[:size]).reader().read(STREAM)
-        assert then == whole, size
+        assert past == whole, size
 
 
-def then_of_another_log(page: StreamPage) -> StreamPage:
+def past_of_another_log(page: StreamPage) -> StreamPage:
     return msgspec.structs.replace(
         page, consistency_proof=msgspec.structs.replace(page.consistency_proof, root="ab" * 32)
     )
 
 
-def then_of_another_size(page: StreamPage) -> StreamPage:
+def past_of_another_size(page: StreamPage) -> StreamPage:
     return msgspec.structs.replace(
         page, consistency_proof=msgspec.structs.replace(page.consistency_proof, size=page.consistency_proof.size - 1)
     )
 
 
-def then_with_another_end(page: StreamPage) -> StreamPage:
+def past_with_another_end(page: StreamPage) -> StreamPage:
     last = msgspec.structs.replace(page.last, data=changed(page.last.data, accepted_ms=1))
     return msgspec.structs.replace(page, last=last)
 
 
-def then_with_an_earlier_end(page: StreamPage) -> StreamPage:
+def past_with_an_earlier_end(page: StreamPage) -> StreamPage:
     return msgspec.structs.replace(page, last=msgspec.structs.replace(page.last, index=page.last.index - 1))
 
 
 @pytest.mark.parametrize(
-    "edit", [then_of_another_log, then_of_another_size, then_with_another_end, then_with_an_earlier_end]
+    "edit", [past_of_another_log, past_of_another_size, past_with_another_end, past_with_an_earlier_end]
 )
-def test_stream_of_then_that_does_not_prove_itself_is_refused(
+def test_stream_at_a_size_that_fails_a_check_is_refused(
     node: ScriptedNode, entries: list[bytes], edit: Callable[[StreamPage], StreamPage]
 ) -> None:
     size = len(entries) - 2
-    node.edits = lambda page: edit(page) if node.asked[-1].size == size else page
+    node.edits = lambda page: edit(page) if node.requests[-1].size == size else page
     with pytest.raises(Corrupted) as refused:
         node.reader().read(STREAM, size)
     assert refused.value.code == "VERIFICATION_FAILED"
 
 
-def test_stream_of_then_is_refused_where_something_of_now_is_withheld(node: ScriptedNode, entries: list[bytes]) -> None:
-    node.hides = frozenset({2})  # of authority, whose number the last entry says
+def test_stream_at_a_size_is_refused_if_the_node_withholds_present_authority(
+    node: ScriptedNode, entries: list[bytes]
+) -> None:
+    node.hides = frozenset({2})  # an entry of authority: the last entry says how many there are
     with pytest.raises(Corrupted):
         node.reader().read(STREAM, len(entries) - 1)
 
 
 @pytest.mark.parametrize("cached_max", [0, checked.streams_cached_max_bytes])
-def test_who_reads_a_stream_again_checks_what_came_since_and_has_the_same_as_who_reads_it_whole(
+def test_stream_read_again_from_its_new_entries_equals_the_whole_stream(
     ledger: Ledger, entries: list[bytes], monkeypatch: pytest.MonkeyPatch, cached_max: int
 ) -> None:
     monkeypatch.setattr(checked, "streams_cached_max_bytes", cached_max)
@@ -329,17 +325,17 @@ def test_who_reads_a_stream_again_checks_what_came_since_and_has_the_same_as_who
     entries = entries_of(ledger)
     node = ScriptedNode(ledger.id, entries)
     reader, sizes = node.reader(), range(own(entries)[0] + 1, len(entries) + 1)
-    seen = []
+    results = []
     for size in sizes:
         node.entries = entries[:size]
-        seen.append(reader.read(STREAM))
-        reader.read("agent/carol")  # which takes events of authority, too
-    starts = [one.start for one in node.asked if one.stream == STREAM]
+        results.append(reader.read(STREAM))
+        reader.read("agent/carol")  # which reads events of authority, too
+    starts = [request.start for request in node.requests if request.stream == STREAM]
     assert starts == ([0, *sizes[:-1]] if cached_max else [0] * len(sizes))
-    assert seen == [ScriptedNode(ledger.id, entries[:size]).reader().read(STREAM) for size in sizes]
+    assert results == [ScriptedNode(ledger.id, entries[:size]).reader().read(STREAM) for size in sizes]
 
 
-def test_what_was_withheld_from_a_stream_that_is_kept_is_missed_by_the_next_entry(
+def test_entry_withheld_from_a_cached_stream_is_detected_by_the_next_entry(
     ledger: Ledger, entries: list[bytes]
 ) -> None:
     ledger.emit("bob", STREAM, HandoffLogged(text="going on"))
@@ -352,7 +348,7 @@ def test_what_was_withheld_from_a_stream_that_is_kept_is_missed_by_the_next_entr
     assert len(reader.read(STREAM).entries) == len(own(node.entries))
 
 
-def test_a_stream_that_is_kept_of_another_past_is_read_whole(ledger: Ledger, entries: list[bytes]) -> None:
+def test_cached_stream_of_another_history_is_read_whole(ledger: Ledger, entries: list[bytes]) -> None:
     node = ScriptedNode(ledger.id, entries)
     reader = node.reader()
     reader.read(STREAM)
@@ -360,9 +356,9 @@ def test_a_stream_that_is_kept_of_another_past_is_read_whole(ledger: Ledger, ent
     assert reader.read(STREAM) == node.reader().read(STREAM)
 
 
-def test_not_every_stream_that_was_ever_read_is_kept(node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_streams_is_limited(node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked, "streams_cached_max_bytes", 14_000)
     reader = node.reader()
     for stream in (STREAM, "session/s", STREAM, "agent/carol", STREAM, "session/s"):
         reader.read(stream)
-    assert [one.start == 0 for one in node.asked] == [True, True, False, True, False, True]
+    assert [request.start == 0 for request in node.requests] == [True, True, False, True, False, True]

@@ -1,4 +1,4 @@
-"""The local client passes the suite of all clients, and what only a folder on this machine can show."""
+"""The local client passes the suite of all clients, and tests that only a folder on this machine allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
-from client_suite import ClientSuite, found
+from client_suite import ClientSuite, signed_finding
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.factory import open_client
@@ -49,7 +49,7 @@ def test_client_of_its_own_closes_its_log(home: Path) -> None:
             assert client.head().size == expected
 
 
-def test_ledger_without_entries_is_none(home: Path) -> None:
+def test_folder_without_entries_is_no_ledger(home: Path) -> None:
     (home / "log").mkdir(parents=True)
     with Log(home, create=True, map_size=2**26):
         pass
@@ -64,28 +64,28 @@ def test_proof_without_the_checkpoint_key_names_what_is_missing(ledger: Ledger) 
     ledger.write_keys()
     ledger.home.key_file("checkpoint").unlink()
     with LocalClient(ledger.settings(), log=ledger.log) as client:
-        for ask in (client.checkpoint, lambda: client.prove(0)):
+        for call in (client.checkpoint, lambda: client.prove(0)):
             with pytest.raises(DeedbookError) as refused:
-                ask()
+                call()
             assert refused.value.code == "KEY_FILE_MISSING"
 
 
-def test_what_a_client_wrote_is_on_disk_for_the_next_process(home: Path) -> None:
+def test_written_events_and_blobs_are_on_disk_for_the_next_process(home: Path) -> None:
     with Ledger(home) as ledger, ledger.client() as client:
         client.submit(ledger.sign("alice", Draft(stream="session/s1", data=SessionStarted())))
-        accepted = client.submit(found(ledger, "kept"))[0]
+        accepted = client.submit(signed_finding(ledger, "stored"))[0]
         ref = client.put_blob(b"content", ledger.intent("alice", b"content"))
     with Ledger(home) as again, again.client() as client:
         assert client.index_of("session/s1", accepted.id) == accepted.index
         assert client.get_blob(ref) == b"content"
 
 
-def test_waiting_read_sleeps_through_what_nobody_wants(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_read_sleeps_through_entries_that_do_not_match(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.emit("alice", "session/s1", SessionStarted())
     start, naps = ledger.head()[0], list[int]()
 
     def write_meanwhile(_: float) -> None:
-        naps.append(ledger.submit(found(ledger, str(len(naps))))[0].index)
+        naps.append(ledger.submit(signed_finding(ledger, str(len(naps))))[0].index)
         if len(naps) == 3:
             ledger.emit("alice", "session/s2", SessionStarted())
 
@@ -93,23 +93,23 @@ def test_waiting_read_sleeps_through_what_nobody_wants(ledger: Ledger, monkeypat
     with ledger.client() as client:
         page = client.entries(start, kinds=["session.started"], wait_s=20)
         assert ([index for index, _ in page.entries], page.next_index) == ([start + 3], start + 4)
-        # What is there already is not waited beyond, wanted or not: it may be the last before an end.
-        there = client.entries(start, limit=2, kinds=["session.started"], wait_s=20)
-    assert (there.entries, there.next_index, naps) == ([], start + 2, [start, start + 1, start + 2])
+        # A read returns existing entries at once, matching or not: they may be the last before an index.
+        existing = client.entries(start, limit=2, kinds=["session.started"], wait_s=20)
+    assert (existing.entries, existing.next_index, naps) == ([], start + 2, [start, start + 1, start + 2])
 
 
-def test_a_read_of_a_log_that_is_watched_looks_again_when_growth_is_announced(
+def test_waiting_read_of_a_watched_log_checks_it_again_when_entries_are_announced(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ledger.client() as client, ThreadPoolExecutor(1) as threads:
-        tables, looks = client.log.tables, []
-        look = tables.last_transaction
-        monkeypatch.setattr(tables, "last_transaction", lambda: looks.append(1) or look())
+        tables, checks = client.log.tables, []
+        last_transaction = tables.last_transaction
+        monkeypatch.setattr(tables, "last_transaction", lambda: checks.append(1) or last_transaction())
         client.log.announce()
         start = client.head().size
         page = threads.submit(client.entries, start, wait_s=20)
-        time.sleep(0.3)  # the time of 15 looks at a log that nobody watches
-        assert len(looks) <= 2
+        time.sleep(0.3)  # an unwatched log is checked 15 times in this time
+        assert len(checks) <= 2
         ledger.emit("alice", "session/s2", SessionStarted())
         client.log.announce()
         assert [index for index, _ in page.result(10).entries] == [start]

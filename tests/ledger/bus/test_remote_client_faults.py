@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from client_suite import found
+from client_suite import signed_finding
 from served import Served, connect, failure_of, settings_of, users
 
 from deedbook.ledger import limits
@@ -76,7 +76,7 @@ def test_waiting_read_goes_on_after_the_server_was_killed(
             while served.service.reads_waiting < 1 or len(seen) < number:
                 subscribing.join(0.01)
             own_server.again()
-            ledger.submit(found(ledger, str(number)))
+            ledger.submit(signed_finding(ledger, str(number)))
             while len(seen) < number + 1:
                 subscribing.join(0.01)
         subscribing.join(30)
