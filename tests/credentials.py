@@ -1,6 +1,6 @@
-"""Made-up credentials in the forms of their issuers, put together when asked for, so that no file of ours holds one.
+"""Made-up credentials in the forms of their issuers. They are built at run time, so that no file of ours has one.
 
-Every part that would be random is drawn from a digest of the sort's name: the same in each run, and nobody's.
+Every random part is drawn from a digest of a name: it is the same in each run, and no real credential.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LINES: Final = 3
 
 
 def drawn(name: str, alphabet: str, length: int) -> str:
-    """Return as many characters of an alphabet, the same for the same name."""
-    return "".join(alphabet[one % len(alphabet)] for one in blake3(name.encode()).digest(length=length))
+    """Return ``length`` characters of an alphabet, the same for the same name."""
+    return "".join(alphabet[byte % len(alphabet)] for byte in blake3(name.encode()).digest(length=length))
 
 
 def pem(label: str, headers: str = "") -> str:
@@ -51,10 +51,10 @@ def user_and_password(name: str = "registry") -> str:
     return base64.b64encode(f"deploy:{drawn(name, ALNUM, 16)}".encode()).decode()
 
 
-# sort, and texts that hold one
+# The texts with a secret, by the kind of the secret.
 CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
     "private key": (
-        *(pem(f"{sort}PRIVATE KEY") for sort in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")),
+        *(pem(f"{label}PRIVATE KEY") for label in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")),
         pem("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF"),
         pem("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2"),
         pem("PRIVATE KEY").replace("\n", "\\n"),
@@ -110,17 +110,17 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
         rf"https:\/\/me:{PASSWORD}@example.org",
     ),
     "Azure key": (f"AccountName=x;AccountKey={drawn('azure', BASE64, 86)}==;EndpointSuffix=core.windows.net",),
-    "NATS seed": tuple(f"S{sort}" + drawn(f"nats{sort}", BASE32, 56) for sort in "UACONX"),
+    "NATS seed": tuple(f"S{letter}" + drawn(f"nats{letter}", BASE32, 56) for letter in "UACONX"),
     "webhook secret": ("whsec_" + drawn("whsec", BASE64, 32),),
     "invitation": ("deedbook-invite:" + drawn("invitation", URLSAFE, 200),),
     "age key": ("AGE-SECRET-KEY-1" + drawn("age", BECH32, 58),),
     "Vault token": (
-        *(f"hv{sort}." + drawn(f"vault{sort}", URLSAFE, 95) for sort in "sbr"),
+        *(f"hv{letter}." + drawn(f"vault{letter}", URLSAFE, 95) for letter in "sbr"),
         "hvs." + drawn("vault root", ALNUM, 24),
         "X-Vault-Token: s." + drawn("old vault", ALNUM, 24),
         "VAULT_TOKEN=s." + drawn("old vault", ALNUM, 24),
     ),
-    "DigitalOcean token": tuple(f"do{sort}_v1_" + drawn(f"do{sort}", HEX, 64) for sort in "por"),
+    "DigitalOcean token": tuple(f"do{letter}_v1_" + drawn(f"do{letter}", HEX, 64) for letter in "por"),
     "Databricks token": ("dapi" + drawn("dapi", HEX, 32), f"DATABRICKS_TOKEN=dapi{drawn('dapi2', HEX, 32)}-2"),
     "bearer token": (
         "Authorization: Bearer " + drawn("bearer", URLSAFE, 40),
@@ -133,8 +133,8 @@ CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
         f"//registry.example/:_auth={user_and_password()}",
     ),
     "private key in base64": tuple(
-        f"client-key-data: {base64.b64encode(pem(f'{sort}PRIVATE KEY').encode()).decode()}"
-        for sort in ("", "RSA ", "EC ", "ENCRYPTED ", "OPENSSH ")
+        f"client-key-data: {base64.b64encode(pem(f'{label}PRIVATE KEY').encode()).decode()}"
+        for label in ("", "RSA ", "EC ", "ENCRYPTED ", "OPENSSH ")
     ),
     "password parameter": (
         f"jdbc:postgresql://db.example:5432/app?user=app&password={PASSWORD}",

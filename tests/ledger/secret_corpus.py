@@ -1,8 +1,8 @@
-"""Texts with and without credentials, drawn anew from a seed in each run: no file holds what looks like a token.
+"""Texts with and without credentials, drawn from a seed in each run, so that no file contains a token.
 
-Positives are forms that issuers document, with parts drawn at random, in what an agent would paste; the secrets of
-``credentials`` in other surroundings, and forms that differ from them. Negatives are what agents write all day and what
-looks most like a secret without being one.
+Positives are secrets in texts that an agent could paste: those of ``credentials``, and other forms that issuers
+document, with random parts. Negatives are texts that agents write every day, and texts that look most like a secret
+without being one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SURROUNDINGS: Final = (
     "diff --git a/x b/x\n+{}\n-old",
     "2026-11-22T06:00:00Z ERROR request failed: {}",
 )
-UNSEEN: Final = ("\u200b", "\u00ad", "\u2060", "\ufeff", "\u200d")
+INVISIBLE: Final = ("\u200b", "\u00ad", "\u2060", "\ufeff", "\u200d")
 WORDS: Final = (
     *("agents", "hand", "work", "over", "with", "tokens", "passwords", "keys", "secrets", "vault", "bearer", "basic"),
     *("authorization", "header", "password", "connection", "string", "server", "database", "user", "host", "port"),
@@ -48,28 +48,28 @@ PLACEHOLDERS: Final = (
 
 
 class Sample(NamedTuple):
-    """A text, and what it is: the kind of its secret, or the sort of text without one."""
+    """A text, and the kind of its secret, or the kind of text if it has no secret."""
 
-    sort: str
+    kind: str
     text: str
 
 
 class Draw:
-    """Random parts, the same in each run."""
+    """Draws random parts, the same in each run."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def text(self, alphabet: str, length: int) -> str:
-        """Return so many characters."""
+        """Return ``length`` characters of an alphabet."""
         return "".join(self.random.choices(alphabet, k=length))
 
     def password(self) -> str:
-        """Return what a password manager makes."""
+        """Return a password like those of a password manager."""
         return self.text(ALNUM, 10) + self.text("!@^~*", 1) + self.text("0123456789", 2) + self.text(ALNUM, 6)
 
     def words(self, count: int) -> str:
-        """Return prose of a kind."""
+        """Return ``count`` words."""
         return " ".join(self.random.choices(WORDS, k=count))
 
 
@@ -106,11 +106,11 @@ FORMS: Final[dict[str, Callable[[Draw], str]]] = {
     "libpq, first": lambda draw: f"password={draw.password()} host=db.example dbname=app",
     "query": lambda draw: f"https://api.example/v1/login?user=app&password={draw.text(ALNUM, 14)}7&next=1",
     "URL": lambda draw: f"amqp://app:{draw.text(ALNUM, 16)}@mq.example:5672/",
-    "unseen": lambda draw: _cut("ghp_" + draw.text(ALNUM, 36), draw),
-    "unseen, Vault": lambda draw: _cut("hvs." + draw.text(ALNUM, 90), draw),
+    "invisible": lambda draw: _cut("ghp_" + draw.text(ALNUM, 36), draw),
+    "invisible, Vault": lambda draw: _cut("hvs." + draw.text(ALNUM, 90), draw),
 }
 
-NOTHING: Final[dict[str, Callable[[Draw], str]]] = {
+HARMLESS: Final[dict[str, Callable[[Draw], str]]] = {
     "prose": lambda draw: draw.words(40),
     "prose on tokens": lambda draw: f"Bearer {draw.words(3)}; Basic {draw.words(2)} with password={draw.words(5)}",
     "Chinese": lambda draw: "密码=请看保险库，令牌：" + draw.text("请先核对事件的版本再提交", 60),
@@ -147,22 +147,22 @@ NOTHING: Final[dict[str, Callable[[Draw], str]]] = {
 
 
 def positives() -> Iterator[Sample]:
-    """Yield every form in surroundings that change from draw to draw."""
+    """Yield every form, in different surroundings."""
     draw = Draw(SEED)
     known = [(kind, text) for kind, texts in CREDENTIALS.items() for text in texts]
-    for place, (kind, text) in enumerate(known * 2):
-        yield Sample(kind, SURROUNDINGS[(place * 3 + place // len(known)) % len(SURROUNDINGS)].format(text))
-    for sort, form in FORMS.items():
+    for number, (kind, text) in enumerate(known * 2):
+        yield Sample(kind, SURROUNDINGS[(number * 3 + number // len(known)) % len(SURROUNDINGS)].format(text))
+    for kind, form in FORMS.items():
         for _ in range(2 * DRAWS):
-            yield Sample(sort, draw.random.choice(SURROUNDINGS).format(form(draw)))
+            yield Sample(kind, draw.random.choice(SURROUNDINGS).format(form(draw)))
 
 
 def negatives() -> Iterator[Sample]:
-    """Yield every sort of text that holds no secret."""
+    """Yield every kind of text without a secret."""
     draw = Draw(SEED)
-    for sort, form in NOTHING.items():
+    for kind, form in HARMLESS.items():
         for _ in range(NEGATIVES_EACH):
-            yield Sample(sort, draw.random.choice(SURROUNDINGS).format(form(draw)))
+            yield Sample(kind, draw.random.choice(SURROUNDINGS).format(form(draw)))
 
 
 def _encoded(label: str, draw: Draw) -> str:
@@ -171,5 +171,5 @@ def _encoded(label: str, draw: Draw) -> str:
 
 
 def _cut(token: str, draw: Draw) -> str:
-    place = draw.random.randrange(3, len(token) - 1)
-    return token[:place] + draw.random.choice(UNSEEN) + token[place:]
+    position = draw.random.randrange(3, len(token) - 1)
+    return token[:position] + draw.random.choice(INVISIBLE) + token[position:]

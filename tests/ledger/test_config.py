@@ -1,4 +1,4 @@
-"""Settings come from the call, then the environment, then ``config.toml``; a wrong one is named, never guessed."""
+"""Settings come from the call, then the environment, then ``config.toml``. An error names a wrong one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MAP_SIZE = 64 * 1024**2
 
 
-def test_a_folder_that_was_removed_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_working_directory_is_an_error_unless_a_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -55,7 +57,7 @@ def test_a_work_tree_of_git_has_the_ledger_of_its_main_tree(tmp_path: Path, monk
     deep.mkdir()
     assert find_home(deep, {}) == home
     with pytest.raises(Refused, match="is not trusted") as refused:
-        read_settings(start=deep)  # a file of git may be a stranger's: it leads to nothing but trust
+        read_settings(start=deep)  # a file of git may be a stranger's: the folder it leads to must be trusted
     assert refused.value.code == "NOT_TRUSTED"
     trusted(home)
     assert read_settings(start=deep).home == home
@@ -76,7 +78,7 @@ def linked(tree: Path, main: Path) -> None:
 
 
 def forged(tree: Path, main: Path) -> None:
-    """Let an archive bring what the repository would say, beside the link to it."""
+    """Put the files of the repository's answer beside the link, as an archive could."""
     (tree / "own").mkdir()
     (tree / ".git").write_text("gitdir: own\n")
     (tree / "own" / "gitdir").write_text("../.git\n")
@@ -99,7 +101,7 @@ def forged(tree: Path, main: Path) -> None:
         lambda tree, main: os.chown(tree / ".git", 12345, -1),
     ],
 )
-def test_a_file_of_git_that_its_repository_knows_nothing_of_leads_nowhere(
+def test_a_git_file_that_its_repository_does_not_list_leads_to_no_ledger(
     tmp_path: Path, change: Callable[[Path, Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -111,15 +113,15 @@ def test_a_file_of_git_that_its_repository_knows_nothing_of_leads_nowhere(
     try:
         change(tree, main)
     except PermissionError:
-        pytest.skip("only root can give a file away")
+        pytest.skip("only root can give a file to another user")
     for folder in tmp_path.iterdir():
         assert folder.name in {"main", "moved"} or find_home(folder, {}) is None
 
 
-def test_no_ledger_names_the_likely_folder_before_a_new_one(tmp_path: Path) -> None:
-    def advice(start: Path, **given: str) -> str:
+def test_no_ledger_names_the_likely_folder_before_a_new_ledger(tmp_path: Path) -> None:
+    def advice(start: Path, **environment: str) -> str:
         with pytest.raises(Unavailable) as refused:
-            read_settings(start=start, environment=given)
+            read_settings(start=start, environment=environment)
         assert refused.value.code == "NO_LEDGER"
         return refused.value.message
 
@@ -143,23 +145,24 @@ def test_file_of_that_name_is_no_ledger(tmp_path: Path) -> None:
     assert find_home(tmp_path, {}) is None
 
 
-def test_what_is_given_wins_over_the_environment(tmp_path: Path) -> None:
+def test_arguments_win_over_the_environment(tmp_path: Path) -> None:
     environment = {"DEEDBOOK_HOME": str(tmp_path / "e"), "DEEDBOOK_SERVER": "nats://e", "DEEDBOOK_AGENT": "eve"}
-    found = read_settings(environment=environment, start=tmp_path)
-    assert (found.home, found.server, found.agent) == (tmp_path / "e", "nats://e", "eve")
-    given = read_settings(home=tmp_path / "g", server="nats://g", agent="gus", environment=environment, start=tmp_path)
-    assert (given.home, given.server, given.agent) == (tmp_path / "g", "nats://g", "gus")
+    settings = read_settings(environment=environment, start=tmp_path)
+    assert (settings.home, settings.server, settings.agent) == (tmp_path / "e", "nats://e", "eve")
+    arguments = {"home": tmp_path / "g", "server": "nats://g", "agent": "gus"}
+    settings = read_settings(**arguments, environment=environment, start=tmp_path)  # type: ignore[arg-type]
+    assert (settings.home, settings.server, settings.agent) == (tmp_path / "g", "nats://g", "gus")
 
 
-def test_empty_variables_are_as_good_as_none(tmp_path: Path) -> None:
+def test_empty_variables_count_as_unset(tmp_path: Path) -> None:
     (tmp_path / ".deedbook").mkdir()
-    found = read_settings(
+    settings = read_settings(
         environment={"DEEDBOOK_HOME": "", "DEEDBOOK_SERVER": "", "DEEDBOOK_AGENT": ""}, start=tmp_path
     )
-    assert (found.home, found.server, found.agent) == (tmp_path / ".deedbook", None, None)
+    assert (settings.home, settings.server, settings.agent) == (tmp_path / ".deedbook", None, None)
 
 
-def test_in_a_clone_no_ledger_says_how_its_notes_are_read(tmp_path: Path) -> None:
+def test_the_error_in_a_clone_says_how_to_read_its_notes(tmp_path: Path) -> None:
     def advice() -> str:
         with pytest.raises(Unavailable) as refused:
             read_settings(start=tmp_path, environment={})
@@ -175,7 +178,7 @@ def test_in_a_clone_no_ledger_says_how_its_notes_are_read(tmp_path: Path) -> Non
     assert "`deed init`" in advice()
 
 
-def test_no_ledger_says_where_it_looked_and_what_to_run(tmp_path: Path) -> None:
+def test_no_ledger_names_the_folder_and_the_next_command(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="deed init") as refused:
         read_settings(environment={}, start=tmp_path)
     assert refused.value.code == "NO_LEDGER"
@@ -190,8 +193,8 @@ def test_agent_that_is_no_name_is_refused(tmp_path: Path) -> None:
 
 def test_config_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('map_size_bytes = 2_000_000\ndefault_reviewer = "rita"\n')
-    found = read_settings(home=tmp_path, environment={})
-    assert found.config == Config(map_size_bytes=2_000_000, default_reviewer="rita")
+    settings = read_settings(home=tmp_path, environment={})
+    assert settings.config == Config(map_size_bytes=2_000_000, default_reviewer="rita")
 
 
 def test_absent_config_file_means_defaults(tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_wrong_config_file_is_refused_by_name(tmp_path: Path, text: bytes, code:
     assert "config.toml" in refused.value.message
 
 
-def test_config_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_config_that_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     makers: list[Callable[[], object]] = [path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")]
     for make in makers:
@@ -229,8 +232,8 @@ def test_config_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) ->
 
 
 def test_a_setting_is_read_through_a_link_to_a_file(tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text('default_reviewer = "rita"')
-    (tmp_path / "config.toml").symlink_to(tmp_path / "kept")
+    (tmp_path / "target").write_text('default_reviewer = "rita"')
+    (tmp_path / "config.toml").symlink_to(tmp_path / "target")
     assert read_settings(home=tmp_path, environment={}).config.default_reviewer == "rita"
 
 
@@ -240,13 +243,13 @@ def test_state_folder_follows_xdg(tmp_path: Path) -> None:
 
 
 def test_new_ledger_has_its_keys_its_first_entry_and_ignores_itself_in_git(home: Path) -> None:
-    made = create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
+    ledger = create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
     assert (home / ".gitignore").read_text() == "*\n"
     assert {path.stem for path in (home / "keys").glob("*.key")} == {"root", "node", "checkpoint"}
     assert {path.stat().st_mode & 0o777 for path in (home / "keys").iterdir()} == {0o600}
-    assert {read_key_file(path).ledger for path in (home / "keys").glob("*.key")} == {made}
+    assert {read_key_file(path).ledger for path in (home / "keys").glob("*.key")} == {ledger}
     with open_client(read_settings(home=home, environment={})) as client:
-        assert (client.ledger, client.head().size) == (made, 1)
+        assert (client.ledger, client.head().size) == (ledger, 1)
         verify_checkpoint(client.checkpoint(), Home(home).checkpoint_key(ORIGIN, client.checkpoint_keys()).verifier)
 
 
@@ -257,9 +260,7 @@ def test_ledger_is_not_made_twice(home: Path) -> None:
     assert refused.value.code == "LEDGER_EXISTS"
 
 
-def test_making_that_was_interrupted_goes_on_with_the_keys_that_are_there(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_init_continues_with_its_keys(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -267,9 +268,9 @@ def test_making_that_was_interrupted_goes_on_with_the_keys_that_are_there(
         patched.setattr(Gate, "submit", killed)
         with pytest.raises(KeyboardInterrupt):
             create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE)
-    begun = read_key_file(home / "keys" / "root.key")
+    root = read_key_file(home / "keys" / "root.key")
     (home / "keys" / "checkpoint.key").unlink()
-    assert create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE) == begun.ledger
+    assert create_ledger(Home(home), origin=ORIGIN, map_size=MAP_SIZE) == root.ledger
 
 
 @pytest.mark.parametrize("was_killed", [False, True], ids=["made", "killed after entry 0"])
@@ -300,7 +301,7 @@ def test_ledger_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     assert refused.value.code == "STORE_UNAVAILABLE"
 
 
-def test_server_is_asked_as_somebody(tmp_path: Path) -> None:
+def test_a_server_without_an_agent_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(DeedbookError) as refused:
         open_client(read_settings(home=tmp_path, server="nats://127.0.0.1:1", environment={}))
     assert refused.value.code == "USAGE"
@@ -320,10 +321,10 @@ def test_server_is_asked_as_somebody(tmp_path: Path) -> None:
         "nats://h\n",
     ],
 )
-def test_server_that_is_no_url_is_refused_before_anything_is_asked(tmp_path: Path, url: str) -> None:
-    for given in ({"server": url}, {"environment": {"DEEDBOOK_SERVER": url}}):
+def test_server_that_is_no_url_is_refused_before_any_request(tmp_path: Path, url: str) -> None:
+    for arguments in ({"server": url}, {"environment": {"DEEDBOOK_SERVER": url}}):
         with pytest.raises(Refused, match="must look like nats://HOST:PORT") as refused:
-            read_settings(home=tmp_path, **given)  # type: ignore[arg-type]
+            read_settings(home=tmp_path, **arguments)  # type: ignore[arg-type]
         assert refused.value.code == "INVALID_FIELD"
 
 
@@ -336,5 +337,5 @@ def test_password_in_a_server_is_not_repeated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["nats://h", "nats://127.0.0.1:4222", "tls://bus.example.org:4443/", "nats://[::1]:4222"]
 )
-def test_server_that_is_a_url_is_taken(tmp_path: Path, url: str) -> None:
+def test_server_that_is_a_url_is_accepted(tmp_path: Path, url: str) -> None:
     assert read_settings(home=tmp_path, server=url, environment={}).server == url

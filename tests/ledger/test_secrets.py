@@ -1,4 +1,4 @@
-"""What is taken for a credential, what is not, and that what is found is told by its place and sort alone."""
+"""The scanner finds credentials, passes harmless text, and reports a secret only by its path and kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deedbook.ledger.secrets.credentials import PATTERNS, traces
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ALL = [(sort, text) for sort, texts in CREDENTIALS.items() for text in texts]
+ALL = [(kind, text) for kind, texts in CREDENTIALS.items() for text in texts]
 ROOT = Path(__file__).parents[2]
 HARMLESS = {
     "header without a key": "the file began with -----BEGIN RSA PRIVATE KEY----- and was removed",
@@ -54,12 +54,12 @@ PLACEHOLDERS = (
 )
 
 
-@pytest.mark.parametrize(("sort", "text"), ALL)
-def test_credential_is_found_and_never_told(sort: str, text: str) -> None:
-    found = secrets.scan({"data": {"finding": f"see: {text} (do not share)"}})
-    assert found == secrets.Secret("$.data.finding", sort)
-    told = json.dumps(secrets.refusal(found).to_dict())
-    assert not any(text[start : start + 6] in told for start in range(len(text) - 6) if text[start].isdigit())
+@pytest.mark.parametrize(("kind", "text"), ALL)
+def test_credential_is_found_and_never_repeated(kind: str, text: str) -> None:
+    secret = secrets.scan({"data": {"finding": f"see: {text} (do not share)"}})
+    assert secret == secrets.Secret("$.data.finding", kind)
+    error = json.dumps(secrets.refusal(secret).to_dict())
+    assert not any(text[start : start + 6] in error for start in range(len(text) - 6) if text[start].isdigit())
 
 
 @pytest.mark.parametrize("text", [text for _, text in ALL])
@@ -69,12 +69,12 @@ def test_every_credential_leaves_a_trace_in_json(text: str) -> None:
     assert secrets.scan_bodies([b"{}", encode_canonical({"finding": text})]).keys() == {1}
 
 
-def test_every_sort_has_an_example() -> None:
-    assert {one.kind for one in PATTERNS} == CREDENTIALS.keys()
+def test_every_kind_has_an_example() -> None:
+    assert {pattern.kind for pattern in PATTERNS} == CREDENTIALS.keys()
 
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS.keys())
-def test_what_only_speaks_of_secrets_passes(text: str) -> None:
+def test_text_that_only_mentions_secrets_passes(text: str) -> None:
     assert secrets.scan({"finding": text}) is None
 
 
@@ -108,7 +108,7 @@ def test_path_names_the_field_and_never_a_key_that_is_the_secret(value: Any, pat
     assert secrets.scan(value) == secrets.Secret(path, "GitHub token")
 
 
-def test_value_is_read_with_its_name() -> None:
+def test_value_is_scanned_together_with_its_name() -> None:
     value = drawn("aws", ALNUM, 40)
     assert secrets.scan({"aws_secret_access_key": value}) == secrets.Secret(
         "$.aws_secret_access_key", "AWS secret access key"
@@ -121,8 +121,8 @@ def test_key_file_is_found_whole_and_in_fields(tmp_path: Path) -> None:
         file = tmp_path / f"key{number}"
         write_key(file, key_named("bob"), ledger="0" * 32, name="bob", passphrase=passphrase)
         for value in (file.read_text(), json.dumps(file.read_text()), json.loads(file.read_text())):
-            found = secrets.scan({"data": [value]})
-            assert found == secrets.Secret("$.data[0]", "Deedbook key file")
+            secret = secrets.scan({"data": [value]})
+            assert secret == secrets.Secret("$.data[0]", "Deedbook key file")
 
 
 @pytest.mark.parametrize("escaped", [r"\u0067hp_", r"g\u0068p_", r"ghp\u005f"])
@@ -131,12 +131,12 @@ def test_escapes_hide_nothing(escaped: str) -> None:
     assert secrets.scan_bodies([body]) == {0: secrets.Secret("$.finding", "GitHub token")}
 
 
-@pytest.mark.parametrize("unseen", ["\u00ad", "\u200b", "\u200d", "\u2060", "\u202e", "\u2066", "\ufeff"])
-def test_characters_that_nobody_sees_hide_nothing(unseen: str) -> None:
-    text = unseen.join((GITHUB[:2], GITHUB[2:20], GITHUB[20:]))
-    written = [encode_canonical({"finding": text}), json.dumps({"finding": "\\" + text}).encode()]
-    found = secrets.Secret("$.finding", "GitHub token")
-    assert secrets.scan_bodies(written) == {0: found, 1: found}
+@pytest.mark.parametrize("invisible", ["\u00ad", "\u200b", "\u200d", "\u2060", "\u202e", "\u2066", "\ufeff"])
+def test_invisible_characters_hide_nothing(invisible: str) -> None:
+    text = invisible.join((GITHUB[:2], GITHUB[2:20], GITHUB[20:]))
+    bodies = [encode_canonical({"finding": text}), json.dumps({"finding": "\\" + text}).encode()]
+    secret = secrets.Secret("$.finding", "GitHub token")
+    assert secrets.scan_bodies(bodies) == {0: secret, 1: secret}
     with pytest.raises(Refused):
         secrets.check_text(text.encode())
 
@@ -152,26 +152,26 @@ def test_password_counts_beside_other_parameters_only() -> None:
     assert secrets.scan(f"user=app password={PASSWORD}") == secrets.Secret("$", "password parameter")
 
 
-def test_header_of_a_token_may_be_anything() -> None:
+def test_malformed_header_of_a_token_is_no_error() -> None:
     for header in ('{"a":' + "[" * 9000, '{"alg', '{"\xff\xfe"', '["alg","HS256"]'):
         assert secrets.scan(jwt(header)) is None
 
 
-def test_depth_of_a_value_is_no_matter() -> None:
+def test_deep_value_is_scanned() -> None:
     value: Any = GITHUB
     for _ in range(5000):
         value = [value]
-    found = secrets.scan(value)
-    assert found is not None
-    assert found.kind == "GitHub token"
+    secret = secrets.scan(value)
+    assert secret is not None
+    assert secret.kind == "GitHub token"
 
 
-def test_text_of_too_many_placeholders_is_refused_and_not_searched_for_ever() -> None:
+def test_text_with_too_many_placeholders_is_refused() -> None:
     assert secrets.scan("x://user:pass@h " * secrets.harmless_max) is None
     assert secrets.scan("x://user:pass@h " * (secrets.harmless_max + 1)) is not None
 
 
-def test_blob_of_text_is_searched_and_what_is_no_text_is_not() -> None:
+def test_text_blob_is_scanned_and_binary_or_large_blob_is_not() -> None:
     with pytest.raises(Refused) as refused:
         secrets.check_text(f"# Handoff\n\nUse {GITHUB}.\n".encode())
     assert refused.value.to_dict() == secrets.refusal(secrets.Secret("the blob", "GitHub token")).to_dict()
@@ -181,8 +181,8 @@ def test_blob_of_text_is_searched_and_what_is_no_text_is_not() -> None:
     secrets.check_text(GITHUB.encode() + b" " * blob_scan_max_bytes)
 
 
-def own_words() -> Iterator[str]:
-    """Yield what Deedbook itself writes: bodies and refs of a ledger, its keys, notes and contract."""
+def own_texts() -> Iterator[str]:
+    """Yield texts that Deedbook itself writes: event bodies, a public checkpoint key, and the published contract."""
     actors = Actors()
     yield from (body.decode() for body in actors.sign("root", actors.created(), actors.registered("al", [])).bodies)
     yield actors.checkpoint_key.verifier.vkey
@@ -190,8 +190,8 @@ def own_words() -> Iterator[str]:
         yield file.read_text(encoding="utf-8")
 
 
-def test_what_deedbook_writes_is_never_taken_for_a_secret() -> None:
-    for text in own_words():
+def test_own_texts_are_never_taken_for_a_secret() -> None:
+    for text in own_texts():
         assert secrets.scan(text) is None, text[:100]
 
 
@@ -218,12 +218,12 @@ def test_refs_keys_signatures_and_ids_never_match(seed: bytes) -> None:
 
 
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_any_value_is_looked_through_without_an_error(value: Any) -> None:
+def test_any_value_is_scanned_without_an_error(value: Any) -> None:
     assert secrets.scan(value) is None
 
 
 @given(st.text(), st.text(), st.sampled_from(ALL))
-def test_secret_is_found_wherever_it_stands(before: str, after: str, one: tuple[str, str]) -> None:
-    text = f"{before} {one[1]} {after}"
+def test_secret_is_found_anywhere_in_a_text(before: str, after: str, credential: tuple[str, str]) -> None:
+    text = f"{before} {credential[1]} {after}"
     assert secrets.scan({"a": [text]}) is not None
     assert secrets.scan_bodies([encode_canonical({"a": [text.encode(errors="replace").decode()]})])

@@ -1,4 +1,4 @@
-"""Trust is believed from a file that is this user's alone, holds for one ledger in one place, and loses no writer."""
+"""The trust file counts only if it is this user's alone; a record is for one ledger at one path; no write is lost."""
 
 from __future__ import annotations
 
@@ -31,55 +31,56 @@ NOBODY = 65534
 
 @pytest.fixture
 def given_to_another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Gives a file or folder to another user; whoever is not root cannot, and lets the kernel's answer say so."""
+    """A function that gives a file or folder to another user. Without root rights, it patches ``stat`` instead."""
 
     def give(path: Path) -> None:
         if os.geteuid() == 0:
             os.chown(path, NOBODY, NOBODY)
             return
-        number, stat, fstat = path.stat().st_ino, Path.stat, os.fstat
+        inode, stat, fstat = path.stat().st_ino, Path.stat, os.fstat
 
-        def changed(status: os.stat_result) -> os.stat_result:
-            if status.st_ino != number:
+        def foreign(status: os.stat_result) -> os.stat_result:
+            if status.st_ino != inode:
                 return status
             names = [name for name in dir(status) if name.startswith("st_")]
             fields = {name: getattr(status, name) for name in names} | {"st_uid": NOBODY}
             return SimpleNamespace(**fields)  # type: ignore[return-value]
 
-        monkeypatch.setattr(files.os, "fstat", lambda descriptor: changed(fstat(descriptor)))
-        monkeypatch.setattr(Path, "stat", lambda self, **kwargs: changed(stat(self, **kwargs)))
+        monkeypatch.setattr(files.os, "fstat", lambda descriptor: foreign(fstat(descriptor)))
+        monkeypatch.setattr(Path, "stat", lambda self, **kwargs: foreign(stat(self, **kwargs)))
 
     return give
 
 
 @pytest.fixture
-def kept(home: Path) -> Path:
-    """The file of trust, in which ``home`` stands."""
+def trust_file(home: Path) -> Path:
+    """The path of the trust file, with a record of ``home``."""
     home.mkdir()
     trusted(home)
     return config_folder() / trust.TRUST_FILE
 
 
-def refusal(act: Callable[[], object]) -> DeedbookError:
+def refusal(call: Callable[[], object]) -> DeedbookError:
+    """Return the error that a call raises."""
     with pytest.raises(DeedbookError) as caught:
-        act()
+        call()
     return caught.value
 
 
-def test_file_of_trust_of_another_user_is_believed_by_nobody(
-    home: Path, kept: Path, given_to_another_user: Callable[[Path], None]
+def test_trust_file_of_another_user_does_not_count(
+    home: Path, trust_file: Path, given_to_another_user: Callable[[Path], None]
 ) -> None:
     trust.demand(home)
-    given_to_another_user(kept)
-    for act in (lambda: trust.demand(home), lambda: trust.remember(TrustedFolder(str(home)))):
-        error = refusal(act)
+    given_to_another_user(trust_file)
+    for call in (lambda: trust.demand(home), lambda: trust.remember(TrustedFolder(str(home)))):
+        error = refusal(call)
         assert error.code == "NOT_TRUSTED"
         assert f"belongs to another user (uid {NOBODY}): remove it" in error.message
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o666])
-def test_file_of_trust_that_others_can_open_is_believed_by_nobody(home: Path, kept: Path, mode: int) -> None:
-    kept.chmod(mode)
+def test_trust_file_that_others_can_open_does_not_count(home: Path, trust_file: Path, mode: int) -> None:
+    trust_file.chmod(mode)
     error = refusal(lambda: trust.demand(home))
     assert error.code == "NOT_TRUSTED"
     assert f"has mode {mode:04o}" in error.message
@@ -87,25 +88,27 @@ def test_file_of_trust_that_others_can_open_is_believed_by_nobody(home: Path, ke
     assert not trust.is_trusted(home)
 
 
-@pytest.mark.parametrize("what", ["link", "folder", "pipe", "dangling link"])
-def test_file_of_trust_that_is_no_file_is_believed_by_nobody(home: Path, kept: Path, what: str, tmp_path: Path) -> None:
-    elsewhere = kept.rename(tmp_path / "elsewhere")
-    match what:
+@pytest.mark.parametrize("file_type", ["link", "folder", "pipe", "dangling link"])
+def test_trust_file_that_is_no_regular_file_does_not_count(
+    home: Path, trust_file: Path, file_type: str, tmp_path: Path
+) -> None:
+    elsewhere = trust_file.rename(tmp_path / "elsewhere")
+    match file_type:
         case "link":
-            kept.symlink_to(elsewhere)
+            trust_file.symlink_to(elsewhere)
         case "dangling link":
-            kept.symlink_to(tmp_path / "nothing")
+            trust_file.symlink_to(tmp_path / "nothing")
         case "folder":
-            kept.mkdir()
-        case _:  # the last of the parameters
-            os.mkfifo(kept)
+            trust_file.mkdir()
+        case _:  # "pipe"
+            os.mkfifo(trust_file)
     assert refusal(lambda: trust.demand(home)).code == "NOT_TRUSTED"
 
 
-def test_servers_that_come_into_a_trusted_folder_later_are_not_asked(home: Path, kept: Path) -> None:
-    assert kept.exists()
+def test_servers_that_come_into_a_trusted_folder_later_are_refused(home: Path, trust_file: Path) -> None:
+    assert trust_file.exists()
     ours = Membership("0" * 32, "0" * 64, ["nats://127.0.0.1:4222"], "alice")
-    write_membership(home, ours)  # as a pull may bring it beside a log: who signs would sign at a stranger's server
+    write_membership(home, ours)  # a pull may bring it: without the check, the agent would sign at a stranger's server
     assert refusal(lambda: read_settings(home=home)).code == "NOT_TRUSTED"
     trusted(home)
     assert read_settings(home=home).server == ours.server
@@ -116,20 +119,21 @@ def test_servers_that_come_into_a_trusted_folder_later_are_not_asked(home: Path,
     assert read_settings(home=home, server="tls://here.example", agent="alice").agent == "alice"
 
 
-def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each writes the whole file anew: without the lock, the first would take out what the second wrote."""
-    write, is_writing, goes_on = trust._write, threading.Event(), threading.Event()
+def test_second_writer_waits_for_the_first_and_no_record_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writes the whole file: without the lock, the first would delete the record of the second."""
+    write, is_writing, may_continue = trust._write, threading.Event(), threading.Event()
 
     def write_slowly(file: Path, records: list[TrustedFolder]) -> None:
         if records[-1].path == "/first":
             is_writing.set()
-            assert goes_on.wait(60)
+            assert may_continue.wait(60)
         write(file, records)
 
     monkeypatch.setattr(trust, "_write", write_slowly)
-    # The second is seen to wait; one that does not would write and end, and the first goes on then.
+    # The second writer waits by sleeping, which lets the first continue. A second that does not wait writes at once.
     monkeypatch.setattr(
-        "deedbook.ledger.system.files.time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: goes_on.set())
+        "deedbook.ledger.system.files.time",
+        SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: may_continue.set()),
     )
     first, second = (
         threading.Thread(target=trust.remember, args=(TrustedFolder(path),)) for path in ("/first", "/second")
@@ -137,21 +141,21 @@ def test_second_writer_waits_for_the_first_and_loses_nobodys_decision(monkeypatc
     first.start()
     assert is_writing.wait(60)
     second.start()
-    goes_on.wait(5)
-    goes_on.set()
+    may_continue.wait(5)
+    may_continue.set()
     for writer in (first, second):
         writer.join(60)
     assert {record.path for record in trust.read_records()} >= {"/first", "/second"}
 
 
-def test_writer_does_not_wait_for_ever_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_waits_for_another_only_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deedbook.ledger.limits.trust_lock_wait_max_s", 0)
     with trust._locked(os.environ):
         error = refusal(lambda: trust.remember(TrustedFolder("/second")))
     assert (error.code, error.recoverable) == ("STORE_IN_USE", True)
 
 
-def test_another_ledger_in_the_same_place_is_another_ledger(home: Path, tmp_path: Path) -> None:
+def test_another_ledger_at_a_trusted_path_is_refused(home: Path, tmp_path: Path) -> None:
     with Ledger(home):
         pass
     trusted(home)
@@ -162,7 +166,7 @@ def test_another_ledger_in_the_same_place_is_another_ledger(home: Path, tmp_path
     assert "holds another ledger than the one that was trusted there" in error.message
 
 
-def test_home_behind_a_link_is_trusted_as_the_folder_that_it_is(home: Path, tmp_path: Path) -> None:
+def test_home_behind_a_link_is_trusted_by_its_real_path(home: Path, tmp_path: Path) -> None:
     home.mkdir()
     link, other = tmp_path / "link", tmp_path / "other"
     link.symlink_to(home)
@@ -187,7 +191,7 @@ def test_home_on_a_parent_where_others_may_write_must_be_named_and_trusted(tmp_p
     trusted(shared / ".deedbook")
     assert read_settings(home=shared / ".deedbook").home == shared / ".deedbook"
     assert refusal(lambda: read_settings(start=shared, environment={})).code == "NOT_TRUSTED"
-    shared.chmod(mode | 0o1000)  # as /tmp: others can make folders in it, and not take away this one
+    shared.chmod(mode | 0o1000)  # like /tmp: others can make folders in it, but not rename this one
     assert read_settings(start=shared, environment={}).home == shared / ".deedbook"
 
 
@@ -206,7 +210,7 @@ def test_home_of_another_user_must_be_named_and_trusted(
     assert read_settings(home=home).home == home
 
 
-def test_folder_without_a_log_is_bound_to_the_log_that_is_met_there(home: Path) -> None:
+def test_folder_without_a_log_is_bound_to_the_first_log_used_there(home: Path) -> None:
     home.mkdir()
     trusted(home)
     with Ledger(home) as first, first.log.snapshot() as snapshot:
@@ -220,9 +224,7 @@ def test_folder_without_a_log_is_bound_to_the_log_that_is_met_there(home: Path) 
 
 
 @pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
-def test_folder_of_decisions_that_cannot_be_written_is_named_with_what_leads_there(
-    tmp_path: Path, variable: str
-) -> None:
+def test_error_for_an_unwritable_configuration_folder_names_its_variable(tmp_path: Path, variable: str) -> None:
     (tmp_path / "file").touch()
     error = refusal(lambda: trust.remember(TrustedFolder("/somewhere"), {variable: str(tmp_path / "file")}))
     assert error.code == "STORE_UNAVAILABLE"

@@ -1,4 +1,4 @@
-"""What one agent may append: counted in one record, told from no replay, healed by time; nobody else pays."""
+"""Quotas: one record per agent counts its appends, repeats are free, time frees the quota, other agents do not pay."""
 
 from __future__ import annotations
 
@@ -24,68 +24,68 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Submission
 
 
-def found(ledger: Ledger, author: str, number: int, count: int = 1) -> Submission:
-    """Return findings of an agent's session."""
+def findings(ledger: Ledger, author: str, number: int, count: int = 1) -> Submission:
+    """Return a submission of findings in an agent's session."""
     drafts = [Draft(stream=f"session/{author}", data=FindingLogged(finding=f"{number}.{n}")) for n in range(count)]
     return ledger.sign(author, *drafts)
 
 
 def start(ledger: Ledger, *authors: str) -> None:
-    """Start a session of each agent's."""
+    """Start a session for each agent."""
     for author in authors:
         ledger.emit(author, f"session/{author}", SessionStarted())
 
 
-def test_agent_appends_as_much_as_it_may_and_goes_on_when_time_has_passed(ledger: Ledger) -> None:
+def test_agent_appends_up_to_its_quota_and_continues_later(ledger: Ledger) -> None:
     gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=3))
     start(ledger, "alice", "bob")
-    accepted = [gate.submit(found(ledger, "alice", number))[0] for number in range(3)]
+    accepted = [gate.submit(findings(ledger, "alice", number))[0] for number in range(3)]
     with pytest.raises(Unavailable) as refused:
-        gate.submit(found(ledger, "alice", 3))
+        gate.submit(findings(ledger, "alice", 3))
     assert refused.value.code == "QUOTA_EXCEEDED"
     assert refused.value.recoverable
     assert refused.value.details["wait_s"] == 21
     assert "events_per_minute" in refused.value.message
-    gate.submit(found(ledger, "bob", 0))
-    (again,) = gate.submit(found(ledger, "alice", 0))  # told from the first time, quota or not
+    gate.submit(findings(ledger, "bob", 0))
+    (again,) = gate.submit(findings(ledger, "alice", 0))  # a repeat gets the first answer, even beyond the quota
     assert (again.index, again.is_repeat) == (accepted[0].index, True)
     ledger.clock.advance(21)
-    gate.submit(found(ledger, "alice", 4))
+    gate.submit(findings(ledger, "alice", 4))
     check_log(ledger.log)
 
 
-def test_one_author_beyond_its_quota_costs_the_others_of_a_group_nothing(ledger: Ledger) -> None:
+def test_one_author_beyond_its_quota_does_not_affect_the_others_of_a_group(ledger: Ledger) -> None:
     gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=2))
     start(ledger, "alice", "bob")
     sent = (("alice", 0), ("alice", 1), ("alice", 2), ("bob", 0))
-    group = [check(found(ledger, who, number)) for who, number in sent]
+    group = [check(findings(ledger, author, number)) for author, number in sent]
     answers = gate.admit(group)
-    assert [isinstance(one, Unavailable) for one in answers] == [False, False, True, False]
+    assert [isinstance(answer, Unavailable) for answer in answers] == [False, False, True, False]
     check_log(ledger.log)
 
 
 def test_bytes_are_counted_over_a_day() -> None:
     quota = Quota(event_bytes_per_day=1000)
-    spent = spend(QuotaUsage(), quota, author="alice", events=1, size=900, now_ms=0)
+    usage = spend(QuotaUsage(), quota, author="alice", events=1, size=900, now_ms=0)
     with pytest.raises(Unavailable) as refused:
-        spend(spent, quota, author="alice", events=1, size=500, now_ms=0)
+        spend(usage, quota, author="alice", events=1, size=500, now_ms=0)
     assert refused.value.details["setting"] == "event_bytes_per_day"
     wait_ms = refused.value.details["wait_s"] * 1000
     assert wait_ms <= 24 * 3600 * 1000 * 0.41
-    assert spend(spent, quota, author="alice", events=1, size=500, now_ms=wait_ms).size <= 1000
+    assert spend(usage, quota, author="alice", events=1, size=500, now_ms=wait_ms).size <= 1000
 
 
-def test_submission_larger_than_the_limit_passes_when_nothing_is_spent() -> None:
+def test_submission_larger_than_the_limit_passes_if_the_quota_is_unused() -> None:
     quota = Quota(events_per_minute=10)
-    spent = spend(QuotaUsage(), quota, author="alice", events=256, size=1, now_ms=0)
+    usage = spend(QuotaUsage(), quota, author="alice", events=256, size=1, now_ms=0)
     with pytest.raises(Unavailable):
-        spend(spent, quota, author="alice", events=1, size=1, now_ms=0)
+        spend(usage, quota, author="alice", events=1, size=1, now_ms=0)
 
 
 def test_a_clock_that_went_back_gives_nothing_away() -> None:
-    spent = spend(QuotaUsage(), Quota(events_per_minute=10), author="alice", events=10, size=1, now_ms=1_000_000)
+    usage = spend(QuotaUsage(), Quota(events_per_minute=10), author="alice", events=10, size=1, now_ms=1_000_000)
     with pytest.raises(Unavailable):
-        spend(spent, Quota(events_per_minute=10), author="alice", events=1, size=1, now_ms=0)
+        spend(usage, Quota(events_per_minute=10), author="alice", events=1, size=1, now_ms=0)
 
 
 APPEND = """
@@ -111,8 +111,8 @@ def test_processes_that_append_one_event_each_are_counted_together(home: Path) -
     with Ledger(home) as ledger:
         start(ledger, "alice")
         gate = Gate(ledger.log, clock_ms=ledger.clock, quota=Quota(events_per_minute=10))
-        gate.submit(found(ledger, "alice", 0, 8))
+        gate.submit(findings(ledger, "alice", 0, 8))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     program = [sys.executable, "-c", APPEND, str(home)]
-    outs = [subprocess.run([*program, f"{n}"], env=environment, capture_output=True, check=True) for n in range(3)]
-    assert [one.stdout.strip() for one in outs] == [b"", b"", b"QUOTA_EXCEEDED"]
+    processes = [subprocess.run([*program, f"{n}"], env=environment, capture_output=True, check=True) for n in range(3)]
+    assert [process.stdout.strip() for process in processes] == [b"", b"", b"QUOTA_EXCEEDED"]

@@ -1,4 +1,4 @@
-"""What readers remember: another log in the same place is refused, and a history reset is told once."""
+"""Trust stores: another log at the same location is refused, and a history reset is reported once."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 
 def grow(ledger: Ledger, *names: str) -> None:
-    """Append an event for each name."""
+    """Append one event for each name."""
     for name in names:
         ledger.emit("alice", f"session/{name}", SessionStarted())
 
 
 def read(ledger: Ledger, **settings: bool) -> LocalClient:
-    """Open a client, as any command does, and close it again."""
+    """Open a client as any command does, close it again, and return it."""
     client = LocalClient(msgspec.structs.replace(ledger.settings(), **settings), log=ledger.log)
     client.close()
     return client
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
-    """What reads the log, and returns what the reader is told."""
+def notices_of(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
+    """A function that reads the log and returns the notices that the reader gets."""
 
-    def notices(ledger: Ledger, **settings: bool) -> list[str]:
+    def read_notices(ledger: Ledger, **settings: bool) -> list[str]:
         caplog.clear()
         read(ledger, **settings)
         return caplog.messages
 
-    return notices
+    return read_notices
 
 
 def code_of(call: Callable[[], object]) -> str:
-    """Return the code that a call is refused with."""
+    """Return the code of the error that a call raises."""
     with pytest.raises(DeedbookError) as caught:
         call()
     return caught.value.code
@@ -58,7 +58,7 @@ def code_of(call: Callable[[], object]) -> str:
 
 @pytest.fixture
 def put_back(ledger: Ledger, tmp_path: Path) -> Callable[[], Ledger]:
-    """What puts the log back as it was when the test began, and opens it."""
+    """A function that puts the log back as it was at the beginning of the test, and opens it."""
     copy = tmp_path / "copy"
     ledger.log.tables.env.sync(True)
     shutil.copytree(ledger.home.path, copy)
@@ -71,15 +71,17 @@ def put_back(ledger: Ledger, tmp_path: Path) -> Callable[[], Ledger]:
     return restore
 
 
-def test_a_log_that_grew_is_read_on_and_remembered(ledger: Ledger, told: Callable[..., list[str]]) -> None:
+def test_a_log_that_grew_is_read_and_its_new_head_is_stored(
+    ledger: Ledger, notices_of: Callable[..., list[str]]
+) -> None:
     read(ledger)
     grow(ledger, "one", "two")
 
-    assert told(ledger) == []
+    assert notices_of(ledger) == []
 
-    remembered = TrustStore.of_folder(ledger.id, ledger.home.path).load()
-    assert remembered is not None
-    assert remembered.trusted.size == ledger.head()[0]
+    record = TrustStore.of_folder(ledger.id, ledger.home.path).load()
+    assert record is not None
+    assert record.trusted.size == ledger.head()[0]
 
 
 def test_a_shorter_log_is_refused_and_the_error_names_both_heads(
@@ -109,21 +111,21 @@ def test_a_log_that_was_put_back_and_grew_beyond_is_refused(ledger: Ledger, put_
         assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
 
 
-def test_who_only_looks_is_told_and_remembers_nothing_of_it(
-    ledger: Ledger, put_back: Callable[[], Ledger], told: Callable[..., list[str]]
+def test_a_client_that_only_looks_gets_a_notice_and_stores_nothing(
+    ledger: Ledger, put_back: Callable[[], Ledger], notices_of: Callable[..., list[str]]
 ) -> None:
     grow(ledger, "one")
     read(ledger)
 
     with put_back() as older:
-        (notice,) = told(older, only_looks=True)
+        (notice,) = notices_of(older, only_looks=True)
 
         assert notice.startswith("HISTORY_CHANGED")
         assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
 
 
-def test_an_epoch_that_abandons_what_is_remembered_is_told_once_and_followed(
-    ledger: Ledger, put_back: Callable[[], Ledger], told: Callable[..., list[str]]
+def test_a_reset_that_abandons_the_trusted_head_is_reported_once_and_accepted(
+    ledger: Ledger, put_back: Callable[[], Ledger], notices_of: Callable[..., list[str]]
 ) -> None:
     grow(ledger, "one", "two")
     read(ledger)
@@ -131,29 +133,31 @@ def test_an_epoch_that_abandons_what_is_remembered_is_told_once_and_followed(
 
     with put_back() as older:
         grow(older, "new1", "new2", "new3")
-        lost = HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="a disk was lost")
-        older.emit("root", "ledger", lost)
+        reset = HistoryReset(abandoned_size=size, abandoned_root=root.hex(), reason="a disk was reset")
+        older.emit("root", "ledger", reset)
 
-        assert ["a disk was lost" in notice for notice in told(older)] == [True]
-        assert told(older) == []
+        assert ["a disk was reset" in notice for notice in notices_of(older)] == [True]
+        assert notices_of(older) == []
 
 
 @pytest.mark.parametrize("wrong", ["size", "root"])
-def test_an_epoch_of_another_head_excuses_nothing(ledger: Ledger, put_back: Callable[[], Ledger], wrong: str) -> None:
+def test_a_reset_that_abandons_another_head_excuses_nothing(
+    ledger: Ledger, put_back: Callable[[], Ledger], wrong: str
+) -> None:
     grow(ledger, "one", "two")
     read(ledger)
     size, root = ledger.head()
-    lost = HistoryReset(
+    reset = HistoryReset(
         abandoned_size=size - (wrong == "size"), abandoned_root="00" * 32 if wrong == "root" else root.hex(), reason="r"
     )
 
     with put_back() as older:
-        older.emit("root", "ledger", lost)
+        older.emit("root", "ledger", reset)
 
         assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
 
 
-def test_an_epoch_that_the_reader_knew_does_not_excuse_the_next_loss(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_reset_that_the_reader_knew_does_not_excuse_the_next_loss(ledger: Ledger, tmp_path: Path) -> None:
     ledger.emit("root", "ledger", HistoryReset(abandoned_size=10_000, abandoned_root="00" * 32, reason="r"))
     database = ledger.home.path / "log" / "data.mdb"
     shutil.copyfile(database, tmp_path / "older.mdb")
@@ -168,8 +172,8 @@ def test_an_epoch_that_the_reader_knew_does_not_excuse_the_next_loss(ledger: Led
         assert code_of(lambda: read(older)) == "HISTORY_CHANGED"
 
 
-def test_a_copy_elsewhere_is_told_apart_and_a_fork_of_what_was_read_is_refused(
-    ledger: Ledger, put_back: Callable[[], Ledger], tmp_path: Path, told: Callable[..., list[str]]
+def test_a_shorter_copy_elsewhere_gets_a_notice_and_a_fork_is_refused(
+    ledger: Ledger, put_back: Callable[[], Ledger], tmp_path: Path, notices_of: Callable[..., list[str]]
 ) -> None:
     behind, fork = tmp_path / "behind", tmp_path / "fork"
     for folder in (behind, fork):
@@ -178,45 +182,45 @@ def test_a_copy_elsewhere_is_told_apart_and_a_fork_of_what_was_read_is_refused(
     read(ledger)
 
     with Ledger(behind) as copy:
-        assert ["if that one is still in use" in notice for notice in told(copy)] == [True]
-        assert told(copy) == []
+        assert ["if that one is still in use" in notice for notice in notices_of(copy)] == [True]
+        assert notices_of(copy) == []
     with Ledger(fork) as copy:
         grow(copy, "new1", "new2", "new3")
         assert code_of(lambda: read(copy)) == "HISTORY_CHANGED"
-    assert told(ledger) == []
+    assert notices_of(ledger) == []
 
 
 @pytest.fixture
 def copied(ledger: Ledger, tmp_path: Path) -> Iterator[Ledger]:
-    """A copy of the ledger in another folder, made after it was read there."""
+    """A copy of the ledger in another folder, made after the original was read."""
     read(ledger)
     shutil.copytree(ledger.home.path, tmp_path / "copied")
     with Ledger(tmp_path / "copied", clock=ledger.clock) as copy:
         yield copy
 
 
-def written(ledger: Ledger, name: str) -> None:
-    """Append an event as any writer of the folder does."""
+def write(ledger: Ledger, name: str) -> None:
+    """Append an event through a client, as every writer of the folder does."""
     with LocalClient(ledger.settings()) as client:
         client.submit(ledger.sign("alice", Draft(stream=f"session/{name}", data=SessionStarted())))
 
 
-def test_whoever_writes_to_a_copy_that_lags_or_has_parted_is_told_before(
+def test_a_writer_to_a_copy_that_lags_or_differs_gets_a_notice_first(
     ledger: Ledger, copied: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for one in (ledger, copied):
-        one.log.close()
-    written(copied, "first")
+    for copy in (ledger, copied):
+        copy.log.close()
+    write(copied, "first")
     assert caplog.messages == []
-    written(ledger, "second")
+    write(ledger, "second")
     size = len(caplog.messages)
     (ahead,) = caplog.messages
     assert f"{copied.home.path} holds this ledger too, with 5 entries, this one 4: use one" in ahead
-    written(ledger, "third")
+    write(ledger, "third")
     assert f"{copied.home.path} holds this ledger too, with another history" in caplog.messages[size]
     shutil.rmtree(copied.home.path)
     caplog.clear()
-    written(ledger, "fourth")
+    write(ledger, "fourth")
     assert caplog.messages == []
 
 
@@ -231,7 +235,9 @@ def test_the_same_folder_by_another_name_is_no_rival(ledger: Ledger, memory_of_r
         assert TrustStore.of_folder(ledger.id, ledger.home.path).rivals(lambda _: ConsistencyProof(1, "00")) == []
 
 
-def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_folder_learns_which_variable_to_set(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("deedbook.ledger.home.location.pwd.getpwuid", {}.__getitem__)
@@ -243,8 +249,8 @@ def test_user_without_any_home_is_told_what_to_set(ledger: Ledger, monkeypatch: 
     assert trust_store.problem == "this user has no home folder: set XDG_STATE_HOME or HOME"
 
 
-def test_a_memory_that_was_deleted_begins_afresh(
-    ledger: Ledger, put_back: Callable[[], Ledger], told: Callable[..., list[str]]
+def test_a_deleted_trust_store_begins_anew(
+    ledger: Ledger, put_back: Callable[[], Ledger], notices_of: Callable[..., list[str]]
 ) -> None:
     grow(ledger, "one")
     read(ledger)
@@ -252,14 +258,14 @@ def test_a_memory_that_was_deleted_begins_afresh(
     trust_store.path.unlink()
 
     with put_back() as older:
-        assert told(older) == []
-        remembered = trust_store.load()
-        assert remembered is not None
-        assert remembered.created_size == older.head()[0]
+        assert notices_of(older) == []
+        record = trust_store.load()
+        assert record is not None
+        assert record.created_size == older.head()[0]
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"ledger":"x"}', b"null"])
-def test_a_memory_that_holds_anything_else_is_named(ledger: Ledger, content: bytes) -> None:
+def test_an_error_names_a_malformed_trust_store(ledger: Ledger, content: bytes) -> None:
     read(ledger)
     trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     trust_store.path.write_bytes(content)
@@ -271,7 +277,7 @@ def test_a_memory_that_holds_anything_else_is_named(ledger: Ledger, content: byt
     assert str(trust_store.path) in caught.value.message
 
 
-def test_a_memory_of_another_ledger_or_place_is_named(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_error_names_a_trust_store_of_another_location(ledger: Ledger, tmp_path: Path) -> None:
     read(ledger)
     trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     document = json.loads(trust_store.path.read_bytes())
@@ -280,7 +286,7 @@ def test_a_memory_of_another_ledger_or_place_is_named(ledger: Ledger, tmp_path: 
     assert code_of(lambda: read(ledger)) == "CORRUPTED"
 
 
-def test_a_pipe_in_place_of_a_memory_is_named_and_waited_for_by_nobody(ledger: Ledger) -> None:
+def test_a_pipe_in_place_of_a_trust_store_is_refused_without_waiting(ledger: Ledger) -> None:
     read(ledger)
     trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     trust_store.path.unlink()
@@ -289,7 +295,9 @@ def test_a_pipe_in_place_of_a_memory_is_named_and_waited_for_by_nobody(ledger: L
     assert code_of(lambda: read(ledger)) == "CORRUPTED"
 
 
-def test_where_nothing_can_be_remembered_reading_goes_on_and_says_so(ledger: Ledger, memory_of_readers: Path) -> None:
+def test_reading_continues_without_a_writable_trust_store_which_is_reported(
+    ledger: Ledger, memory_of_readers: Path
+) -> None:
     memory_of_readers.write_text("a file where the folder should be")
     grow(ledger, "one")
 
@@ -299,10 +307,10 @@ def test_where_nothing_can_be_remembered_reading_goes_on_and_says_so(ledger: Led
     assert str(memory_of_readers) in client.trust_store.problem
 
 
-def test_probe_says_that_nothing_could_be_remembered_and_leaves_nothing(ledger: Ledger, tmp_path: Path) -> None:
-    sound = TrustStore(ledger.id, "here", folder=tmp_path / "state")
-    sound.probe()
-    assert sound.problem is None
+def test_probe_reports_a_store_that_cannot_be_written_and_leaves_no_file(ledger: Ledger, tmp_path: Path) -> None:
+    writable = TrustStore(ledger.id, "here", folder=tmp_path / "state")
+    writable.probe()
+    assert writable.problem is None
     assert not (tmp_path / "state").exists()
     (tmp_path / "full").symlink_to("/proc")
     blocked = TrustStore(ledger.id, "here", folder=tmp_path / "full")
@@ -311,7 +319,7 @@ def test_probe_says_that_nothing_could_be_remembered_and_leaves_nothing(ledger: 
     assert "cannot be written" in blocked.problem
 
 
-def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
+def test_a_slower_process_never_stores_an_older_head(ledger: Ledger) -> None:
     trust_store = TrustStore.of_folder(ledger.id, ledger.home.path)
     with ledger.client() as client:
         before = client.consistency(0)
@@ -319,11 +327,11 @@ def test_a_slower_process_never_moves_a_memory_back(ledger: Ledger) -> None:
         after = trust_store.update(client.consistency, lambda _: pytest.fail("there is no reset"))
 
         def slow(old_size: int) -> object:
-            # What this process saw first is older than what the other one has remembered meanwhile.
+            # This process read its head before the other process stored a newer one.
             return before if old_size < before.size else client.consistency(old_size)
 
         trust_store.update(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]
 
-    remembered = trust_store.load()
-    assert remembered is not None
-    assert remembered.trusted == after.trusted
+    record = trust_store.load()
+    assert record is not None
+    assert record.trusted == after.trusted
