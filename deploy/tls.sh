@@ -14,12 +14,12 @@ fail() { echo "tls.sh: $1" >&2; exit 2; }
 
 [ $# -ge 2 ] || fail "usage: tls.sh DIR NAME=HOST[,HOST...] ..."
 dir=$1; shift
-for one in "$@"; do
-  case $one in
-    *[!A-Za-z0-9.,:=-]*|=*|*=|*=*=*|.*|-*) fail "$one is not NAME=HOST[,HOST...]" ;;
-    ca=*|*[,:]*=*) fail "a server cannot be named ${one%%=*}" ;;
+for server in "$@"; do
+  case $server in
+    *[!A-Za-z0-9.,:=-]*|=*|*=|*=*=*|.*|-*) fail "$server is not NAME=HOST[,HOST...]" ;;
+    ca=*|*[,:]*=*) fail "a server cannot be named ${server%%=*}" ;;
     *=*) ;;
-    *) fail "$one names no host" ;;
+    *) fail "$server names no host" ;;
   esac
 done
 mkdir -p "$dir"
@@ -34,8 +34,8 @@ if [ ! -e "$dir/ca.pem" ]; then
   mv "$dir/ca.key.new" "$dir/ca.key" && mv "$dir/ca.pem.new" "$dir/ca.pem"
 fi
 
-for one in "$@"; do
-  name=${one%%=*} hosts=${one#*=} names=
+for server in "$@"; do
+  name=${server%%=*} hosts=${server#*=} names=
   for host in $(echo "$hosts" | tr , ' '); do
     case $host in *:*) kind=IP ;; *[!0-9.]*) kind=DNS ;; *) kind=IP ;; esac
     names="$names${names:+,}$kind:$host"

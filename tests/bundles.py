@@ -1,4 +1,4 @@
-"""What a stranger does with a bundle: unpack it, and run the program that lies in it."""
+"""Unpacks a bundle, and runs the ``verify.py`` in it, as a stranger does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def members(path: Path) -> dict[str, tuple[int, int]]:
-    """Return where the content of each member begins and how long it is."""
+    """Return the offset and the length of the content of each member."""
     with tarfile.open(path) as tar:
-        return {one.name: (one.offset_data, one.size) for one in tar}
+        return {member.name: (member.offset_data, member.size) for member in tar}
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -28,6 +28,6 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 
 def run_alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the bundle's own program by a fresh interpreter that sees nothing of ours but installed packages."""
+    """Run the bundle's ``verify.py`` in a new isolated interpreter, which sees installed packages only."""
     command = [sys.executable, "-I", str(folder / "verify.py"), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""The small witness of deploy/ as a process of its own, as its operator runs it."""
+"""Runs the small witness of deploy/ as a process, as its operator does."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ class WitnessProcess:
         self.kill()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the process without warning."""
         self.child.kill()
         self.child.wait()
         assert self.child.stdout is not None
         self.child.stdout.close()
 
     def ask(self, body: bytes, path: str = "/add-checkpoint") -> tuple[int, str, str]:
-        """Return status, type and text of what it answers to a POST."""
+        """Return status, type and text of the answer to a POST."""
         return answer(urllib.request.Request(self.url + path, data=body, method="POST"))
 
     def show(self, path: str) -> tuple[int, str, str]:
-        """Return the same of a GET."""
+        """Return status, type and text of the answer to a GET."""
         return answer(urllib.request.Request(self.url + path))
 
 
 def answer(request: urllib.request.Request) -> tuple[int, str, str]:
-    """Return status, type and text of an answer, whatever it is."""
+    """Return status, type and text of an answer, also of an error."""
     try:
-        with urllib.request.urlopen(request, timeout=30) as got:
-            return got.status, got.headers["content-type"], got.read().decode()
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.headers["content-type"], response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers["content-type"], error.read().decode()

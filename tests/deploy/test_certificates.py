@@ -1,4 +1,4 @@
-"""The script that makes certificates: renewed under one authority, and nothing is made of what makes no sense."""
+"""The script that makes certificates: it renews them under one authority, and refuses invalid arguments."""
 
 from __future__ import annotations
 

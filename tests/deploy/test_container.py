@@ -1,4 +1,4 @@
-"""The image is built from hashes and runs as nobody in particular; compose files give it nothing it does not need."""
+"""The image is built from hashes and runs without privileges; compose files give it only what it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UID: Final = "10001"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile, each with what follows it."""
+    """Return the instructions of the Dockerfile, each with its arguments."""
     text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
 
@@ -68,7 +68,7 @@ def test_what_is_copied_into_the_image_is_let_through_and_there() -> None:
         for source in rest.split()[:-1]
     }
     assert copied == let_through
-    assert all((ROOT / one).exists() for one in copied)
+    assert all((ROOT / path).exists() for path in copied)
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in FOLDER.glob("*.yml")))
@@ -80,7 +80,7 @@ def test_services_run_without_root_and_write_only_their_volume(name: str) -> Non
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["stop_grace_period"] == "90s"
         assert "privileged" not in service
-        assert all(one.startswith("127.0.0.1:") for one in service.get("ports", []))
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
         assert "latest" not in service["image"]
 
 
@@ -88,9 +88,9 @@ def test_the_images_command_is_one_of_deedbook(capsys: pytest.CaptureFixture[str
     command = msgspec.json.decode(dict(instructions())["CMD"])
     assert command[0] == "serve"
     assert run(["serve", "--help"]) == 0
-    said = capsys.readouterr().out
-    for option in [*(one for one in command if one.startswith("--"))]:
-        assert option in said or option == "--json"
+    output = capsys.readouterr().out
+    for option in [word for word in command if word.startswith("--")]:
+        assert option in output or option == "--json"
     check = re.search(r"CMD (\[.*\])", dict(instructions())["HEALTHCHECK"])
     assert check is not None
     program = msgspec.json.decode(check[1])

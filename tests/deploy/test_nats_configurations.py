@@ -1,4 +1,4 @@
-"""What `deed deploy nats-config` writes is what nats-server reads: checked by it, and run, with and without TLS."""
+"""nats-server accepts and runs the configurations that `deed deploy nats-config` writes, with and without TLS."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COMMANDS: Final = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a ledger whose node and carol may connect."""
+    """The folder of a ledger whose node and agent carol may connect."""
     return make_home(tmp_path_factory.mktemp("nats") / ".deedbook").home
 
 
@@ -67,9 +67,9 @@ def configure(home: Path, *arguments: str) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return the first of each of ``count`` threes of ports that follow one another and were free a moment ago.
+    """Return ``count`` ports, each the first of three consecutive ports that were free just now.
 
-    They lie below those that a system gives away by itself: another's connection would take one before its server does.
+    They are below the range for outgoing connections, because a connection could take one before its server does.
     """
     firsts: list[int] = []
     with contextlib.ExitStack() as stack:
@@ -84,7 +84,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(*configurations: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run a nats-server on each configuration; they are killed by their own pid."""
+    """Run a nats-server on each configuration, and kill it at the end by its own pid."""
     with contextlib.ExitStack() as stack:
         servers = []
         for file in configurations:
@@ -143,7 +143,7 @@ def test_three_servers_elect_a_leader_and_copy_a_stream_with_certificates_or_bes
     with running(*apart), beside_two_nodes(tmp_path / "nats", clients[0][1], routes[0]):
         for made in asyncio.run(make_both()):
             assert made.cluster is not None
-            assert {made.cluster.leader, *(one.name for one in made.cluster.replicas or [])} == set(NAMES)
+            assert {made.cluster.leader, *(replica.name for replica in made.cluster.replicas or [])} == set(NAMES)
         with socket.create_connection(("127.0.0.1", routes[0] + 2), timeout=30) as stranger:
             assert b'"auth_required":true' in stranger.recv(4096)
         with (
@@ -151,7 +151,7 @@ def test_three_servers_elect_a_leader_and_copy_a_stream_with_certificates_or_bes
             trusting.wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
             pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
         ):
-            stranger.recv(4096)  # in TLS 1.3 a client hears at its first read what the server thinks of it
+            stranger.recv(4096)  # in TLS 1.3, the client's first read returns the server's verdict
 
 
 @contextlib.contextmanager
@@ -183,7 +183,7 @@ def test_what_agents_call_trusts_the_authority_that_the_environment_names(
         )
         assert "SSL_CERT_FILE" in failure_of(lambda: RemoteClient(settings)).message
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
-        RemoteClient(settings).close()  # it is let in
+        RemoteClient(settings).close()  # the agent may connect
 
 
 def test_a_cluster_that_anybody_could_join_is_no_cluster() -> None:

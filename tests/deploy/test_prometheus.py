@@ -1,4 +1,4 @@
-"""What the alerts ask for is what a node counts, and each says where the runbook tells what to do."""
+"""Every alert uses metrics that a node exports, and names an existing section of the runbook."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def refused(_: RemoteClient, author: Author) -> None:
-    """Start a session that is there already."""
+    """Start a session that exists already."""
     with pytest.raises(DeedbookError):
         author.emit(Draft(stream="session/work", data=SessionStarted(task="another")))
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `/metrics` shows of a node that accepted a submission and refused one."""
+def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of `/metrics` of a node that accepted one submission and refused sample."""
     settings = make_home(tmp_path_factory.mktemp("metrics") / ".deedbook")
 
     async def run() -> str:
@@ -67,15 +67,15 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
 def samples(text: str) -> dict[tuple[str, str], float]:
     """Return every value by its name and its first label but a bucket's."""
     return {
-        (one.name, next(iter(one.labels.values()), "")): one.value
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
-        if not one.name.endswith("_bucket")
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
     }
 
 
-def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None:
-    values = samples(shown)
+def test_a_node_shows_what_it_accepted_refused_and_published(metrics_text: str) -> None:
+    values = samples(metrics_text)
     assert values["deedbook_submissions_total", ""] == 2
     assert values["deedbook_events_accepted_total", ""] == 1
     (code,) = [label for name, label in values if name == "deedbook_refusals_total"]
@@ -88,26 +88,26 @@ def test_a_node_shows_what_it_accepted_refused_and_published(shown: str) -> None
     assert values["process_open_fds", ""] > 0
 
 
-def test_every_meter_is_shown_under_a_name_of_prometheus_form(shown: str) -> None:
+def test_every_meter_is_shown_under_a_name_of_prometheus_form(metrics_text: str) -> None:
     for name, definition in METRIC_DEFINITIONS.items():
-        kind = re.search(rf"^# TYPE deedbook_{name}(?:_total)? (\w+)$", shown, re.MULTILINE)
+        kind = re.search(rf"^# TYPE deedbook_{name}(?:_total)? (\w+)$", metrics_text, re.MULTILINE)
         assert kind is not None, name
         assert kind[1] == definition.kind
-    for family in text_string_to_metric_families(shown):
+    for family in text_string_to_metric_families(metrics_text):
         assert re.fullmatch("[a-z][a-z0-9_]*", family.name)
         assert family.documentation, family.name
 
 
-def test_every_alert_parses_and_asks_for_what_a_node_shows(shown: str) -> None:
-    there = {family.name for family in text_string_to_metric_families(shown)} | OF_PROMETHEUS
-    # A series with a label appears with its first value, its name in the text before.
-    there |= {f"{name}{suffix}" for name in there for suffix in ("_total", "_bucket", "_count", "_sum")}
-    there.add("deedbook_http_request_seconds_count")  # of the first request on
+def test_every_alert_parses_and_asks_for_what_a_node_shows(metrics_text: str) -> None:
+    exported = {family.name for family in text_string_to_metric_families(metrics_text)} | OF_PROMETHEUS
+    # A series with labels appears with its first value, but its name is in the text before that.
+    exported |= {f"{name}{suffix}" for name in exported for suffix in ("_total", "_bucket", "_count", "_sum")}
+    exported.add("deedbook_http_request_seconds_count")  # appears with the first request
     for rule in alerts():
         promql_parser.parse(rule["expr"])
-        asked = set(re.findall(r"\b(?:deedbook|process)_\w+", rule["expr"]))
-        assert asked <= there, rule["alert"]
-        assert asked or "up{" in rule["expr"]
+        used = set(re.findall(r"\b(?:deedbook|process)_\w+", rule["expr"]))
+        assert used <= exported, rule["alert"]
+        assert used or "up{" in rule["expr"]
 
 
 def test_every_alert_names_a_section_of_the_runbook() -> None:

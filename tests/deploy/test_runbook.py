@@ -1,4 +1,4 @@
-"""Every block of commands of the runbook runs, section by section, each with a ledger and a node of its own."""
+"""Every block of commands of the runbook runs. Each section has its own ledger and node."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-PLACE: Final = "/var/lib/deedbook"
+HOME_ON_PAGE: Final = "/var/lib/deedbook"
 MORE: Final = "deed agent add bob"
-AFTER_A_BACKUP: Final = (f"deed backup {PLACE}/backups", "systemctl start deedbook", MORE)
+AFTER_A_BACKUP: Final = (f"deed backup {HOME_ON_PAGE}/backups", "systemctl start deedbook", MORE)
 BEFORE: Final = {
     "Restore": AFTER_A_BACKUP,
-    "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {PLACE}/lost"),
+    "Lose all nodes": (*AFTER_A_BACKUP, f"mkdir {HOME_ON_PAGE}/lost"),
     "Rebuild a stream": ("systemctl start deedbook",),
     "Rotate keys": ("deed agent add alice",),
 }
-"""What has happened before a section is needed."""
+"""The commands that lead to the situation of a section."""
 
-AFTER: Final = {"Restore": "deed agent show bob", "Rebuild a stream": f"test -d {PLACE}/ledger/bus/jetstream"}
-"""What is so after it."""
+AFTER: Final = {"Restore": "deed agent show bob", "Rebuild a stream": f"test -d {HOME_ON_PAGE}/ledger/bus/jetstream"}
+"""A command that must succeed after the section."""
 
 
 def sections() -> dict[str, list[str]]:
-    """Return the commands of each section of the runbook that has some."""
+    """Return the commands of each section of the runbook that has any."""
     parts = re.split(r"^## (.*)$", (DEPLOY / "runbook.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     blocks = {
         title: [
@@ -58,8 +58,8 @@ class Machine:
         (folder / "backups").mkdir()
 
     def do(self, command: str) -> int:
-        """Do what stands on the page, in this machine's folder; return the exit code."""
-        command = command.replace(PLACE, str(self._folder))
+        """Run a command of the page in this machine's folder; return the exit code."""
+        command = command.replace(HOME_ON_PAGE, str(self._folder))
         if command.startswith("systemctl"):
             return self._control(command.split()[1])
         if command.startswith("deed ") and not re.search("[|>&]", command):

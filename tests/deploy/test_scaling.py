@@ -1,4 +1,4 @@
-"""The page on scaling shows what the script says, and the script's queues behave as queues must."""
+"""The page on scaling has the table of the script, and the simulated queues behave like queues."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_page_holds_the_scripts_table() -> None:
+def test_the_page_has_the_table_of_the_script() -> None:
     page = (DEPLOY / "scaling.md").read_text("utf-8")
     assert call().stdout.strip() in page, "deploy/scaling.py prints the table of deploy/scaling.md"
 
 
-def test_one_document_holds_what_was_asked_for() -> None:
-    (one,) = json.loads(call("--json", "--events-per-day", "2e6", "--ledgers", "40", "--cores", "8").stdout)["plans"]
-    assert (one["events_per_day"], one["ledgers"], one["cores"], one["nodes"]) == (2e6, 40, 8, 1)
-    assert 0 < one["p50_ms"] <= one["p99_ms"]
-    assert one["events_per_s"] == pytest.approx(2e6 / 86_400)
+def test_the_document_has_the_requested_plan() -> None:
+    (plan,) = json.loads(call("--json", "--events-per-day", "2e6", "--ledgers", "40", "--cores", "8").stdout)["plans"]
+    assert (plan["events_per_day"], plan["ledgers"], plan["cores"], plan["nodes"]) == (2e6, 40, 8, 1)
+    assert 0 < plan["p50_ms"] <= plan["p99_ms"]
+    assert plan["events_per_s"] == pytest.approx(2e6 / 86_400)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_one_document_holds_what_was_asked_for() -> None:
         ["--measured", "/dev/null"],
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(arguments: list[str]) -> None:
+def test_an_impossible_option_is_refused_with_a_reason(arguments: list[str]) -> None:
     answer = call(*arguments)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert "Traceback" not in answer.stderr
@@ -64,16 +64,16 @@ def test_arrivals_keep_their_mean_and_are_the_same_for_the_same_seed() -> None:
     assert len(times) == pytest.approx(50 * 2000, rel=0.1)
 
 
-def test_nobody_waits_for_others_where_hardly_anybody_comes() -> None:
+def test_rare_submissions_do_not_wait_for_each_other() -> None:
     costs = COSTS._replace(checked_s=0.001, alone_s=[0.004])
     waits = program.simulate([float(number) for number in range(100)], costs, 1, 1)
     assert waits == pytest.approx([0.004] * 100)
 
 
-def test_those_who_come_together_share_a_transaction() -> None:
+def test_concurrent_submissions_share_a_transaction() -> None:
     costs = COSTS._replace(checked_s=0.001, alone_s=[0.011])
     waits = program.simulate([0.0] * 10, costs, 1, 1)
-    # The first goes alone and takes until 11 ms; the other nine were checked meanwhile, and go together until 21 ms.
+    # The first is alone and ends at 11 ms. The other nine were checked meanwhile and end together at 21 ms.
     assert waits == pytest.approx([0.011] + [0.021] * 9)
 
 
@@ -86,7 +86,7 @@ def test_waiting_grows_with_the_load(ledgers: int) -> None:
     assert means == sorted(means)
 
 
-def test_nodes_share_what_one_cannot_take() -> None:
+def test_nodes_share_the_load() -> None:
     load = program.Load(events_per_day=1e9, ledgers=10_000, replicas=3)
     few, many = (program.plan(load._replace(nodes=nodes), COSTS) for nodes in (60, 600))
     assert many["busy"] == pytest.approx(few["busy"] / 10)
@@ -99,7 +99,7 @@ def figures(**row: Any) -> str:
     return json.dumps({"machine": {}, "rows": [{"what": "another"}, row]})
 
 
-def test_costs_are_read_from_what_the_bench_prints(tmp_path: Path) -> None:
+def test_costs_are_read_from_the_output_of_the_bench(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     file.write_text(figures(what="scaling", figures=COSTS._asdict()))
     assert program.read_costs(file) == COSTS

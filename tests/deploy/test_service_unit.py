@@ -1,4 +1,4 @@
-"""Unit files start what they say, confined: the node's command is run here, with other paths than the deployed ones."""
+"""Unit files start their commands with few rights. The command of the node runs here with other paths."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_timer_makes_a_backup_that_is_a_command_of_deedbook(tmp_path: Path) 
     create_ledger(Home(home), origin="deploy.test/unit", map_size=2**26)
     _, *arguments = shlex.split(read(UNIT.with_name("deedbook-backup.service"))["Service"]["ExecStart"])
     (tmp_path / "backups").mkdir()
-    deployed = [one.replace("/var/lib/deedbook", str(tmp_path)) for one in arguments]
+    deployed = [word.replace("/var/lib/deedbook", str(tmp_path)) for word in arguments]
     assert run(deployed) == 0
     assert [file.match("deedbook-*.tar") for file in (tmp_path / "backups").iterdir()] == [True]
 
@@ -63,7 +63,7 @@ def test_the_units_command_serves_and_stops_by_its_signal(tmp_path: Path) -> Non
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     deployed = {"/var/lib/deedbook/ledger": str(home), "4222": str(port)}
-    command = [sys.executable, "-m", "deedbook", *(deployed.get(one, one) for one in arguments)]
+    command = [sys.executable, "-m", "deedbook", *(deployed.get(word, word) for word in arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         serving = json.loads(server.stdout.readline())

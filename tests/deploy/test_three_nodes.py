@@ -1,4 +1,4 @@
-"""Three nodes with their servers, one of which is killed: the script of `deploy/` at a small size."""
+"""The rehearsal script of `deploy/` with few events: three nodes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def test_what_was_acknowledged_is_in_both_logs_after_the_leader_was_killed(tmp_p
     command = [sys.executable, str(PROGRAM), "--events", "40", "--agents", "2", "--folder", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr + ended.stdout
-    told = json.loads(ended.stdout)
-    assert told["acknowledged"] == told["in_both_logs"] == told["wanted"] == 40
-    assert (told["twice"], len(set(told["roots"])), told["exit_codes"]) == (0, 1, [0, 0])
-    assert told["first_leader"] != told["second_leader"]
+    answer = json.loads(ended.stdout)
+    assert answer["acknowledged"] == answer["in_both_logs"] == answer["wanted"] == 40
+    assert (answer["twice"], len(set(answer["roots"])), answer["exit_codes"]) == (0, 1, [0, 0])
+    assert answer["first_leader"] != answer["second_leader"]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two nodes that serve: without a majority to lose, they need no election of servers."""
+    """Two serving nodes. Two servers have no majority to lose, so they need no election."""
     spec = importlib.util.spec_from_file_location("three_nodes", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def scene(made: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The nodes, and where this user keeps what he trusts and remembers of them."""
+    """The nodes, and the folder of this user's trust records and trusted heads."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(made.folder / name))
     return made
@@ -86,30 +86,32 @@ def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(s
 
 
 def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
-    code, told = deed(scene, "node", "--as", "root", "agent", "add", "past-the-others")
-    assert (code, told["error"]["code"]) == (7, "NOT_LEADER")
-    assert told["error"]["details"]["url"] == scene.urls[told["error"]["details"]["leader"]]
+    code, answer = deed(scene, "node", "--as", "root", "agent", "add", "past-the-others")
+    assert (code, answer["error"]["code"]) == (7, "NOT_LEADER")
+    assert answer["error"]["details"]["url"] == scene.urls[answer["error"]["details"]["leader"]]
 
 
 def nodes_here(scene: Any, name: str) -> str:
-    """Return what ``deed doctor`` finds of the nodes in the folder of one of them."""
-    _, told = deed(scene, name, "doctor")
-    checks = (told.get("data") or told["error"]["details"])["checks"]
-    return str(next(one["found"] for one in checks if one["name"] == "nodes"))
+    """Return the finding of ``deed doctor`` about the nodes, run in the folder of one of them."""
+    _, answer = deed(scene, name, "doctor")
+    checks = (answer.get("data") or answer["error"]["details"])["checks"]
+    return str(next(check["found"] for check in checks if check["name"] == "nodes"))
 
 
 def test_nodes_are_listed_and_the_leader_hands_over_to_whom_it_is_told_to(scene: Any) -> None:
     leader = scene.leader()
     other = next(name for name in list(scene.homes)[:2] if name != leader)
-    code, told = deed(scene, leader, "node", "list")
+    code, answer = deed(scene, leader, "node", "list")
     assert code == 0
-    assert {one["node"]: one["role"] for one in told["data"]["nodes"]} == {leader: "leader", other: "follower"}
+    assert {node["node"]: node["role"] for node in answer["data"]["nodes"]} == {leader: "leader", other: "follower"}
     assert deed(scene, other, "node", "hand-over")[1]["error"]["code"] == "NOT_AUTHORIZED"
     assert deed(scene, leader, "node", "hand-over", "nobody")[1]["error"]["code"] == "NOT_FOUND"
     assert deed(scene, leader, "node", "hand-over", other)[1]["data"] == {"leader": other}
     assert scene.leader() == other
     deadline = time.monotonic() + 20
-    while not nodes_here(scene, other).startswith(f"{other} is leader in term 2"):  # a node writes at each beat
+    while not nodes_here(scene, other).startswith(
+        f"{other} is leader in term 2"
+    ):  # nodes write their state at each heartbeat
         assert time.monotonic() < deadline
 
 

@@ -1,4 +1,4 @@
-"""The small witness: it cosigns what has only grown, whatever is sent to it, at whatever moment it is killed."""
+"""The small witness cosigns only logs that have grown, for any request, and also after a kill at any time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def note_of(key: CheckpointKey, leaves: list[bytes]) -> str:
 
 
 def body(old: int, path: list[bytes], note: str) -> bytes:
-    return (f"old {old}\n" + "".join(f"{b64encode(one).decode()}\n" for one in path) + "\n" + note).encode()
+    return (f"old {old}\n" + "".join(f"{b64encode(sibling).decode()}\n" for sibling in path) + "\n" + note).encode()
 
 
 def request(key: CheckpointKey, leaves: list[bytes], old: int) -> bytes:
@@ -87,17 +87,17 @@ def test_it_cosigns_a_log_that_grows(witness: WitnessProcess) -> None:
     assert witness.ask(request(key, LEAVES, 0))[0] == 409
 
 
-def test_a_fork_is_refused_and_kept_as_evidence(witness: WitnessProcess, state: Path) -> None:
+def test_a_fork_is_refused_and_stored_as_evidence(witness: WitnessProcess, state: Path) -> None:
     key = KEYS["forks"]
     assert witness.ask(request(key, LEAVES[:5], 0))[0] == 200
     assert witness.ask(body(5, proof(FORK, 5), note_of(key, FORK)))[0] == 422
     assert witness.ask(request(key, FORK[:5], 5))[0] == 422  # of the same size
     assert witness.ask(body(5, [], note_of(key, LEAVES)))[0] == 422
     assert witness.ask(body(5, [bytes(32)], note_of(key, LEAVES[:5])))[0] == 422
-    assert witness.ask(request(key, LEAVES, 5))[0] == 200  # who has not forked goes on
+    assert witness.ask(request(key, LEAVES, 5))[0] == 200  # the honest log continues
     with sqlite3.connect(state / "witness.db") as database:
-        kept = [row[0] for row in database.execute("SELECT note FROM evidence WHERE origin = ?", (key.origin,))]
-    assert note_of(key, FORK) in kept[0]
+        notes = [row[0] for row in database.execute("SELECT note FROM evidence WHERE origin = ?", (key.origin,))]
+    assert note_of(key, FORK) in notes[0]
 
 
 def test_a_log_that_was_rolled_back_is_refused(witness: WitnessProcess) -> None:
@@ -116,18 +116,18 @@ def test_an_empty_log_has_one_root(witness: WitnessProcess) -> None:
     assert witness.ask(body(0, [], right))[0] == 200
 
 
-def test_unknown_logs_and_signatures_that_do_not_fit_are_refused(witness: WitnessProcess) -> None:
+def test_unknown_logs_and_invalid_signatures_are_refused(witness: WitnessProcess) -> None:
     key = KEYS["mixed"]
     note = note_of(key, LEAVES[:3])
     assert witness.ask(request(CheckpointKey("log.example/none", bytes(32)), LEAVES[:3], 0))[0] == 404
     assert witness.ask(request(CheckpointKey(key.origin, bytes(32)), LEAVES[:3], 0))[0] == 403
     assert witness.ask(body(0, [], note.replace("\n3\n", "\n4\n")))[0] == 403
-    assert witness.ask(body(0, [], note + "— stranger AAAAAAAA\n"))[0] == 200  # which it ignores
+    assert witness.ask(body(0, [], note + "— stranger AAAAAAAA\n"))[0] == 200  # the witness ignores this line
     assert witness.ask(body(0, [], note + note.splitlines()[-1][:-6] + "AAAAA=\n"))[0] in {400, 403}
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "prefix",
     [
         b"",
         b"\n",
@@ -142,10 +142,10 @@ def test_unknown_logs_and_signatures_that_do_not_fit_are_refused(witness: Witnes
         b"new 0\n\n",
     ],
 )
-def test_what_is_no_request_is_refused(witness: WitnessProcess, asked: bytes) -> None:
+def test_a_malformed_request_is_refused(witness: WitnessProcess, prefix: bytes) -> None:
     note = note_of(KEYS["limits"], LEAVES[:2]).encode()
-    assert witness.ask(asked)[0] == 400
-    assert witness.ask(asked + note)[0] == 400
+    assert witness.ask(prefix)[0] == 400
+    assert witness.ask(prefix + note)[0] == 400
     many = body(0, [bytes(32)] * 64, note.decode())
     assert witness.ask(many)[0] == 400
 
@@ -158,16 +158,16 @@ def test_what_is_no_request_is_refused(witness: WitnessProcess, asked: bytes) ->
             st.sampled_from(
                 ["old ", "0", "1", "\n", "\n\n", "— ", "log ", "A" * 43 + "=", "AAAAAAAA", " ", "\u2028", "x"]
             )
-        ).map(lambda words: "".join(words).encode()),
+        ).map(lambda parts: "".join(parts).encode()),
     )
 )
-def test_any_bytes_are_a_request_or_a_bad_one(given: bytes) -> None:
+def test_any_bytes_are_a_valid_or_an_invalid_request(request_body: bytes) -> None:
     try:
-        old_size, proof_, checkpoint = program.parse_request(given)
+        old_size, proof_, checkpoint = program.parse_request(request_body)
     except ValueError:
         return
     assert (old_size >= 0, checkpoint.size >= 0, len(checkpoint.root)) == (True, True, 32)
-    assert all(len(one) == 32 for one in proof_)
+    assert all(len(sibling) == 32 for sibling in proof_)
 
 
 def test_limits_of_size_length_and_path(witness: WitnessProcess) -> None:
@@ -180,15 +180,15 @@ def test_limits_of_size_length_and_path(witness: WitnessProcess) -> None:
     connection.close()
 
 
-def test_what_it_cosigned_is_shown_with_the_log_s_signature(witness: WitnessProcess) -> None:
+def test_a_cosigned_checkpoint_is_shown_with_the_log_s_signature(witness: WitnessProcess) -> None:
     key = KEYS["shown"]
-    place = f"/{hashlib.sha256(key.origin.encode()).hexdigest()}/checkpoint"
-    assert witness.show(place)[0] == 404
+    path = f"/{hashlib.sha256(key.origin.encode()).hexdigest()}/checkpoint"
+    assert witness.show(path)[0] == 404
     _, _, line = witness.ask(request(key, LEAVES[:6], 0))
-    assert witness.show(place)[2] == note_of(key, LEAVES[:6]) + line
+    assert witness.show(path)[2] == note_of(key, LEAVES[:6]) + line
 
 
-def test_of_histories_that_race_one_is_cosigned(witness: WitnessProcess) -> None:
+def test_one_of_several_concurrent_histories_is_cosigned(witness: WitnessProcess) -> None:
     key = KEYS["races"]
     forks = [[leaf_hash(b"%d %d" % (number, leaf)) for leaf in range(5)] for number in range(8)]
     with ThreadPoolExecutor(8) as threads:
@@ -196,42 +196,42 @@ def test_of_histories_that_race_one_is_cosigned(witness: WitnessProcess) -> None
     assert sorted(answers) == [200, *[409] * 7]
 
 
-def test_each_log_has_so_many_answers_a_second(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moment = [100.0]
-    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+def test_each_log_has_a_limited_number_of_answers_a_second(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     witness = program.Witness(state)
     for _ in range(program.cosignatures_per_s_max):
         witness._check_rate("one")
     with pytest.raises(program.Answer) as refused:
         witness._check_rate("one")
     assert refused.value.status == 429
-    witness._check_rate("another")  # which is nobody else's fault
-    moment[0] += 2 / program.cosignatures_per_s_max
+    witness._check_rate("another")  # other logs are not affected
+    now_s[0] += 2 / program.cosignatures_per_s_max
     witness._check_rate("one")
 
 
-def test_killed_at_any_moment_it_knows_what_it_has_signed(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_time_it_knows_what_it_has_signed(tmp_path: Path) -> None:
     key = KEYS["kills"]
     vkey = make(tmp_path / "state", key.verifier.vkey)
     size = 0
     for is_killed in (False, True, False):
         with WitnessProcess(tmp_path / "state") as process, ThreadPoolExecutor(1) as thread:
             assert process.vkey == vkey
-            status, _, told = process.ask(request(key, LEAVES[:1], 0))
-            assert status == 200 or told == f"{size}\n"
+            status, _, text = process.ask(request(key, LEAVES[:1], 0))
+            assert status == 200 or text == f"{size}\n"
             size = 1 if status == 200 else size
-            asked = thread.submit(process.ask, request(key, LEAVES[: size + 10], size))
+            pending = thread.submit(process.ask, request(key, LEAVES[: size + 10], size))
             if is_killed:
-                process.kill()  # in the middle of it, or before or after
+                process.kill()  # before, during or after the request
             try:
-                assert asked.result()[0] == 200
+                assert pending.result()[0] == 200
                 size += 10
-            except (OSError, http.client.HTTPException):  # killed before its answer, or in the middle of it
+            except (OSError, http.client.HTTPException):  # killed before or during its answer
                 assert is_killed
                 with sqlite3.connect(tmp_path / "state" / "witness.db") as database:
-                    [(kept,)] = database.execute("SELECT size FROM heads")
-                assert kept in {size, size + 10}
-                size = kept
+                    [(stored,)] = database.execute("SELECT size FROM heads")
+                assert stored in {size, size + 10}
+                size = stored
     assert run("logs", tmp_path / "state").stdout == f"{size}\t{key.origin}\n"
 
 
@@ -252,7 +252,7 @@ def test_logs_are_added_by_vkeys_of_logs_alone(tmp_path: Path) -> None:
 
 
 def test_its_arithmetic_agrees_with_ours() -> None:
-    """Two programs that share no line decide alike over every pair of sizes, right and wrong."""
+    """Two programs without shared code agree on valid and invalid proofs for every pair of sizes."""
     roots = [root(LEAVES[:size]) for size in range(34)]
     for new in range(34):
         for old in range(new + 1):
@@ -261,7 +261,7 @@ def test_its_arithmetic_agrees_with_ours() -> None:
             for old_root, path_ in cases:
                 expected = verify_consistency(old, old_root, new, roots[new], path_)
                 if old == 0 and old_root != roots[0]:
-                    continue  # of an empty log it keeps no root
+                    continue  # the witness stores no root of an empty log
                 assert program.is_grown(old, old_root, new, roots[new], path_) == expected, (old, new)
 
 
@@ -269,5 +269,5 @@ def test_the_program_needs_nothing_of_ours() -> None:
     script = (
         f"import runpy, sys; runpy.run_path({str(PROGRAM)!r}); print({{name.split('.')[0] for name in sys.modules}})"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
-    assert not {"ledger", "projections", "consumers", "msgspec", "httpx"} & set(ast.literal_eval(done.stdout))
+    result = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    assert not {"ledger", "projections", "consumers", "msgspec", "httpx"} & set(ast.literal_eval(result.stdout))

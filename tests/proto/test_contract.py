@@ -1,4 +1,4 @@
-"""What is published under ``proto/`` is what the code says, whole and without anything that runs."""
+"""The published files in ``proto/`` match the code, are complete, and contain nothing that runs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def load(path: str) -> Any:
 
 
 def example(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = load(f"examples/{kind}.json")
-    return found
+    example: dict[str, Any] = load(f"examples/{kind}.json")
+    return example
 
 
 def validator(kind: str) -> jsonschema.Draft202012Validator:
@@ -44,22 +44,22 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
 def objects_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the paths of all objects that are not maps with free keys."""
     free = {"dependencies", "assumptions_updated", "weights", "nodes"}
-    anything = {"answer", "metadata"}  # whatever a model said
+    anything = {"answer", "metadata"}  # any content of a model
     if isinstance(value, list):
-        return [found for at, one in enumerate(value) for found in objects_in(one, (*path, at))]
+        return [below for at, item in enumerate(value) for below in objects_in(item, (*path, at))]
     if not isinstance(value, dict) or (path and path[-1] in anything):
         return []
     own = [] if path and path[-1] in free else [path]
-    return own + [found for name, one in value.items() for found in objects_in(one, (*path, name))]
+    return own + [below for name, item in value.items() for below in objects_in(item, (*path, name))]
 
 
 def patterns_in(schema: Any) -> list[str]:
     match schema:
         case dict():
             own = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
-            return own + [found for one in schema.values() for found in patterns_in(one)]
+            return own + [pattern for part in schema.values() for pattern in patterns_in(part)]
         case list():
-            return [found for one in schema for found in patterns_in(one)]
+            return [pattern for part in schema for pattern in patterns_in(part)]
         case _:
             return []
 
@@ -100,23 +100,23 @@ def test_every_kind_has_schema_message_rule_and_example() -> None:
 
 def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
     document = load("asyncapi.json")
-    seen: list[str] = []
+    refs: list[str] = []
 
     def walk(value: Any) -> None:
         match value:
             case {"$ref": str(ref)}:
-                seen.append(ref)
+                refs.append(ref)
             case dict():
-                for one in value.values():
-                    walk(one)
+                for item in value.values():
+                    walk(item)
             case list():
-                for one in value:
-                    walk(one)
+                for item in value:
+                    walk(item)
             case _:
                 return
 
     walk(document)
-    for ref in seen:
+    for ref in refs:
         path, _, pointer = ref.partition("#/")
         if not pointer:
             assert (PROTO / path).is_file(), ref
@@ -124,7 +124,7 @@ def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
         target = document
         for name in pointer.split("/"):
             target = target[name]
-    assert {f"schemas/{kind}.json" for kind in KINDS} <= set(seen)
+    assert {f"schemas/{kind}.json" for kind in KINDS} <= set(refs)
 
 
 def test_addresses_are_the_subjects_that_the_code_makes() -> None:
@@ -137,7 +137,11 @@ def test_addresses_are_the_subjects_that_the_code_makes() -> None:
         "kind": kind,
         "token": subjects.stream_token(stream),
     }
-    made = {name: one["address"].format(**values) for name, one in channels.items() if one["address"] is not None}
+    made = {
+        name: channel["address"].format(**values)
+        for name, channel in channels.items()
+        if channel["address"] is not None
+    }
     assert made == {
         "submit": subjects.submit_subject(ledger, "alice"),
         "read": subjects.read_subject(ledger, "alice", "range"),
@@ -165,10 +169,10 @@ def schema_and_ledger_accept_the_example(kind: str) -> None:
 def schema_and_ledger_refuse_a_field_that_is_unknown(kind: str) -> None:
     for path in objects_in(example(kind)):
         altered = example(kind)
-        place = altered
+        target = altered
         for name in path:
-            place = place[name]
-        place["colour_of_hope"] = "green"
+            target = target[name]
+        target["colour_of_hope"] = "green"
         assert not validator(kind).is_valid(altered), path
         with pytest.raises(Refused) as refused:
             decode_body(json.dumps(altered).encode())
@@ -221,9 +225,9 @@ def test_schemas_refuse_step_numbers_that_the_ledger_refuses() -> None:
 
 
 def test_no_pattern_lets_a_newline_or_foreign_digits_through() -> None:
-    _, found = msgspec.json.schema_components([Body, *(kind.data for kind in KINDS.values())])
-    patterns = set(patterns_in(found))
-    assert STATEMENT_PATTERN in patterns  # asks for one visible character, anywhere: what is around it is free
+    _, definitions = msgspec.json.schema_components([Body, *(kind.data for kind in KINDS.values())])
+    patterns = set(patterns_in(definitions))
+    assert STATEMENT_PATTERN in patterns  # requires one visible character anywhere, and allows any text around it
     for pattern in patterns - {STATEMENT_PATTERN}:
         assert pattern.endswith(r"\Z"), pattern
         assert r"\d" not in pattern
@@ -244,17 +248,17 @@ def test_limits_are_those_of_the_code() -> None:
     published = load("limits.json")
     both = published["format"] | published["node"]
     assert both.pop("body_size_max_bytes")["value"] < limits.entry_size_max_bytes
-    assert {name: one["value"] for name, one in both.items()} == {name: getattr(limits, name) for name in both}
-    assert all(one["unit"] and one["meaning"] for one in both.values())
+    assert {name: limit["value"] for name, limit in both.items()} == {name: getattr(limits, name) for name in both}
+    assert all(limit["unit"] and limit["meaning"] for limit in both.values())
 
 
 def test_the_specification_names_the_sizes_verbs_and_headers_of_the_code() -> None:
     text = (PROTO / "README.md").read_text("utf-8")
     published = load("limits.json")
-    sizes = [one["value"] for one in (published["format"] | published["node"]).values() if "bytes" in one["unit"]]
+    sizes = [limit["value"] for limit in (published["format"] | published["node"]).values() if "bytes" in limit["unit"]]
     assert [size for size in sizes if f"{size:,}" not in text] == []
     client = SimpleNamespace(node="node")
-    service = Service(client, None, None, None)  # type: ignore[arg-type]  # it is asked for its verbs only
+    service = Service(client, None, None, None)  # type: ignore[arg-type]  # only its verbs are read
     verbs = text.partition("| verb | arguments |")[2].partition("\n\n")[0].splitlines()[2:]
     assert sorted(line.split("`")[1] for line in verbs) == service.verbs
     headers = load("asyncapi.json")["components"]["schemas"]["eventHeaders"]["properties"]

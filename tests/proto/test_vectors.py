@@ -37,9 +37,9 @@ Case = dict[str, Any]
 
 
 def cases(name: str) -> list[Any]:
-    found = json.loads((VECTORS / f"{name}.json").read_bytes())
-    assert list(found) == ["description", "source", "cases"]
-    return [pytest.param(case, id=case["name"]) for case in found["cases"]]
+    document = json.loads((VECTORS / f"{name}.json").read_bytes())
+    assert list(document) == ["description", "source", "cases"]
+    return [pytest.param(case, id=case["name"]) for case in document["cases"]]
 
 
 def entry_of(case: Case) -> Entry:
@@ -103,24 +103,24 @@ def test_events(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("batch"))
 def test_batches(case: Case) -> None:
-    bodies, key = [one.encode() for one in case["bodies"]], Key(bytes.fromhex(case["seed"]))
+    bodies, key = [body.encode() for body in case["bodies"]], Key(bytes.fromhex(case["seed"]))
     signed = [pae(body) for body in bodies]
-    leaves = [leaf_hash(one) for one in signed]
+    leaves = [leaf_hash(event) for event in signed]
     read = subtrees_of(leaves)
     paths = [inclusion_proof(position, len(leaves), read) for position in range(len(leaves))]
-    assert [event_id(one) for one in signed] == case["ids"]
+    assert [event_id(event) for event in signed] == case["ids"]
     assert [leaf.hex() for leaf in leaves] == case["leaf_hashes"]
     assert root_of(leaves).hex() == case["root"]
     assert batch_pae(signed).hex() == case["batch_pae_hex"]
-    assert [[one.hex() for one in path] for path in paths] == case["paths"]
+    assert [[sibling.hex() for sibling in path] for path in paths] == case["paths"]
     submission = sign(bodies, key)
-    assert [one.hex() for one in submission.sigs] == [case["signature"]]
+    assert [sig.hex() for sig in submission.sigs] == [case["signature"]]
     check(submission)
     sig, size = submission.sigs[0], len(bodies)
-    given_by_ledger = [(case["accepted_ms"], version, case["authority_version"]) for version in case["stream_versions"]]
+    added_by_ledger = [(case["accepted_ms"], version, case["authority_version"]) for version in case["stream_versions"]]
     entries = [
-        Entry(1, body, key.public, 1, sig, at, size, *given)
-        for at, (body, given) in enumerate(zip(bodies, given_by_ledger, strict=True))
+        Entry(1, body, key.public, 1, sig, at, size, *added)
+        for at, (body, added) in enumerate(zip(bodies, added_by_ledger, strict=True))
     ]
     assert [entry.encode().hex() for entry in entries] == case["entries_hex"]
     assert [to_dsse(entry, path) for entry, path in zip(entries, paths, strict=True)] == case["dsse"]
@@ -140,7 +140,7 @@ def test_receipts(case: Case) -> None:
     checkpoint = Checkpoint(case["origin"], case["size"], bytes.fromhex(case["root"]))
     assert key.verifier.vkey == case["vkey"]
     assert sign_checkpoint(checkpoint, key) == case["checkpoint"]
-    path = tuple(bytes.fromhex(one) for one in case["path"])
+    path = tuple(bytes.fromhex(sibling) for sibling in case["path"])
     receipt = Receipt(case["index"], path, case["checkpoint"])
     assert receipt.to_text() == case["receipt"]
     verifier = CheckpointVerifier.from_vkey(case["vkey"])
@@ -159,8 +159,8 @@ def test_submissions(case: Case) -> None:
     raw = bytes.fromhex(case["hex"]) if case["form"] == "msgpack" else case["text"].encode()
     submission = decode_submission(raw)
     assert submission.key.hex() == case["key"]
-    assert [one.hex() for one in submission.sigs] == case["signatures"]
-    assert [one.decode() for one in submission.bodies] == case["bodies"]
+    assert [sig.hex() for sig in submission.sigs] == case["signatures"]
+    assert [body.decode() for body in submission.bodies] == case["bodies"]
     assert [candidate.id for candidate in check(submission).candidates] == case["ids"]
     if case["form"] == "msgpack":
         assert submission.encode() == raw

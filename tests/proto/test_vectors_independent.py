@@ -23,8 +23,8 @@ Case = dict[str, Any]
 
 
 def cases(name: str) -> list[Any]:
-    found = json.loads((VECTORS / f"{name}.json").read_bytes())
-    return [pytest.param(case, id=case["name"]) for case in found["cases"]]
+    document = json.loads((VECTORS / f"{name}.json").read_bytes())
+    return [pytest.param(case, id=case["name"]) for case in document["cases"]]
 
 
 def pae(kind: bytes, body: bytes) -> bytes:
@@ -112,16 +112,16 @@ def test_events(case: Case) -> None:
 @pytest.mark.parametrize("case", cases("batch"))
 def test_batches(case: Case) -> None:
     signed = [pae(EVENT_TYPE, body.encode()) for body in case["bodies"]]
-    leaves = [sha256(b"\x00" + one) for one in signed]
+    leaves = [sha256(b"\x00" + event) for event in signed]
     covered = pae(BATCH_TYPE, len(signed).to_bytes(8, "big") + tree(leaves))
     key = SigningKey(bytes.fromhex(case["seed"]))
     public = bytes(key.verify_key).hex()
-    assert [f"blake3:{blake3(one).hexdigest()}" for one in signed] == case["ids"]
+    assert [f"blake3:{blake3(event).hexdigest()}" for event in signed] == case["ids"]
     assert [leaf.hex() for leaf in leaves] == case["leaf_hashes"]
     assert tree(leaves).hex() == case["root"]
     assert covered.hex() == case["batch_pae_hex"]
     assert key.sign(covered).signature.hex() == case["signature"]
-    assert [[one.hex() for one in path(at, leaves)] for at in range(len(leaves))] == case["paths"]
+    assert [[sibling.hex() for sibling in path(at, leaves)] for at in range(len(leaves))] == case["paths"]
     for at, body in enumerate(case["bodies"]):
         fields = {name: case[name] for name in ("accepted_ms", "authority_version")}
         fields |= {
@@ -143,7 +143,7 @@ def test_batches(case: Case) -> None:
         assert envelope["deedbookBatch"] == {
             "index": at,
             "size": len(leaves),
-            "path": [base64.b64encode(one).decode() for one in path(at, leaves)],
+            "path": [base64.b64encode(sibling).decode() for sibling in path(at, leaves)],
         }
 
 
@@ -156,7 +156,7 @@ def test_entries(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("receipts"))
 def test_receipts(case: Case) -> None:
-    entries = [bytes.fromhex(one.values[0]["entry_hex"]) for one in cases("entries")][: case["size"]]
+    entries = [bytes.fromhex(entry.values[0]["entry_hex"]) for entry in cases("entries")][: case["size"]]
     leaves = [sha256(b"\x00" + entry) for entry in entries]
     key, origin = SigningKey(bytes.fromhex(case["seed"])), case["origin"]
     public = bytes(key.verify_key)
@@ -164,7 +164,7 @@ def test_receipts(case: Case) -> None:
     text = f"{origin}\n{case['size']}\n{base64.b64encode(tree(leaves)).decode()}\n"
     line = base64.b64encode(key_id + key.sign(text.encode()).signature).decode()
     note = f"{text}\n\N{EM DASH} {origin} {line}\n"
-    hashes = "".join(base64.b64encode(one).decode() + "\n" for one in path(case["index"], leaves))
+    hashes = "".join(base64.b64encode(sibling).decode() + "\n" for sibling in path(case["index"], leaves))
     assert tree(leaves).hex() == case["root"]
     encoded = base64.b64encode(b"\x01" + public).decode()
     assert case["vkey"] == f"{origin}+{key_id.hex()}+{encoded}"
@@ -175,7 +175,7 @@ def test_receipts(case: Case) -> None:
 @pytest.mark.parametrize("case", cases("submissions"))
 def test_submissions(case: Case) -> None:
     key, bodies = bytes.fromhex(case["key"]), [body.encode() for body in case["bodies"]]
-    sigs = [bytes.fromhex(one) for one in case["signatures"]]
+    sigs = [bytes.fromhex(sig) for sig in case["signatures"]]
     signed = [pae(EVENT_TYPE, body) for body in bodies]
     if case["form"] == "msgpack":
         parts = [b"\x94\x01", packed_bytes(key)]
@@ -183,17 +183,17 @@ def test_submissions(case: Case) -> None:
             parts += [bytes([0x90 + len(each)]), *map(packed_bytes, each)]
         assert b"".join(parts).hex() == case["hex"]
     else:
-        found = json.loads(case["text"])
-        envelopes = found if isinstance(found, list) else [found]
-        assert [base64.b64decode(one["payload"]) for one in envelopes] == bodies
-        assert {one["payloadType"] for one in envelopes} == {EVENT_TYPE.decode()}
+        decoded = json.loads(case["text"])
+        envelopes = decoded if isinstance(decoded, list) else [decoded]
+        assert [base64.b64decode(envelope["payload"]) for envelope in envelopes] == bodies
+        assert {envelope["payloadType"] for envelope in envelopes} == {EVENT_TYPE.decode()}
     if len(sigs) < len(bodies):
-        leaves = [sha256(b"\x00" + one) for one in signed]
+        leaves = [sha256(b"\x00" + event) for event in signed]
         signed = [pae(BATCH_TYPE, len(signed).to_bytes(8, "big") + tree(leaves))]
-    for one, sig in zip(signed, sigs, strict=True):
-        VerifyKey(key).verify(one, sig)
+    for event, sig in zip(signed, sigs, strict=True):
+        VerifyKey(key).verify(event, sig)
         with pytest.raises(BadSignatureError):
-            VerifyKey(key).verify(one + b"x", sig)
+            VerifyKey(key).verify(event + b"x", sig)
 
 
 @pytest.mark.parametrize("case", cases("subjects"))
