@@ -151,20 +151,20 @@ class PartialReplay:
         if replayed.refused is not None:
             self.doubtful[index] = replayed.refused
 
-    def finish(self, ends: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
+    def finish(self, stream_versions: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
         """Complete the replay after the last entry.
 
-        ``ends`` are the versions of the streams, and ``authority`` the version of authority, in a log of ``size``
-        entries: entries up to these are missing, too. Without them, missing entries at the end cannot be detected.
+        ``stream_versions`` are the versions of the streams, and ``authority`` the version of authority, in a log of
+        ``size`` entries: entries up to these are missing, too. Without them, missing entries at the end are not found.
         """
         self._clock.end()
         for stream, index in self._nothing.streams_read.items():
             if self.state.stream(stream) is None:
                 self.missing.append(MissingEntries(stream, 1, None, index, index))
-        if ends is not None:
+        if stream_versions is not None:
             counts: dict[str | None, int] = {None: authority}
-            counts.update((name, version) for name, version in ends.items())
-            self._compare_ends(counts, size)
+            counts.update((name, version) for name, version in stream_versions.items())
+            self._compare_versions(counts, size)
         self.missing.sort(key=lambda gap: (gap.shown_by, gap.stream or ""))
         unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
@@ -193,17 +193,17 @@ class PartialReplay:
             self._layer.authority_version = authority_version
         self._layer.merge_down()
 
-    def _compare_ends(self, ends: Mapping[str | None, int], size: int) -> None:
+    def _compare_versions(self, signed: Mapping[str | None, int], size: int) -> None:
         present = {event.stream for event in self.events if event.kind not in AUTHORITY_KINDS}
-        for stream in sorted({*ends, *present}, key=str):
+        for stream in sorted({*signed, *present}, key=str):
             version, last_index = self._end_of(stream)
-            if version > ends.get(stream, version):
+            if version > signed.get(stream, version):
                 message = (
-                    f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {ends[stream]}"
+                    f"{stream or 'authority'} has {version} entries, but the ledger signed that it has {signed[stream]}"
                 )
                 self._refuse(last_index, "VERIFICATION_FAILED", message)
-            elif version != ends.get(stream):
-                self._miss(stream, ends.get(stream), size)
+            elif version != signed.get(stream):
+                self._miss(stream, signed.get(stream), size)
 
     def _miss(self, stream: str | None, last: int | None, shown_by: int) -> None:
         version, last_index = self._end_of(stream)

@@ -60,7 +60,7 @@ def _handoff(event: Event, state: Layer, current: StreamState | None) -> Handoff
             _check_parties(event, event.data, state)
             if isinstance(event.data, handoff.HandoffAmended) and event.data.hands_over:
                 _require_reviewing_role(state, event.author)
-            _require_reviewer_kept(before, after, event, state)
+            _require_same_reviewer(before, after, event, state)
             _check_cycle(event, after.depends_on, state)
         case RecordImported():
             _check_cycle(event, after.depends_on, state)
@@ -134,7 +134,7 @@ def _check_parties(event: Event, data: handoff.HandoffCreated | handoff.HandoffA
         raise Refused("REVIEWER_REQUIRED", message, author=event.author)
 
 
-def _require_reviewer_kept(before: HandoffState | None, after: HandoffState, event: Event, state: Layer) -> None:
+def _require_same_reviewer(before: HandoffState | None, after: HandoffState, event: Event, state: Layer) -> None:
     """Refuse an amendment that drops the reviewer: only they hand the review over, while they are a reviewer here."""
     if before is None or before.reviewer in (*before.senders, after.reviewer, event.author):
         return

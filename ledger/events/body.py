@@ -125,7 +125,7 @@ _time = msgspec.msgpack.Decoder(Time)
 @lru_cache(heads_known_max)
 def _check_head(kind: str, *head: str) -> None:
     _, stream, _ = _head.decode(_pack(head))
-    _check_place(kind, kind, stream)
+    _check_stream_name(kind, kind, stream)
 
 
 @lru_cache(times_known_max)
@@ -155,7 +155,7 @@ def _decode_any(text: bytes) -> tuple[Body, EventData]:
     if isinstance(data, RecordImported):
         read_mapped(data)
         of = data.mapped_kind or of
-    _check_place(body.kind, of, body.stream)
+    _check_stream_name(body.kind, of, body.stream)
     _check_day(body.at)
     return body, data
 
@@ -165,7 +165,7 @@ def _data_decoder(data: type[EventData]) -> msgspec.json.Decoder[EventData]:
     return msgspec.json.Decoder(data)
 
 
-def _check_place(kind: str, of: str, stream: str) -> None:
+def _check_stream_name(kind: str, of: str, stream: str) -> None:
     """Refuse a stream name that is too long, or does not fit the kind or its mapped kind (``of``)."""
     if len(stream.encode()) > stream_name_max_bytes:
         raise Refused("TOO_LARGE", f"a stream's name has at most {stream_name_max_bytes} UTF-8 bytes", path="$.stream")

@@ -283,7 +283,7 @@ def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) 
 def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChangesRequested) -> HandoffState:
     _require_reviewer(state, event)
     _require(state, event, "completed")
-    _require_seen(state, event, data.completion)
+    _require_latest_completion(state, event, data.completion)
     return replace(state, status="in_progress", reason="; ".join(data.reasons))
 
 
@@ -291,11 +291,11 @@ def _verify(state: HandoffState, event: Event, data: kinds.HandoffVerified) -> H
     _require_reviewer(state, event)
     if state.claimed_status is None:  # else the reviewer confirms that imported work is done
         _require(state, event, "completed")
-    _require_seen(state, event, data.completion, data.version)
+    _require_latest_completion(state, event, data.completion, data.version)
     return replace(state, status="verified", claimed_status=None)
 
 
-def _require_seen(state: HandoffState, event: Event, completion: str, version: str | None = None) -> None:
+def _require_latest_completion(state: HandoffState, event: Event, completion: str, version: str | None = None) -> None:
     """Refuse a decision on a result that was completed again since the reviewer read it."""
     if completion == state.completion and version in (None, state.version):
         return

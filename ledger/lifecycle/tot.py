@@ -177,11 +177,11 @@ def _message(state: TotState, event: Event, data: kinds.Question | kinds.Answer)
         raise Refused("INVALID_FIELD", f"{kind} must go from the {sender} to the {to}", path="$.data.from")
     _require_role(state, event, sender, data.task_id)
     if isinstance(data, kinds.Question):
-        return _asked(state, event, data)
-    return _answered(state, event, _ANSWERED_BY[kind], data)
+        return _with_request(state, event, data)
+    return _with_answer(state, event, _ANSWERED_BY[kind], data)
 
 
-def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
+def _with_request(state: TotState, event: Event, data: kinds.Question) -> TotState:
     kind = data.type
     if kind != "decompose_task" and not state.is_decomposed:
         raise Refused("TRANSITION_NOT_ALLOWED", f"{kind} must come after the decomposition")
@@ -216,7 +216,7 @@ def _asked(state: TotState, event: Event, data: kinds.Question) -> TotState:
     return replace(state, waiting=state.waiting | {event.id: request}, nodes=nodes, config=config)
 
 
-def _answered(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
+def _with_answer(state: TotState, event: Event, request: str, data: kinds.Answer) -> TotState:
     requests = [cause for cause in event.causes if cause in state.waiting and state.waiting[cause].type == request]
     if len(requests) > 1:
         message = f"{event.kind} must answer one {request}, not {len(requests)}"

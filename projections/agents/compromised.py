@@ -85,7 +85,7 @@ def list_compromised(context: QueryContext, _args: Arguments) -> Answer:
     return {"keys": context.rows(sql)}
 
 
-def compromised_words(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:
+def compromised_sentences(answer: Any, also: Mapping[str, int] | None = None) -> list[str]:
     """Return a sentence for each entry that reports a key of rows in the answer, or of names in ``also``."""
     names_by_report: dict[int, list[str]] = {}
     for name, report in (compromised_names(answer) | dict(also or {})).items():

@@ -15,8 +15,8 @@ _LAST: Final = (
 _OPEN: Final = "SELECT author AS name, count(*) AS number FROM sessions WHERE status = 'open' GROUP BY author"
 _IN_PROGRESS: Final = (
     "SELECT receiver AS name, id, title, lease_until_ms FROM (SELECT receiver, id, title, lease_until_ms, "
-    "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS place FROM handoffs "
-    "WHERE status = 'in_progress') each WHERE place <= 20 ORDER BY place"
+    "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS rank FROM handoffs "
+    "WHERE status = 'in_progress') each WHERE rank <= 20 ORDER BY rank"
 )
 _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 

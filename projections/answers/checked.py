@@ -96,7 +96,7 @@ class _Question:
         for argument, value in arguments.items():
             named_family = _NAMES.get(argument) or (_FAMILIES[family] if argument == "id" else "")
             if named_family and isinstance(value, str):
-                names = self._found(named_family, value)
+                names = self._ids_of(named_family, value)
                 arguments = arguments | ({"id": names[0]} if named_family == "handoff" else {})
         if family == "validations":  # an author of the same graph under another id is no independent validator
             for name in self._view("reasoning.origins", {"ref": arguments["ref"]})["ids"]:
@@ -178,7 +178,7 @@ class _Question:
             self._streams[stream] = self._client.streams.read(stream, self._size)
         return self._streams[stream]
 
-    def _found(self, family: str, reference: str) -> list[str]:
+    def _ids_of(self, family: str, reference: str) -> list[str]:
         """Return the ids that a reference means; the view says what an abbreviation or a ref means."""
         name = reference.removeprefix(f"{family}/")
         may_be_ref = family == "reasoning" and prefix_range(reference, "sha256") is not None
@@ -241,9 +241,17 @@ class _Question:
                 keys[key] = record
                 pending.append(record.delegated_by)
         for key, record in keys.items():
-            sort = "identity" if record.is_identity else "session"
             unknown = dict.fromkeys(("expires_at", "ended_by", "ended_because"))
-            yield row_of(KeyRow, record, key=key, sort=sort, since_ms=0, kinds="[]", streams="[]", **unknown)
+            yield row_of(
+                KeyRow,
+                record,
+                key=key,
+                sort="identity" if record.is_identity else "session",
+                since_ms=0,
+                kinds="[]",
+                streams="[]",
+                **unknown,
+            )
 
     def _agents(self, agents: Collection[str]) -> Iterator[AgentRow]:
         """Yield the agent rows that queries need: which agents exist, and which were removed."""

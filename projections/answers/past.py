@@ -101,7 +101,7 @@ class _Past:
         self._client = client
         self.size = size
         self._head, self._root = client.head(), self._present_root()
-        self._seen: tuple[HeadView, list[ViewVersion]] | None = None
+        self._checked: tuple[HeadView, list[ViewVersion]] | None = None
         self._accepted_ms = 0
         self.is_closed = False
         self.owned = {table.name: view for view in VIEWS for table in view.tables if table.owner is not None}
@@ -143,10 +143,10 @@ class _Past:
         reached = {version.view: version.position for version in versions if version.is_live}
         positions = [reached.get(name, -1) for name in self._wanted]
         if self._is_again:
-            return self._seen == (head, versions) and min(positions) == head.size
+            return self._checked == (head, versions) and min(positions) == head.size
         if head != self._head and self._present_root() == self._root:
             self._head = head  # computing that root takes three times as long as a short answer (measured)
-        self._seen = (head, versions)
+        self._checked = (head, versions)
         return head == self._head and min(positions) >= self.size
 
     def _present_root(self) -> str:
@@ -174,16 +174,16 @@ class _PastTransaction:
         self._past = past
         self._owned = past.owned
         # Not all of this exists yet if the store was replaced, a view rebuilt, or the last query refused.
-        self._shown = transaction.shown()
+        self._temporary = transaction.temporary_names()
         built = {version.view for version in versions if version.is_live}  # a view made on demand may not exist
         for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):
             is_of_events = table.owner is None and "event_index" in table.columns and not table.is_full_text
-            if is_of_events and table.name not in self._shown:
+            if is_of_events and table.name not in self._temporary:
                 transaction.cut(table, past.size)
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[dict[str, Any]]:
         for name in (name for name in self._owned if name in sql):
-            if name not in self._shown:
+            if name not in self._temporary:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
@@ -214,4 +214,4 @@ class _PastTransaction:
             rows.setdefault(type(row), []).append(row)
         for table in (table for table in view.tables if table.owner is not None):
             self._present.shadow(table, rows.get(table.row, ()), states, boundary)
-            self._shown.add(table.name)
+            self._temporary.add(table.name)

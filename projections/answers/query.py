@@ -188,14 +188,14 @@ class Where:
         self._texts.append(text)
         self.values.extend(values)
 
-    def given(self, text: str, value: Value) -> None:
+    def add_optional(self, text: str, value: Value) -> None:
         """Add a condition on a value unless the value is None."""
         if value is not None:
             self.add(text, value)
 
     def equal(self, column: str, value: Value) -> None:
         """Add ``column = value`` unless the value is None."""
-        self.given(f"{column} = ?", value)
+        self.add_optional(f"{column} = ?", value)
 
     @property
     def sql(self) -> str:

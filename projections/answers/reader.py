@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.reads import LogReads
@@ -14,19 +14,13 @@ from deedbook.ledger.home.config import Settings
 from deedbook.projections.answers.instants import Instant, index_or_time, instant_of
 from deedbook.projections.answers.past import Pasts, StalePast
 from deedbook.projections.answers.query import QueryContext
-from deedbook.projections.reasoning.queries import get_full_reasoning
+from deedbook.projections.answers.view_reader import ViewReader
+from deedbook.projections.reasoning.queries import FullReasoning, get_full_reasoning
 from deedbook.projections.views.projection import Projection
 from deedbook.projections.views.registry import EAGER_VIEWS, VIEWS
-from deedbook.projections.views.runner import Runner
-
-if TYPE_CHECKING:  # loaded where they are used: with all folds
-    from deedbook.projections.reasoning.queries import FullReasoning
-    from deedbook.projections.views.runner import Progress
+from deedbook.projections.views.runner import Progress, Runner
 
 T = TypeVar("T")
-
-
-from deedbook.projections.answers.view_reader import ViewReader  # noqa: E402 - as above
 
 
 class Reader(ViewReader):
@@ -60,42 +54,42 @@ class Reader(ViewReader):
 
     def fold(self, *, on_demand: bool) -> None:
         """Fold up to the end of the log."""
-        # A runner is one thread's at a time. The one of all views folds the whole log the first time: other questions
-        # are answered between its batches.
+        # Only one thread at a time may use a runner. The runner of all views folds the whole log the first time, and
+        # other queries are answered between its batches.
         with self._folding_all if on_demand else self._lock:
             (self.runner if on_demand else self._eager_runner).catch_up()
 
-    def reopened(self) -> None:
-        """Make the runners anew, for another store."""
-        for made in ("runner", "_eager_runner"):
-            vars(self).pop(made, None)
+    def reset(self) -> None:
+        """Make new runners for another store."""
+        for name in ("runner", "_eager_runner"):
+            vars(self).pop(name, None)
 
     def catch_up(self, *, progress: Callable[[Progress], None] | None = None) -> int:
         """Fold up to the end of the log; return the position reached."""
         with self._folding_all:
-            return self.on_whole_views(lambda: self.runner.catch_up(progress=progress))
+            return self.with_rebuilding(lambda: self.runner.catch_up(progress=progress))
 
     def rebuild(self, names: list[str], *, progress: Callable[[Progress], None] | None = None) -> int:
         """Rebuild views; return the position reached. Raises Refused: ``NOT_FOUND``: there is no such view."""
         with self._folding_all:
-            return self.on_whole_views(lambda: self.runner.rebuild(names, progress=progress))
+            return self.with_rebuilding(lambda: self.runner.rebuild(names, progress=progress))
 
     @cached_property
     def _pasts(self) -> Pasts:
         return Pasts(self.client)
 
     def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, on_demand: bool) -> T:
-        """Return what a question finds in the views as they were."""
+        """Return the result of ``question`` on the views as of then."""
 
         def ask(at: Instant | int) -> T:
-            return self.on_whole_views(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
+            return self.with_rebuilding(lambda: self._pasts.ask(self.store, at, question, on_demand=on_demand))
 
         if isinstance(index := index_or_time(as_of), int):
             with suppress(StalePast):
                 return ask(index)
         while True:
             at = self.ask(lambda context: instant_of(context.reading, as_of), on_demand=on_demand)
-            with suppress(StalePast):  # another process is making the views anew
+            with suppress(StalePast):  # another process is rebuilding the views
                 return ask(at)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}(?:\(\))?", re.A
 _WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _WORD_WITH_NUMBER: Final = re.compile(r"[A-Za-z]+[0-9]")
 _CAMEL: Final = re.compile("[a-z][A-Z]")
-_EVIDENCE: Final = re.compile(r"(?P<place>[^:\s][^:\n]*:[0-9]+)(?::|$)")
+_EVIDENCE: Final = re.compile(r"(?P<location>[^:\s][^:\n]*:[0-9]+)(?::|$)")
 
 
 def anchors(text: str) -> frozenset[str]:
@@ -47,10 +47,10 @@ def number_value(spelling: str) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
-def evidence_place(evidence: str) -> str:
+def evidence_location(evidence: str) -> str:
     """Return ``path:line`` of an evidence reference, or the whole trimmed text if it has another form."""
     match = _EVIDENCE.match(evidence.strip())
-    return match["place"] if match else evidence.strip()
+    return match["location"] if match else evidence.strip()
 
 
 def _is_whole_anchor(chunk: str) -> bool:

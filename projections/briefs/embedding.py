@@ -130,7 +130,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
         weights[feature] = weights.get(feature, 0.0) + weight
     values = [0.0] * HASH_V1.dim
     for feature, weight in weights.items():
-        position, sign = _place_of(feature)
+        position, sign = _component_of(feature)
         values[position] += sign * math.sqrt(weight)  # a repeated feature does not weigh twice
     length = math.sqrt(math.fsum(position * position for position in values))
     return Embedding((position / length for position in values) if length else values, HASH_V1)
@@ -198,7 +198,7 @@ def _features(text: str) -> Iterator[tuple[str, float]]:
 
 
 @lru_cache(maxsize=65_536)
-def _place_of(feature: str) -> tuple[int, float]:
+def _component_of(feature: str) -> tuple[int, float]:
     digest = blake2b(feature.encode("utf-8", "replace"), digest_size=8, person=_person).digest()
     number = int.from_bytes(digest, "big")
     return (number >> 1) % HASH_V1.dim, 1.0 if number & 1 else -1.0

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.anchors import anchors, evidence_location
 from deedbook.projections.briefs.critical import Unit, critical_edges, critical_numbers, critical_units, fact_text
 from deedbook.projections.briefs.text import clauses, content_of, words
 from deedbook.projections.reasoning.memory import ReasoningMemory
@@ -63,7 +63,7 @@ def index_graph(memory: ReasoningMemory) -> GraphIndex:
     documents = [*(step.content for step in memory.steps), *memory.known_limitations]
     frequency = Counter(word for text in documents for word in set(content_of(words(text))))
     total = max(len(documents), 1)
-    evidence = [evidence_place(reference) for step in steps for reference in step.evidence]
+    evidence = [evidence_location(reference) for step in steps for reference in step.evidence]
     critical_texts = [*(fact.unit.text for fact in key_facts), *evidence]
     texts = _all_texts(memory)
     sources, postings, verbatim = _sources(texts)
@@ -97,7 +97,7 @@ def _all_texts(memory: ReasoningMemory) -> list[str]:
         texts += [step.content, *step.premises, *step.alternatives_considered, *step.assumptions]
         texts += [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
         for evidence in step.evidence:
-            texts += [evidence, evidence_place(evidence)]
+            texts += [evidence, evidence_location(evidence)]
     return [text for text in dict.fromkeys(texts) if text.strip()]
 
 

@@ -147,7 +147,7 @@ def unfitted_tokens(brief: Brief, budget: int) -> int:
     return count_tokens(_joined(sections))
 
 
-def shown_conclusion(brief: Brief) -> str:
+def prompt_conclusion(brief: Brief) -> str:
     """Return the part of the conclusion that a brief's own prompt shows."""
     return _cut_line(CONCLUSION, one_line(brief.conclusion), int(brief.budget * conclusion_share_max))
 

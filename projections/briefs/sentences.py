@@ -16,7 +16,7 @@ from typing import Final
 
 from deedbook.ledger.events.brief import Fact, Layout, Remark
 from deedbook.projections.briefs import shorthand
-from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.anchors import evidence_location
 from deedbook.projections.briefs.text import count_sentences, one_line
 
 CONTEXT: Final = "CONTEXT"
@@ -89,7 +89,7 @@ def is_concluded(fact: Fact, conclusion: str) -> bool:
 
 def evidence_detail(fact: Fact) -> str:
     """Return the text that showing its evidence adds to a fact."""
-    references = dict.fromkeys(one_line(evidence_place(text)) for text in fact.evidence)
+    references = dict.fromkeys(one_line(evidence_location(text)) for text in fact.evidence)
     return f" [{', '.join(references)}]" if references else ""
 
 

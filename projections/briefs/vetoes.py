@@ -108,7 +108,7 @@ def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -
     own_slots = _slots(content)
     for before, value, after in own_slots:
         beside = [slot for slot in graph_slots if (before and slot[0] == before) or (after and slot[2] == after)]
-        if any(slot[1] == value for slot in beside) or _stands_elsewhere((before, value, after), index):
+        if any(slot[1] == value for slot in beside) or _occurs_elsewhere((before, value, after), index):
             continue
         missing = values - {other for _, other, _ in own_slots}
         if beside:
@@ -118,7 +118,7 @@ def _changed_number(content: list[str], used: list[Source], index: GraphIndex) -
     return ""
 
 
-def _stands_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bool:
+def _occurs_elsewhere(slot_given: tuple[str, str, str], index: GraphIndex) -> bool:
     """Return whether a clause of the graph has this number beside one of these words (a sentence may join facts)."""
     before, value, after = slot_given
     neighbours = [word for word in (before, after) if word and not word[0].isdigit()]

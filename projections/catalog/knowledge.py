@@ -150,7 +150,7 @@ def graph_knowledge(context: query.QueryContext, args: KnowledgeGraph) -> query.
 
 def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
     where = query.Where(args, "agent")
-    where.given("instr(lower(label), lower(?)) > 0", args.q or None)
+    where.add_optional("instr(lower(label), lower(?)) > 0", args.q or None)
     sorts = sorted(_THINGS.keys() - _HUBS)
     sql = f"SELECT id, event_index FROM ({_THING}){where.sql} ORDER BY 2 DESC LIMIT ?"  # noqa: S608 - fixed texts
     results = context.together(*[(sql.format(*_THINGS[sort]), (*where.values, args.limit)) for sort in sorts])

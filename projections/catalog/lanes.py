@@ -41,8 +41,8 @@ def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> query.Answ
     """
     where = query.Where()
     where.add(f"e.kind IN ({', '.join('?' * len(_ACTS))})", *_ACTS)
-    where.given("e.event_index >= ?", args.since)
-    where.given("e.author = ?", args.agent)
+    where.add_optional("e.event_index >= ?", args.since)
+    where.add_optional("e.author = ?", args.agent)
     page = query.list_of(context, LISTING, where, args, of="acts")
     last = page["acts"][0]["event_index"] if args.after is not None and page["acts"] else 2**53
     first = page["acts"][-1]["event_index"] if page["next"] is not None else args.since or 0

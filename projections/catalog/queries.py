@@ -14,11 +14,11 @@ from deedbook.projections.views.registry import ON_DEMAND, VIEW_VERSIONS
 INDEX: Final = r"0|[1-9][0-9]{0,17}"  # within SQL's integers; with a leading zero it is hex digits
 
 _SKIPPED_SELECTS: Final = [
-    f"SELECT {rank} AS place, '{view}' AS view, * FROM {skipped_table(view).name}"  # noqa: S608 - fixed names
+    f"SELECT {rank} AS view_rank, '{view}' AS view, * FROM {skipped_table(view).name}"  # noqa: S608 - fixed names
     for rank, view in enumerate(VIEW_VERSIONS)
     if view not in ON_DEMAND
 ]
-_SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY place, event_index"
+_SKIPPED_SQL: Final = f"{' UNION ALL '.join(_SKIPPED_SELECTS)} ORDER BY view_rank, event_index"
 LISTING: Final = query.Listing("SELECT * FROM events", "events", "event_index", newest_first=False)
 
 

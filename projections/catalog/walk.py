@@ -70,12 +70,12 @@ def why_event(context: query.QueryContext, args: WhyEvent) -> query.Answer:
         ("causes", "back", lambda event: event["refs"], events_ahead_max),  # refs to no event here lead to None
         ("effects", "forward", partial(_effects, context, effects), 0),
     ):
-        is_asked = args.direction in {direction, "both"}
-        depth = args.depth if is_asked else 0
+        is_included = args.direction in {direction, "both"}
+        depth = args.depth if is_included else 0
         events, unresolved, is_complete = _walk(partial(read, ahead), start, depth, steps_from)
         end = args.after + args.limit
         answer |= {name: events[args.after : end], f"{name}_total": len(events)}
-        if is_asked:
+        if is_included:
             answer["unresolved"] += unresolved
             answer["is_complete"] &= is_complete
             answer["next"] = end if args.direction == direction and len(events) > end else None
@@ -126,8 +126,8 @@ def _start(context: query.QueryContext, reference: str, read: _EventReader) -> q
 _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < r.event_index
             AND s.kind IN ({_STEPS})
-    ) ELSE (SELECT min(place) FROM (
-        SELECT i.event_index AS place FROM events i WHERE i.id = r.ref
+    ) ELSE (SELECT min(target) FROM (
+        SELECT i.event_index AS target FROM events i WHERE i.id = r.ref
         UNION ALL SELECT b.event_index FROM events b WHERE b.body_ref = r.ref
         UNION ALL SELECT v.event_index FROM reasoning_versions v WHERE v.ref = r.ref
     ) AS named) END"""  # noqa: S608 - fixed texts
@@ -135,10 +135,10 @@ _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
 _WANTED: Final = stated(
     sqlite="e.event_index IN (SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted WHERE ?2 > 0)",
     postgres=f"""e.event_index = ANY (ARRAY(
-        WITH RECURSIVE reached (place) AS (
+        WITH RECURSIVE reached (target) AS (
             SELECT CAST(wanted.value AS BIGINT) FROM json_each(?1) AS wanted
-            UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.place
-        ) SELECT place FROM reached LIMIT ?2))""",  # noqa: S608 - fixed texts
+            UNION SELECT {_BEHIND} FROM reached JOIN event_refs r ON r.event_index = reached.target
+        ) SELECT target FROM reached LIMIT ?2))""",  # noqa: S608 - fixed texts
 )
 # Events, one row for each of their refs.
 _LINKED: Final = f"""

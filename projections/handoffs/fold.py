@@ -338,12 +338,12 @@ def log_text(event: Event, content: kinds.HandoffContent) -> str:
     text = _TEXTS.get(type(event.data))
     if text is not None:
         return text(event.data, content)
-    words = (getattr(event.data, field, "") for field in ("reason", "comment", "summary"))
-    return _with(event.kind.partition(".")[2].replace("_", " "), next(filter(None, words), ""))
+    texts = (getattr(event.data, field, "") for field in ("reason", "comment", "summary"))
+    return _with(event.kind.partition(".")[2].replace("_", " "), next(filter(None, texts), ""))
 
 
-def _with(verb: str, words: str) -> str:
-    return f"{verb}: {words}" if words else verb
+def _with(verb: str, text: str) -> str:
+    return f"{verb}: {text}" if text else verb
 
 
 def _ticked(text: str, evidence: str) -> str:

@@ -24,7 +24,7 @@ from deedbook.projections.handoffs.facts import (
     HandoffFacts,
     facts_of,
 )
-from deedbook.projections.handoffs.why import compromised_approval_words, receiver_removed_words, stuck_words
+from deedbook.projections.handoffs.why import compromised_approval_text, receiver_removed_text, stuck_text
 from deedbook.projections.reviews.queries import SUPERSEDED_BY
 from deedbook.projections.stores.store import Value
 
@@ -54,7 +54,7 @@ REVIEW_RANK: Final = 1
 WAITS: Final = (
     Wait("blocked", "reviewer", "unblock", 0),
     Wait("orphaned", "sender", "amend", 0),  # its receiver was removed
-    Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or was given up
+    Wait("stuck", "sender", "amend", 0),  # a dependency does not exist, or will never be done
     Wait("asked", "reviewer", "waive", 1),
     Wait("changes", "receiver", "continue", 2),
     Wait("completed", "reviewer", "verify", 3),
@@ -332,8 +332,8 @@ def _operation_of(
     match action:
         case "approve":
             # An imported file may claim to be done: then it is verified and not approved.
-            words = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first word
-            return ("verify" if words and words[0] in DONE_WORDS else "approve"), {}
+            claim = (facts.claimed_status or "").lower().split(maxsplit=1)  # text may follow the first word
+            return ("verify" if claim and claim[0] in DONE_WORDS else "approve"), {}
         case "continue":
             left = [number for number in facts.criteria_left if number not in waiver_numbers]
             if not left and waiver_numbers:  # the reviewer must act
@@ -354,9 +354,9 @@ def _operation_of(
 def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any]) -> str:
     match action:
         case "amend" if facts.is_orphaned:
-            return receiver_removed_words(facts)
+            return receiver_removed_text(facts)
         case "amend":
-            return f"{stuck_words(facts)}: amend it with --depends-on"
+            return f"{stuck_text(facts)}: amend it with --depends-on"
         case "approve":
             return _why_to_approve(facts)
         case "claim" if facts.is_lapsed:
@@ -380,11 +380,11 @@ def _why(action: Action, agent: str, facts: HandoffFacts, texts: dict[str, Any])
 
 def _why_to_approve(facts: HandoffFacts) -> str:
     if facts.compromised_approval is not None:
-        return compromised_approval_words(facts)
+        return compromised_approval_text(facts)
     if facts.claimed_status is not None:
         claim = f" as {facts.claimed_status!r}" if facts.claimed_status else ""
         return f"it was imported{claim}, and nobody here has approved or verified it: confirm it"
-    stuck = "" if facts.stuck_on is None else f"; {stuck_words(facts)}"
+    stuck = "" if facts.stuck_on is None else f"; {stuck_text(facts)}"
     return f"{facts.sender} hands it to {facts.receiver}, and it is not approved{stuck}"
 
 

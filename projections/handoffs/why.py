@@ -37,9 +37,9 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts]) -> dict[st
 
 def _own_reasons(handoff: HandoffFacts) -> list[dict[str, Any]]:
     if handoff.is_orphaned:
-        return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_words(handoff), "by": handoff.sender}]
+        return [{"code": "AGENT_UNKNOWN", "text": receiver_removed_text(handoff), "by": handoff.sender}]
     if handoff.waits_for_approval and handoff.status != "pending":
-        return [{"code": "NOT_APPROVED", "text": compromised_approval_words(handoff), "by": handoff.reviewer}]
+        return [{"code": "NOT_APPROVED", "text": compromised_approval_text(handoff), "by": handoff.reviewer}]
     return _reasons_of_status(handoff)
 
 
@@ -52,35 +52,35 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[dict[str, Any]]:
         case "approved":
             return []
         case "pending":
-            return [{"code": "NOT_APPROVED", "text": _pending_words(handoff), "by": handoff.reviewer}]
+            return [{"code": "NOT_APPROVED", "text": _pending_text(handoff), "by": handoff.reviewer}]
         case "rejected":
-            text = f"{_ended_words(handoff)}{because}; nothing comes next: create another"
+            text = f"{_ended_text(handoff)}{because}; nothing comes next: create another"
             return [{"code": "NOT_APPROVED", "text": text, "by": handoff.reviewer}]
         case "in_progress" if handoff.is_lapsed:
             return []  # it can be claimed again
         case "in_progress":
             again = f", changes were requested{because}" if because else ""
             waiver = f"; {handoff.reviewer} is asked to waive a criterion" if handoff.is_waiver_asked else ""
-            text = f"{_working_words(handoff)}{again}; {left_words(handoff)}{waiver}"
+            text = f"{_working_text(handoff)}{again}; {open_work_text(handoff)}{waiver}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "blocked":
-            text = f"{_working_words(handoff)} and cannot go on{because}; {left_words(handoff)}"
+            text = f"{_working_text(handoff)} and cannot go on{because}; {open_work_text(handoff)}"
             return [{"code": "ALREADY_CLAIMED", "text": text, "by": handoff.receiver}]
         case "completed":
-            text = f"{_ended_words(handoff)}; {handoff.reviewer} verifies it or requests changes"
+            text = f"{_ended_text(handoff)}; {handoff.reviewer} verifies it or requests changes"
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text, "by": handoff.reviewer}]
         case "verified" | "cancelled" | "superseded":
-            text = f"{_ended_words(handoff)}{because}; nothing is left to do"
+            text = f"{_ended_text(handoff)}{because}; nothing is left to do"
             return [{"code": "TRANSITION_NOT_ALLOWED", "text": text}]
         case _:
             assert_never(handoff.status)
 
 
-def _ended_words(handoff: HandoffFacts) -> str:
+def _ended_text(handoff: HandoffFacts) -> str:
     return f"{handoff.status_by or 'somebody'} {handoff.status} it{_time('at', handoff.status_ms)}"
 
 
-def _working_words(handoff: HandoffFacts) -> str:
+def _working_text(handoff: HandoffFacts) -> str:
     return f"{handoff.receiver} works on it{_time('since', handoff.claimed_ms)}"
 
 
@@ -88,36 +88,37 @@ def _time(preposition: str, at_ms: int | None) -> str:
     return "" if at_ms is None else f" {preposition} {datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def left_words(handoff: HandoffFacts) -> str:
-    """Return the remaining work in words, by the numbers of its tasks and criteria.
+def open_work_text(handoff: HandoffFacts) -> str:
+    """Return a text about the remaining work, with the numbers of its tasks and criteria.
 
-    >>> left_words(HandoffFacts(id="h", status="approved", sender="a", receiver="b", reviewer="c", tasks_left=(2, 3)))
+    >>> parties = {"sender": "a", "receiver": "b", "reviewer": "c"}
+    >>> open_work_text(HandoffFacts(id="h", status="approved", tasks_left=(2, 3), **parties))
     'tasks 2, 3 are open'
     """
-    left, of = (handoff.tasks_left, handoff.criteria_left), (("task", "tasks"), ("criterion", "criteria"))
-    parts = [f"{names[len(on) > 1]} {', '.join(map(str, on))}" for on, names in zip(left, of, strict=True) if on]
+    left, labels = (handoff.tasks_left, handoff.criteria_left), (("task", "tasks"), ("criterion", "criteria"))
+    parts = [f"{names[len(on) > 1]} {', '.join(map(str, on))}" for on, names in zip(left, labels, strict=True) if on]
     is_one = sum(map(len, left)) == 1
     return f"{' and '.join(parts)} {'is' if is_one else 'are'} open" if parts else "nothing is left but to complete it"
 
 
-def compromised_approval_words(handoff: HandoffFacts) -> str:
+def compromised_approval_text(handoff: HandoffFacts) -> str:
     """Return why an approval does not count."""
     signed = f"its approval (entry {handoff.approval_index}) was signed with a compromised key"
     return f"{signed}, as entry {handoff.compromised_approval} reports: {handoff.reviewer} must approve it again"
 
 
-def stuck_words(handoff: HandoffFacts) -> str:
-    """Return why it will never be ready as it is."""
-    return f"it waits for {handoff.stuck_on}, which does not exist or was given up"
+def stuck_text(handoff: HandoffFacts) -> str:
+    """Return why the handoff will never be ready with its present dependencies."""
+    return f"it waits for {handoff.stuck_on}, which does not exist or will never be done"
 
 
-def receiver_removed_words(handoff: HandoffFacts) -> str:
+def receiver_removed_text(handoff: HandoffFacts) -> str:
     """Return what to do with work whose receiver was removed."""
-    act = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
-    return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {act}"
+    advice = "amend it with --to NAME" if stage_of(handoff.status) == "waiting" else "cancel it and hand it to another"
+    return f"its receiver {handoff.receiver} was removed at entry {handoff.receiver_removed}: {advice}"
 
 
-def _pending_words(handoff: HandoffFacts) -> str:
+def _pending_text(handoff: HandoffFacts) -> str:
     reviewer = handoff.reviewer or "a reviewer (its file names none)"
     if handoff.claimed_status is None:
         return f"it waits for the approval of {reviewer}"
@@ -132,40 +133,40 @@ def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts
         return {"code": "DEPENDENCY_MISSING", "text": text, "on": on, "status": None, "chain": [on]}
     if handoff.is_unlocked_by(dependency):
         return None
-    chain, words = _chain(dependency, known)
-    text = f"it waits for {words}"
+    chain, links = _chain(dependency, known)
+    text = f"it waits for {links}"
     return {"code": "DEPENDENCY_PENDING", "text": text, "on": on, "status": dependency.status, "chain": chain}
 
 
 def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
     """Follow the first dependency that each handoff waits for, to the one that only its parties can move on."""
     chain: list[str] = []
-    words: list[str] = []
+    links: list[str] = []
     handoff: HandoffFacts | None = first
     while handoff is not None and handoff.id not in chain and len(chain) < chain_links_max:
         chain.append(handoff.id)
         waits_for = [on for on in handoff.depends_on if not handoff.is_unlocked_by(known.get(on))]
-        is_held_up = handoff.status in ("pending", "approved") and bool(waits_for)
-        words.append(f"{handoff.id}, which is {_words(handoff, is_held_up=is_held_up)}")
-        handoff = known.get(waits_for[0]) if is_held_up else None
-        if is_held_up and handoff is None:
+        is_waiting = handoff.status in ("pending", "approved") and bool(waits_for)
+        links.append(f"{handoff.id}, which is {_state_text(handoff, is_waiting=is_waiting)}")
+        handoff = known.get(waits_for[0]) if is_waiting else None
+        if is_waiting and handoff is None:
             chain.append(waits_for[0])
-            words.append(f"{waits_for[0]}, which does not exist")
-    return chain, " and waits for ".join(words)
+            links.append(f"{waits_for[0]}, which does not exist")
+    return chain, " and waits for ".join(links)
 
 
-def _words(handoff: HandoffFacts, *, is_held_up: bool) -> str:
+def _state_text(handoff: HandoffFacts, *, is_waiting: bool) -> str:
     match handoff.status:
         case "pending":
             return f"pending (the approval of {handoff.reviewer} is missing)"
         case "approved":
-            return "approved" if is_held_up else f"approved and not yet claimed by {handoff.receiver}"
+            return "approved" if is_waiting else f"approved and not yet claimed by {handoff.receiver}"
         case "blocked":
             return f"blocked ({handoff.reason})" if handoff.reason else "blocked"
         case "completed":
             return f"completed but not yet verified by {handoff.reviewer}"
         case "superseded":
-            return f"superseded ({handoff.reason}) and will never unlock it: depend on what took its place"
+            return f"superseded ({handoff.reason}) and will never unlock it: depend on its replacement"
         case "rejected" | "cancelled":
             return f"{handoff.status} and will never unlock it"
         case "in_progress" if handoff.is_lapsed:

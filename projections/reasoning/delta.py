@@ -151,7 +151,7 @@ def apply_chain(
 
 def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.ReasoningDelta:
     """Return the changes from one graph to another."""
-    kept_steps = _kept_steps(base, target)
+    kept_steps = _unchanged_steps(base, target)
     before = {step.step_number: step for step in base.steps}
     updated: dict[int, str] = {}
     changed: list[ReasoningStep] = []
@@ -175,7 +175,7 @@ def find_change(base: ReasoningMemory, target: ReasoningMemory) -> graph.Reasoni
     )
 
 
-def _kept_steps(base: ReasoningMemory, target: ReasoningMemory) -> list[ReasoningStep]:
+def _unchanged_steps(base: ReasoningMemory, target: ReasoningMemory) -> list[ReasoningStep]:
     """Return the leading steps of the target that are in the base in the same order.
 
     Added steps come after kept ones, so a step that moved counts as removed and added. A version that grew out of the

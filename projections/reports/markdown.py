@@ -75,7 +75,7 @@ def head(report: Report) -> str:
         f"**Task:** {inline(report.title)}{_whole(refs, task_at)}\n"
         f"{outcome}"
         f"**Duration:** {duration_text(report.duration_seconds) or 'not recorded'}"
-        f"{imported}" + (f"\n**Corrected:** {words}" if (words := counted(report)) else "")
+        f"{imported}" + (f"\n**Corrected:** {counts}" if (counts := counted(report)) else "")
     )
 
 
@@ -121,7 +121,7 @@ def _struck(correction: ReportCorrection) -> str:
 
 
 def counted(report: Report) -> str:
-    """Return the number of corrections in words; empty for none."""
+    """Return a text with the number of corrections; empty for none."""
     counts = Counter(correction.kind for correction in report.corrections)
     parts = ((counts[kind], *kind.replace("_", " ").split(".")) for kind in _CORRECTED if counts[kind])
     return ", ".join(f"{count} {what}{'' if count == 1 else 's'} {verb}" for count, what, verb in parts)

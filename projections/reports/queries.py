@@ -122,7 +122,7 @@ def list_reports(context: query.QueryContext, args: ReportList) -> query.Answer:
     where = query.Where()
     where.equal("r.ai_id", args.ai_id)
     where.equal("r.author", args.author)
-    where.given("r.happened_ms >= ?", args.since_ms)
+    where.add_optional("r.happened_ms >= ?", args.since_ms)
     _by_origin(where, "r", args.imported)
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)

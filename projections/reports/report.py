@@ -159,7 +159,7 @@ def uncorrected(report: Report) -> Report:
         return report
     corrected = [correction.text for correction in report.corrections]
 
-    def stands(text: str) -> bool:
+    def is_uncorrected(text: str) -> bool:
         return not any(is_same(whole, text) for whole in corrected)
 
     context = report.next_session_context
@@ -168,9 +168,11 @@ def uncorrected(report: Report) -> Report:
         context = f"{before.rstrip()} {after.lstrip('.').lstrip()}".strip() if is_found else context
     return msgspec.structs.replace(
         report,
-        key_findings=list(filter(stands, report.key_findings)),
-        remaining_unknowns=list(filter(stands, report.remaining_unknowns)),
-        recommended_next_steps=[step for step in report.recommended_next_steps if stands(step.removeprefix(FIND_OUT))],
-        knowledge_gaps_filled=[gap for gap in report.knowledge_gaps_filled if stands(gap.after)],
+        key_findings=list(filter(is_uncorrected, report.key_findings)),
+        remaining_unknowns=list(filter(is_uncorrected, report.remaining_unknowns)),
+        recommended_next_steps=[
+            step for step in report.recommended_next_steps if is_uncorrected(step.removeprefix(FIND_OUT))
+        ],
+        knowledge_gaps_filled=[gap for gap in report.knowledge_gaps_filled if is_uncorrected(gap.after)],
         next_session_context="" if context == DERIVED else context,
     )

@@ -73,7 +73,7 @@ def calibration(context: QueryContext, args: CalibrationFilter) -> Answer:
     of an agent together, have ``grounds``: what others and later events say, in contrast to the agent's own vectors.
     """
     where = Where(args, "ai_id", "author")
-    where.given("happened_ms >= ?", args.since_ms)
+    where.add_optional("happened_ms >= ?", args.since_ms)
     left_out = context.count(f"SELECT count(imported) FROM handoff_reports{where.sql}", where.values)  # noqa: S608
     where.add("imported IS NULL")
     sql = (
@@ -121,9 +121,9 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, dict[str, Any
     return {name: _grounds(numbers) for name, numbers in counts.items()}
 
 
-def _grounds(grounds: Mapping[str, int]) -> dict[str, Any]:
-    words = [text.format(**grounds) for name, text in _GROUNDS_WORDS.items() if grounds[name]]
-    return {**grounds, "text": f"grounded on {', '.join(words) or 'nothing that was recorded'}"}
+def _grounds(counts: Mapping[str, int]) -> dict[str, Any]:
+    parts = [text.format(**counts) for name, text in _GROUNDS_WORDS.items() if counts[name]]
+    return {**counts, "text": f"grounded on {', '.join(parts) or 'nothing that was recorded'}"}
 
 
 def accomplished(context: QueryContext, args: ById) -> Answer:

@@ -28,9 +28,9 @@ from deedbook.projections.search.words import (
     beginning_min,
     chunks_of,
     form_of,
-    placed_words,
     stem_of,
     words_of,
+    words_with_positions,
 )
 from deedbook.projections.sessions.queries import corrections_of
 from deedbook.projections.stores.dialect import Expression, stated
@@ -161,7 +161,7 @@ def _conditions(args: SearchText, size: int) -> Where:
     where = Where()
     where.add("e.event_index < ?", size)
     where.equal("e.author", args.author)
-    where.given("e.accepted_ms >= ?", args.since_ms)
+    where.add_optional("e.accepted_ms >= ?", args.since_ms)
     if args.kinds:
         marks = ", ".join("?" * len(args.kinds))
         imported = f"SELECT event_index FROM records WHERE mapped_kind IN ({marks})"  # noqa: S608
@@ -232,7 +232,7 @@ def excerpt_of(text: str, terms: Sequence[Term]) -> str:
 
 def matches_in(text: str, terms: Sequence[Term]) -> Iterator[tuple[int, int]]:
     """Yield the spans of terms (the first 32) in a text, in order, without overlaps."""
-    words = list(placed_words(text))
+    words = list(words_with_positions(text))
     searched = terms[:terms_shown_max]
     firsts = tuple({term.words[0] for term in searched})
     position = 0

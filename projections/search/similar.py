@@ -67,7 +67,7 @@ def similar_sessions(context: QueryContext, args: TaskQuestion) -> Answer:
     Each has ``score`` and ``near``: there is always a nearest session, and it may be far.
     """
     where = _sessions_where(args)
-    where.given("e.accepted_ms >= ?", args.since_ms)
+    where.add_optional("e.accepted_ms >= ?", args.since_ms)
     streams = by_stream(nearest(context, args.task, where))
     sessions = _scored(context, list(streams.values())[: args.limit])
     return {"sessions": sessions, "total_found": len(streams), "embedder": str(best_embedder())}
@@ -117,7 +117,7 @@ def overlapping(context: QueryContext, args: OverlapFilter) -> Answer:
     ``not_compared`` counts the others.
     """
     where = Where()
-    where.given("r.happened_ms >= ?", args.since_ms)
+    where.add_optional("r.happened_ms >= ?", args.since_ms)
     total = context.count(f"SELECT count(*) FROM handoff_reports r{where.sql}", where.values)  # noqa: S608 - fixed texts
     sql = f"{_SESSIONS}{where.sql}{' AND' if where.values else ' WHERE'} r.report_id IS NOT NULL"
     rows = context.rows(f"{sql} ORDER BY r.event_index DESC LIMIT ?", (*where.values, overlap_compared_max))
@@ -163,8 +163,8 @@ def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, A
 def _sessions_where(args: TaskQuestion) -> Where:
     where = Where()
     where.add("e.stream >= 'session/' AND e.stream < 'session0'")
-    where.given("e.stream <> 'session/' || ?", args.session_id)
-    where.given(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)  # noqa: S608
+    where.add_optional("e.stream <> 'session/' || ?", args.session_id)
+    where.add_optional(f"substr(e.stream, 9) IN (SELECT s.id FROM sessions s WHERE {AI_ID} = ?)", args.ai_id)  # noqa: S608
     return where
 
 

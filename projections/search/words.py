@@ -92,7 +92,7 @@ def words_of(text: str) -> list[str]:
     return pattern.findall(_spaced(text))
 
 
-def placed_words(text: str) -> Iterator[Word]:
+def words_with_positions(text: str) -> Iterator[Word]:
     """Yield the words of a text with their positions."""
     if text.isascii():
         for match in _ASCII_WORD.finditer(text.lower()):

@@ -125,7 +125,7 @@ class PostgresStore:
         with self.reading():
             return "ok"
 
-    def set_aside(self) -> str:
+    def move_away(self) -> str:
         """Rename the schema and create an empty one; an earlier schema with the new name is dropped."""
         aside = f"{self.schema}_damaged"
         with _translated(self.name), self._connected() as connection:

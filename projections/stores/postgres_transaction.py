@@ -213,7 +213,7 @@ class PostgresTransaction:
             self._db.execute(f"CREATE INDEX ON {name} USING {method} ({_quoted(indexed)})")
         self._db.execute(f"ANALYZE {name}")
 
-    def shown(self) -> set[str]:
+    def temporary_names(self) -> set[str]:
         """Return the names of the tables and views that exist for this connection only."""
         sql = "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind IN ('r', 'v')"
         return {name for (name,) in self._db.execute(sql).fetchall()}
@@ -258,11 +258,11 @@ class PostgresTransaction:
         name = self._physical(table.name, is_live=True)
         hasher = blake3()
         if table.is_full_text:
-            each = f"FROM {name}, unnest(string_to_array(btrim(words), '  ')) WITH ORDINALITY AS each (word, place)"
+            each = f"FROM {name}, unnest(string_to_array(btrim(words), '  ')) WITH ORDINALITY AS each (word, ordinal)"
             word = 'word COLLATE "C"'
             for sql in (
                 f"SELECT word, count(DISTINCT event_index), count(*) {each} GROUP BY 1 ORDER BY {word}",
-                f"SELECT event_index * {word_places_max} + place - 1 {each} ORDER BY {word}, event_index, place",
+                f"SELECT event_index * {word_places_max} + ordinal - 1 {each} ORDER BY {word}, event_index, ordinal",
             ):
                 self._read(sql, lambda read: hasher.update(_pack(read)))
             return hasher.hexdigest()

@@ -8,7 +8,7 @@
   indexes that grow row by row take a fifth longer (225,000 events). Only the shadow tables of a live view have the
   suffix ``__next``, until they are renamed: SQLite parses all other tables to rename one (2 ms).
 - The file names its ledger and the format of its bookkeeping. A database of another program is refused and not touched.
-  A damaged file, or one that is no database, can be moved away and rebuilt (``set_aside``).
+  A damaged file, or one that is no database, can be moved away and rebuilt (``move_away``).
 - Each transaction checks that the file is still the one that was opened. A deleted or replaced file is opened (or
   created) again, and the runner finds its views missing.
 - Only regular files are opened, and the journals beside the file must be regular too: SQLite would follow a link out of
@@ -130,14 +130,14 @@ class SqliteStore:
             (row,) = reading.rows("PRAGMA quick_check(1)")
         return str(row["quick_check"])
 
-    def set_aside(self) -> str:
+    def move_away(self) -> str:
         """Move the damaged file away and return its new path; the next transaction creates another."""
         with self._lock:
             try:
                 views_file.look(self.path)
             except DamagedStore:  # the present file is no database, whichever file it is
-                return str(views_file.set_aside(self.path))
-            return str(views_file.set_aside(self.path, self._file))
+                return str(views_file.move_away(self.path))
+            return str(views_file.move_away(self.path, self._file))
 
     def reading(self, expected: Sequence[ViewVersion] | None = None) -> AbstractContextManager[SqliteTransaction]:
         """Read one snapshot of the views, for the duration of the block."""
@@ -305,7 +305,7 @@ class SqliteTransaction:
         for change in ("deedbook_views SET is_live = 1", "deedbook_tables SET is_live = 1, physical = name"):
             self._db.execute(f"UPDATE {change} WHERE view = ?", (view.name,))
 
-    def shown(self) -> set[str]:
+    def temporary_names(self) -> set[str]:
         """Return the names of the tables and views that exist for this connection only."""
         return {name for (name,) in self._db.execute("SELECT name FROM temp.sqlite_master")}
 

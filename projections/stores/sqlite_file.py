@@ -92,7 +92,7 @@ def journals_of(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
 
 
-def set_aside(path: Path, damaged: FileId | None = None) -> Path:
+def move_away(path: Path, damaged: FileId | None = None) -> Path:
     """Move a damaged file away and return its new path; an earlier damaged file there is replaced.
 
     Nothing happens if the file is no longer ``damaged``: another process was first. Raises Unavailable:

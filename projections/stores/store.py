@@ -205,7 +205,7 @@ class Store(Protocol):
 class ShadowTransaction(ReadTransaction, Protocol):
     """A transaction on a separate connection, which may shadow tables for that connection only."""
 
-    def shown(self) -> set[str]:
+    def temporary_names(self) -> set[str]:
         """Return the names of the tables and views that exist for this connection only."""
 
     def cut(self, table: Table, size: int) -> None:
@@ -237,7 +237,7 @@ class LocalStore(Store, Protocol):
     def check(self) -> str:
         """Return ``ok``, or what is damaged."""
 
-    def set_aside(self) -> str:
+    def move_away(self) -> str:
         """Move the damaged data away, make room for new views, and return the new location of the old data."""
 
     def close(self) -> None:

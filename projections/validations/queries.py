@@ -133,7 +133,7 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     )  # without evidence, a report vouches for nothing
     is_sure = is_whole and row["compromised"] is None
     outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
-    stand = counted_words(counts, data.evidence)
+    stand = evidence_summary(counts, data.evidence)
     if counts.assumptions_settled:
         stand += f", {counts.assumptions_settled} settled by its author"
     if missing > 0:
@@ -162,7 +162,7 @@ def _voice(row: dict[str, Any], now_ms: int) -> Voice:
     )
 
 
-def counted_words(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
+def evidence_summary(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:
     """Return how much of the evidence holds; "0 of 2" would be a finding, so it says if nothing was looked up."""
     if not counts.evidence:
         return "no evidence"

@@ -120,7 +120,7 @@ def _rebuild(
                 changes = work.fold(events, partial(writing.load, version))
                 rows = dict(changes.rows)
                 for table, hasher in hashers.items():
-                    hasher.update(b"".join(map(_pack, map(_as_given_back, rows.pop(table.row, ())))))
+                    hasher.update(b"".join(map(_pack, map(_as_returned, rows.pop(table.row, ())))))
                 writing.write(replace(version, position=start), view, replace(changes, rows=rows))
                 work.shrink(states_cached_max)
             progress(position)
@@ -131,6 +131,6 @@ def _rebuild(
         }
 
 
-def _as_given_back(row: Row) -> list[Value]:
+def _as_returned(row: Row) -> list[Value]:
     """Return the values of a row as SQLite returns them: True as 1, and -0.0 as 0.0."""
     return [value + 0 if value.__class__ in (bool, float) else value for value in msgspec.structs.astuple(row)]

@@ -7,7 +7,7 @@ from building import key_named
 
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
-from deedbook.projections.agents.compromised import compromised_names, compromised_words
+from deedbook.projections.agents.compromised import compromised_names, compromised_sentences
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import QUERIES, VIEWS
 
@@ -106,7 +106,7 @@ def test_past_is_marked_by_what_is_known_now(ledger, reader):
 
 def test_words_name_the_places_and_count_the_rest():
     rows = [{"event_index": number, "compromised": 99} for number in range(12)]
-    (words,) = compromised_words({"events": rows})
+    (words,) = compromised_sentences({"events": rows})
     assert words.startswith("COMPROMISED SIGNATURE: entry 0, entry 1, ")
     assert "and 2 more" in words
     assert "entry 99" in words

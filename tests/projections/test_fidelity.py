@@ -12,7 +12,7 @@ from graphs import CHINESE, audit_graph, audit_json, chain, graph, odd_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.anchors import anchors, evidence_location
 from deedbook.projections.briefs.critical import concluding_steps, critical_numbers, critical_units
 from deedbook.projections.briefs.fidelity import BRIEF_MAX, WEIGHTS, band_of, combine, measure
 from deedbook.projections.briefs.index import index_graph
@@ -29,7 +29,7 @@ def key_texts(memory: ReasoningMemory) -> list[str]:
 
 
 def verbatim(memory: ReasoningMemory) -> str:
-    evidence = [evidence_place(text) for step in memory.steps for text in step.evidence]
+    evidence = [evidence_location(text) for step in memory.steps for text in step.evidence]
     return "\n".join([*key_texts(memory), *evidence])
 
 

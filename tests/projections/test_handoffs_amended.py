@@ -129,7 +129,7 @@ def test_why_says_that_a_superseded_dependency_never_unlocks_and_what_took_its_p
     ledger.approve("waiting", ledger.hand_over("waiting", depends_on=["old"]))
     ledger.emit("alice", "handoff/old", kinds.HandoffSuperseded(by="new"))
     sentence, codes = why(reader, "waiting")
-    assert "superseded (by new) and will never unlock it: depend on what took its place" in sentence
+    assert "superseded (by new) and will never unlock it: depend on its replacement" in sentence
     assert codes == ["DEPENDENCY_PENDING"]
     sentence, codes = why(reader, "old")
     assert sentence.startswith("old is superseded: alice superseded it at ")

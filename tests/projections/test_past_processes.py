@@ -74,7 +74,7 @@ def test_past_is_whole_after_a_process_was_killed_while_it_folded(stretched, led
     live(ledger)
     chosen = random.Random(9)
     for _ in range(times(3, 2)):
-        reader.store.set_aside()
+        reader.store.move_away()
         code = ended(fold_until_killed, ledger.settings(), ledger.home.views, chosen.randrange(1, ledger.size // 5))
         assert code == -signal.SIGKILL
         for index in (chosen.randrange(ledger.size) for _ in range(3)):

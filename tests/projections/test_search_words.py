@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deedbook.ledger.errors import Refused
 from deedbook.projections.search.queries import Term, excerpt_max_chars, excerpt_of, matches_in, terms_of
-from deedbook.projections.search.words import features_of, forms_of, placed_words, stem_of, words_of
+from deedbook.projections.search.words import features_of, forms_of, stem_of, words_of, words_with_positions
 
 # Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's
 # tables, what joins and what parts, and what is no word at all.
@@ -48,7 +48,7 @@ def test_text_is_cut_into_words(text, words):
 
 @given(texts)
 def test_words_stand_where_they_are_said_to_stand(text):
-    placed = list(placed_words(text))
+    placed = list(words_with_positions(text))
     assert [one.word for one in placed] == words_of(text)
     assert all(0 <= one.start < one.end <= len(text) for one in placed)
 

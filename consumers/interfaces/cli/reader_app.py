@@ -22,7 +22,7 @@ from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
-from deedbook.projections.agents.compromised import compromised_words
+from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.views.registry import CHECKED, kind_of
 
@@ -112,7 +112,7 @@ class ReadingApp(ClosableOptions):
         """
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
-                for words in compromised_words(data, self._doubts):
+                for words in compromised_sentences(data, self._doubts):
                     click.secho(words, fg="red")
             if self.moment is not None:
                 then = self.query("catalog.instant", at=self.moment)

@@ -29,7 +29,7 @@ from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.system.files import open_regular
-from deedbook.projections.agents.compromised import compromised_words
+from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def prime(
 
     def ask(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer = view(query, arguments)
-        doubts.update(dict.fromkeys(compromised_words(answer)))
+        doubts.update(dict.fromkeys(compromised_sentences(answer)))
         return answer
 
     now = datetime.now(UTC)

@@ -33,7 +33,7 @@ from deedbook.projections.briefs.prompt import (
     LEVEL_TOKENS,
     TransferLevel,
     conclusion_share_max,
-    shown_conclusion,
+    prompt_conclusion,
     tight_text,
     to_context_prompt,
     unfitted_tokens,
@@ -85,7 +85,7 @@ class _Choice:
 
     def __init__(self, index: GraphIndex, empty: Brief) -> None:
         self.index = index
-        self.conclusion = shown_conclusion(empty)
+        self.conclusion = prompt_conclusion(empty)
         self._facts = {step.step_number: make_fact(step, index.memory) for step in index.memory.steps}
         self._remarks = remarks_of(index)
         self._lines = list(self._all_lines())
@@ -190,7 +190,7 @@ def remarks_of(index: GraphIndex) -> list[Remark]:
 def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:
     """Return the smallest budget at which this compressor reaches .90, or None; reuse ``choice`` if it fits."""
     endless = replace(empty, budget=_no_limit)
-    if choice is None or choice.conclusion != shown_conclusion(endless):
+    if choice is None or choice.conclusion != prompt_conclusion(endless):
         choice = _Choice(index, endless)
     order = choice.critical(HIGH_BAND)
     if order and order[-1].value < HIGH_BAND:

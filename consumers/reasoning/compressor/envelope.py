@@ -30,7 +30,7 @@ from deedbook.projections.briefs.critical import (
 )
 from deedbook.projections.briefs.fidelity import MEDIUM_BAND, WEIGHTS, band_of
 from deedbook.projections.briefs.index import GraphIndex, spelled
-from deedbook.projections.briefs.prompt import shown_conclusion
+from deedbook.projections.briefs.prompt import prompt_conclusion
 from deedbook.projections.briefs.sentences import (
     CHECK,
     choose_lead,
@@ -122,7 +122,7 @@ def with_facts(brief: Brief, index: GraphIndex, steps: Collection[int], remarks:
     leading = [fact for fact, is_concluding in zip(facts, concluding, strict=True) if not is_concluding]
     layout = replace(layout, lead=choose_lead(leading))
     stated = {index.step_spelled[step] for step in chosen if step in index.step_spelled}
-    concluded = spelled(words(shown_conclusion(brief)))
+    concluded = spelled(words(prompt_conclusion(brief)))
     # A step that the prompt already contains, as another fact or within the conclusion, is not dropped.
     shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | chosen
     dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]

@@ -21,7 +21,7 @@ from typing import Final
 
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.events.brief import Fidelity, Prose, Sentence
-from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.anchors import anchors, evidence_location
 from deedbook.projections.briefs.fidelity import measure_indexed
 from deedbook.projections.briefs.index import GraphIndex, index_graph
 from deedbook.projections.briefs.sentences import lead_sentences_max, lead_sentences_min, looks_like_heading
@@ -108,4 +108,4 @@ def _foreign_places(text: str, source: str) -> list[str]:
 def _step_words(step: ReasoningStep) -> list[str]:
     optional = [text for text in (step.conclusion, step.validation_method) if isinstance(text, str)]
     listed = [*step.premises, *step.alternatives_considered, *step.assumptions, *step.evidence]
-    return [step.content, *optional, *listed, *(evidence_place(reference) for reference in step.evidence)]
+    return [step.content, *optional, *listed, *(evidence_location(reference) for reference in step.evidence)]

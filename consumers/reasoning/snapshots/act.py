@@ -41,7 +41,7 @@ from deedbook.projections.briefs.prompt import Prompt, TransferLevel, short_ref
 from deedbook.projections.briefs.text import one_line
 from deedbook.projections.reasoning.memory import ReasoningMemory
 from deedbook.projections.snapshots.snapshot import EnhancedEpistemicSnapshot, to_context_prompt
-from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice, counted_words
+from deedbook.projections.validations.queries import LatestVerdict, Outcome, Voice, evidence_summary
 
 if TYPE_CHECKING:
     from deedbook.consumers.reasoning.validator.report import ValidationReport
@@ -248,7 +248,7 @@ def _is_imported(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> bool:
 
 def _summary(own: ValidationReport) -> str:
     counts, word = own.counts(), "passed" if own.passed else "failed"
-    return f"The receiver's own validation {word}: {counted_words(counts, own.evidence, 'references stand')}."
+    return f"The receiver's own validation {word}: {evidence_summary(counts, own.evidence, 'references stand')}."
 
 
 def _reason_names(decision: Decision) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.anchors import anchors, evidence_location
 from deedbook.projections.briefs.critical import critical_numbers, critical_units
 from deedbook.projections.briefs.index import index_graph
 from deedbook.projections.briefs.text import NEGATORS, content_of, words
@@ -57,7 +57,7 @@ def key_texts(memory: ReasoningMemory) -> list[str]:
 
 def place_lines(memory: ReasoningMemory) -> list[str]:
     """Return the places of all evidence, each of which is an anchor."""
-    return [evidence_place(reference) for step in memory.steps for reference in step.evidence]
+    return [evidence_location(reference) for step in memory.steps for reference in step.evidence]
 
 
 def rarest(memory: ReasoningMemory, text: str) -> str:
@@ -73,7 +73,7 @@ def free_text(memory: ReasoningMemory) -> list[str]:
     """Return a graph's critical steps as lines of free text, each with its evidence."""
     critical = critical_numbers(memory)
     return [
-        step.content + "".join(f" ({evidence_place(reference)})" for reference in step.evidence)
+        step.content + "".join(f" ({evidence_location(reference)})" for reference in step.evidence)
         for step in memory.steps
         if step.step_number in critical
     ]

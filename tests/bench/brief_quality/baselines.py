@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.anchors import evidence_location
 from deedbook.projections.briefs.text import content_words, words
 from deedbook.projections.briefs.tokens import count_tokens
 
@@ -28,7 +28,7 @@ ROUNDS: Final = 50
 def lines_of(memory: ReasoningMemory) -> list[str]:
     """Return the lines that a summarizer is given."""
     steps = [
-        f"[{step.type}] {step.content}" + "".join(f" [{evidence_place(one)}]" for one in step.evidence)
+        f"[{step.type}] {step.content}" + "".join(f" [{evidence_location(one)}]" for one in step.evidence)
         for step in memory.steps
     ]
     return [*steps, *memory.known_limitations]

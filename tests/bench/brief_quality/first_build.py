@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from deedbook.consumers.reasoning.compressor.compress import remarks_of
 from deedbook.consumers.reasoning.compressor.envelope import empty_brief, make_fact, with_facts
 from deedbook.ledger.events.brief import Layout
-from deedbook.projections.briefs.anchors import anchors, evidence_place
+from deedbook.projections.briefs.anchors import anchors, evidence_location
 from deedbook.projections.briefs.fidelity import BRIEF_MAX, measure_indexed
 from deedbook.projections.briefs.index import index_graph, spelled
-from deedbook.projections.briefs.prompt import TransferLevel, cut_to_tokens, section_lines, shown_conclusion
+from deedbook.projections.briefs.prompt import TransferLevel, cut_to_tokens, prompt_conclusion, section_lines
 from deedbook.projections.briefs.sentences import (
     CONCLUSION,
     CONTEXT,
@@ -61,7 +61,7 @@ def first_build(memory: ReasoningMemory, budget: int, level: TransferLevel) -> s
 
 
 def _chosen(empty: Brief, index: GraphIndex) -> tuple[Brief, Tally]:
-    conclusion, remarks = shown_conclusion(empty), remarks_of(index)
+    conclusion, remarks = prompt_conclusion(empty), remarks_of(index)
     candidates = list(_candidates(index, conclusion))
     limit = empty.budget - MARGIN_TOKENS
     room = limit - _unfitted(empty) - count_tokens(f"\n{REASONING_BRIEF}: ")
@@ -115,7 +115,7 @@ def _spend_rest(brief: Brief, tally: Tally, index: GraphIndex) -> Brief:
         left -= cost
         layouts.append(layout)
         if name == "evidence" and fact is not None:
-            tally.keep((), anchors(" ; ".join(map(evidence_place, fact.evidence))))
+            tally.keep((), anchors(" ; ".join(map(evidence_location, fact.evidence))))
     while True:
         filled = with_facts(brief, index, kept, brief.remarks, layouts.pop())
         if not layouts or _unfitted(filled) <= limit:

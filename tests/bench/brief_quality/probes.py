@@ -22,7 +22,7 @@ from collections import defaultdict
 from statistics import mean
 from typing import TYPE_CHECKING, Final
 
-from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.anchors import evidence_location
 from deedbook.projections.briefs.critical import critical_numbers, critical_units, fact_text
 from deedbook.projections.briefs.index import spelled
 from deedbook.projections.briefs.text import one_line, words
@@ -67,7 +67,7 @@ def answered(memory: ReasoningMemory, prompt: str) -> Iterator[tuple[str, bool]]
             yield "premise", number in said and rests_on[0] in said
             yield "support", number in said and said.issuperset(rests_on)
         if step.evidence:
-            place = evidence_place(step.evidence[0])
+            place = evidence_location(step.evidence[0])
             text = one_line(texts[number]).rstrip(".。 ")
             yield "evidence", any(place in line and text in line for line in lines)
         found = _NUMBER.search(texts[number])

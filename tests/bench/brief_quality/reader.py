@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deedbook.consumers.reasoning.compressor.compress import compress
-from deedbook.projections.briefs.anchors import evidence_place
+from deedbook.projections.briefs.anchors import evidence_location
 from deedbook.projections.briefs.critical import critical_numbers, is_open_assumption
 from deedbook.projections.briefs.prompt import TransferLevel, to_context_prompt
 from deedbook.projections.briefs.text import content_words
@@ -103,7 +103,7 @@ def full_text(memory: ReasoningMemory) -> str:
         rests_on = memory.dependencies.get(step.step_number, [])
         kind = "assumption, not validated" if is_open_assumption(step) else step.type
         after = f" (rests on {', '.join(map(str, rests_on))})" if rests_on else ""
-        places = "".join(f" [{evidence_place(one)}]" for one in step.evidence)
+        places = "".join(f" [{evidence_location(one)}]" for one in step.evidence)
         lines.append(f"{step.step_number}. {kind}{after}: {step.content}{places}")
     lines += [f"Limitation: {text}" for text in memory.known_limitations]
     return "\n".join([*lines, f"Conclusion: {memory.conclusion}"])
@@ -135,11 +135,11 @@ def _quotable(memory: ReasoningMemory) -> dict[int, str]:
 
 def _evidence(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:
     critical = critical_numbers(memory)
-    places = sorted({evidence_place(one) for step in memory.steps for one in step.evidence})
+    places = sorted({evidence_location(one) for step in memory.steps for one in step.evidence})
     for step in memory.steps:
         if step.evidence and step.step_number in critical & _quotable(memory).keys():
             text = f"Which place is cited for this: “{step.content}”?"
-            yield from _question("evidence", text, evidence_place(step.evidence[0]), places, chance)
+            yield from _question("evidence", text, evidence_location(step.evidence[0]), places, chance)
 
 
 def _limitations(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]:

@@ -28,7 +28,7 @@ from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.reasoning import ReasoningValidated
 from deedbook.ledger.home.trust import actions_of
 from deedbook.projections.briefs.prompt import TransferLevel
-from deedbook.projections.validations.queries import counted_words
+from deedbook.projections.validations.queries import evidence_summary
 
 if TYPE_CHECKING:
     from deedbook.consumers.reasoning.validator.publication import ValidatedReasoning
@@ -166,7 +166,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
-    said = counted_words(done.report.counts(), done.report.evidence, "references stand")
+    said = evidence_summary(done.report.counts(), done.report.evidence, "references stand")
     notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
     if not app.as_json:
         for one in notes[:issues_shown_max]:
@@ -213,7 +213,7 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
             report = msgspec.convert(one["data"], ReasoningValidated)
             counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
             said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
-            said += f"  {counted_words(report.counts, report.evidence)}  by {one['author']}"
+            said += f"  {evidence_summary(report.counts, report.evidence)}  by {one['author']}"
             click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
             for issue in one["data"]["issues"]:
                 click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
