@@ -1,4 +1,4 @@
-"""The ledger as a program with an event loop meets it: ``Ledger`` with the same names, awaited."""
+"""The ledger for programs with an event loop: the names of ``Ledger``, awaited."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ threads_max: Final = 8
 class AsyncLedger(ReactingBase):
     """A ``Ledger`` for programs with an event loop; ``async with`` opens it.
 
-    Behind a server the requests run on the loop itself; a ledger in a folder is read and written in threads. What is
-    cancelled while it is being admitted may have been admitted: publish it with ``idem`` to be able to call it again.
+    Requests to a server run on the loop itself. A ledger in a folder is read and written in threads. A call that is
+    cancelled while it publishes may have published: pass ``idem``, so that you can repeat it safely.
     """
 
     _awaits = True
@@ -68,15 +68,15 @@ class AsyncLedger(ReactingBase):
         """Open the ledger.
 
         Raises Unavailable: ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``. Refused: ``USAGE`` for a server without an
-        agent, or when it is open; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        agent, or if it is open already; ``KEY_FILE_MISSING``, ``BUS_DENIED``.
         """
         if self._threads is not None:
-            raise Refused("USAGE", "this ledger is open already")
+            raise Refused("USAGE", "this ledger is already open: close it first, or use it as it is")
         settings = asking(self.settings)
         if settings.server is not None and settings.agent is None:
             raise Refused("USAGE", "a server needs to know the agent: pass agent=NAME, or set DEEDBOOK_AGENT")
         self._process = os.getpid()
-        self._stop = threading.Event()  # a new one: the ledger may have been closed before
+        self._stop = threading.Event()  # a new event, because the ledger may have been closed before
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="deedbook")
         try:
             if settings.server is None:
@@ -99,12 +99,12 @@ class AsyncLedger(ReactingBase):
                 await client.close()
         finally:
             if threads is not None:
-                # Shielded: whoever gives up waiting must not leave the log open.
+                # Shielded: a caller that is cancelled here must not leave the log open.
                 await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._leave, threads))
 
     def _leave(self, threads: ThreadPoolExecutor) -> None:
-        # A call that was cancelled goes on in its thread: the log must stay open until it is over, and it may be the
-        # one that opens it.
+        # A cancelled call continues in its thread. The log must stay open until that call is over; the call may even be
+        # the one that opens it.
         threads.shutdown()
         with self._opening:
             beside, self._beside = self._beside, None
@@ -164,7 +164,7 @@ class AsyncLedger(ReactingBase):
             except (Refused, Unavailable):
                 if self._client is client:
                     raise
-                return  # closed in the middle of a read: that is a stop, too
+                return  # another task closed the ledger during the read: that is a stop, too
             for index, data in page.entries:
                 yield read_event(index, data)
             position = page.next_index
@@ -187,7 +187,7 @@ class AsyncLedger(ReactingBase):
             finally:
                 clients.close(client)
 
-        # A thread of its own: those that calls are made in must be free for what the functions call.
+        # The reactor has a thread of its own, because the functions need the other threads for their own calls.
         thread = ThreadPoolExecutor(1, thread_name_prefix="deedbook-reactor")
         reacting = asyncio.get_running_loop().run_in_executor(thread, react)
         thread.shutdown(wait=False)
@@ -200,13 +200,13 @@ class AsyncLedger(ReactingBase):
             stop.set()
             handlers.cancel()
             with contextlib.suppress(DeedbookError):
-                await reacting  # whoever is told that it ended finds nothing half done
+                await reacting  # so nothing is half done when the caller learns that it ended
             raise
         finally:
             self._running.discard(stop)
 
     def stop(self) -> None:
-        """End ``run`` and ``follow``, from the loop's own thread, within about a second."""
+        """End ``run`` and ``follow`` within about a second; call it in the loop's own thread."""
         for stop in (self._stop, *self._running):
             stop.set()
 
@@ -242,12 +242,12 @@ class AsyncLedger(ReactingBase):
         return self._client
 
     async def _emit(self, client: Any, drafts: list[Draft]) -> list[Accepted]:
-        # Signing reads key files, and opens a sealed one by a slow hash.
+        # In a thread: signing reads key files, and opening a sealed one takes a slow hash.
         accepted: list[Accepted] = await client.submit(await self._in_thread(self._author(client, None).sign, *drafts))
         return accepted
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        if self._threads is None:  # closed since the call began
+        if self._threads is None:  # the ledger was closed after the call began
             raise Refused("USAGE", "this ledger is not open: use it inside `async with`")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
@@ -271,7 +271,7 @@ class _Threaded:
         return lambda *arguments, **named: self._in_thread(partial(method, *arguments, **named))
 
     async def close(self) -> None:
-        """Leave the client to whoever opened it, once its threads are over."""
+        """Do nothing: ``AsyncLedger`` closes the client when its threads have ended."""
 
 
 def _remote_client(settings: Settings) -> Any:

@@ -1,4 +1,4 @@
-"""Drafts that are published together: those of one call, and batches that collect several calls."""
+"""The drafts of one call of ``publish``, and batches that collect the drafts of several calls."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Batch:
         self._drafts: list[Draft] | None = []
 
     def add(self, drafts: Sequence[Draft]) -> None:
-        """Add events. Raises Refused: ``USAGE`` when the batch is over, as for a task that outlives it."""
+        """Add events. Raises Refused: ``USAGE`` after the block, for example in a task that outlives it."""
         if self._drafts is None:
-            raise Refused("USAGE", "this batch is closed: publish outside of it")
+            raise Refused("USAGE", "this batch is closed: publish outside of it, or open another")
         self._drafts.extend(drafts)
 
     def pending(self, stream: str) -> list[EventData | dict[str, Any]]:
-        """Return what the batch holds for a stream, which no view shows yet."""
+        """Return the batch's drafts for a stream; no view shows them yet."""
         return [draft.data for draft in self._drafts or () if draft.stream == stream]
 
     def close(self) -> list[Draft]:
-        """Take no more events, and return those that there are."""
+        """Close the batch and return its drafts."""
         drafts, self._drafts = self._drafts or [], None
         return drafts
 
     def of(self, ledger: object) -> Batch | None:
-        """Return the innermost batch that is ``ledger``'s."""
+        """Return the innermost batch of ``ledger``."""
         return self if self._ledger is ledger else self._outer and self._outer.of(ledger)
 
 
@@ -50,10 +50,13 @@ _batch: ContextVar[Batch | None] = ContextVar("deedbook_batch", default=None)
 
 @contextlib.contextmanager
 def collected(ledger: object) -> Iterator[Batch]:
-    """Collect what is published to ``ledger`` inside, in this thread or task and those it starts. Raises Refused."""
+    """Collect the events that the block publishes to ``ledger``, in this thread or task and those that it starts.
+
+    Raises Refused: ``USAGE`` if a batch is already open.
+    """
     outer = _batch.get()
     if outer is not None and outer.of(ledger) is not None:
-        raise Refused("USAGE", "a batch is open already: batches do not nest")
+        raise Refused("USAGE", "a batch is already open here: publish in it, because batches do not nest")
     batch = Batch(ledger, outer)
     token = _batch.set(batch)
     try:
@@ -66,7 +69,7 @@ def collected(ledger: object) -> Iterator[Batch]:
 
 
 def present_batch(ledger: object) -> Batch | None:
-    """Return the batch that is open for ``ledger`` here, if there is one."""
+    """Return the batch that is open for ``ledger`` in this thread or task, or None."""
     batch = _batch.get()
     return None if batch is None else batch.of(ledger)
 
@@ -88,7 +91,7 @@ def drafts_of(
         raise Refused("USAGE", 'data in a dict needs a kind: publish(stream, {…}, kind="handoff.logged")')
     if kind:
         check_kinds((kind,))
-    # The events of one call are committed together: the first one's version and key are that of all.
+    # The events of one call are committed together, so only the first carries the expected version and the key.
     return [
         Draft(
             stream=stream,

@@ -1,4 +1,4 @@
-"""The clients that ledgers open: a connection of its own for each, but of a folder one for all of this process."""
+"""The clients of this process: one for each connection to a server, and one for all ledgers on the same folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """The open clients of this process. LMDB's locks belong to a process, so its ledgers share a folder's client."""
+    """The open clients of this process. LMDB's locks belong to a process, so ledgers on one folder share a client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,9 +29,10 @@ class Clients:
         self._inherited: dict[Path, Client] = {}
 
     def open(self, settings: Settings) -> Client:
-        """Return what ``settings`` name: a connection, or the folder's client, opened if nobody has.
+        """Return a new connection to a server, or the client of a folder, which is opened if it is not open yet.
 
-        Raises Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open; as ``open_client``.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` in a fork of a process that had the folder open. Also raises as
+        ``open_client``.
         """
         if settings.server is not None:
             return open_client(settings)
@@ -47,9 +48,9 @@ or start processes anew (multiprocessing calls that `spawn`)"
         return client
 
     def close(self, client: Client) -> None:
-        """Close what ``open`` returned; of a folder's client the last one out does."""
+        """Close a client from ``open``; a folder's client is closed when its last user closes it."""
         with self._lock:
-            # Not by the settings' folder: a link in its path may lead elsewhere by now.
+            # Search by the client, because a link in the settings' path may lead elsewhere by now.
             folder = next((folder for folder, (shared, _) in self._clients.items() if shared is client), None)
             if folder is not None:
                 _, users = self._clients.pop(folder)
@@ -61,7 +62,7 @@ or start processes anew (multiprocessing calls that `spawn`)"
         client.close()
 
     def forget(self) -> None:
-        """After a fork, keep what was open, and neither use nor close it: LMDB would end the parent's reads."""
+        """In a fork, keep the parent's clients without using or closing them: LMDB would end the parent's reads."""
         self._lock = threading.Lock()
         self._inherited |= {folder: client for folder, (client, _) in self._clients.items()}
         self._clients = {}

@@ -1,16 +1,16 @@
-"""An event as a CloudEvent (CloudEvents 1.0.2), for systems that speak it: one mapping, made at the edge.
+"""An event as a CloudEvent (CloudEvents 1.0.2), for systems that use the format.
 
-Nothing of it is signed and nothing is kept of it: whoever must believe an event takes its receipt, by the ``id``.
+A CloudEvent is derived, unsigned and not stored. To prove the event, a receiver requests its receipt by the ``id``.
 
-| attribute | of the event |
+| attribute | value |
 |---|---|
-| `id` | its id, the same however often it is delivered |
+| `id` | the event's id, the same in every delivery |
 | `source` | `urn:deedbook:ledger:` and the ledger's id |
 | `type` | `deedbook.` and the kind |
 | `subject` | the stream |
-| `time`, `recordedtime` | the author's claim; when the ledger accepted it (an extension of theirs) |
-| `sequence` | the index in the log, of 19 digits, so that texts sort as numbers (an extension of theirs) |
-| `dataschema`, `data` | the published schema of the kind, and what it describes: the signed body, without defaults |
+| `time`, `recordedtime` | the author's claimed time; the ledger's time (an extension of CloudEvents) |
+| `sequence` | the index in the log with 19 digits, so that texts sort as numbers (an extension of CloudEvents) |
+| `dataschema`, `data` | the URI of the kind's published schema; the signed body, without defaults |
 """
 
 from __future__ import annotations

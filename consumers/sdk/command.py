@@ -1,8 +1,8 @@
-"""Running an operator's command: one line for sh, with a document on its standard input, within a limit of time.
+"""Runs an operator's command: one line for sh, with a document on its standard input, within a time limit.
 
-The line is the operator's text alone: what an author wrote reaches it on standard input or in environment variables,
-which sh does not evaluate as long as the line quotes them. The command runs in a session of its own; at the limit, and
-when the caller is stopped, everything in it is killed. What one that ended well left in the background goes on.
+Only the operator writes the line. Text of authors reaches the command on standard input or in environment variables,
+which sh does not evaluate if the line quotes them. The command runs in a process session of its own. At the time limit,
+or when the caller stops, every process in it is killed. Background processes of a finished command keep running.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ error_max_chars: Final = 300
 
 
 class Ended(NamedTuple):
-    """How a command ended; ``problem`` is None where its exit code was 0, else what happened and its last error."""
+    """The result of a command: ``problem`` is None for exit code 0, else what happened, with its last error line."""
 
     problem: str | None
     is_stopped: bool = False
@@ -40,10 +40,10 @@ def run_command(
     stop: threading.Event | None = None,
     drops_output: bool = False,
 ) -> Ended:
-    """Run ``line`` by sh, with ``environment`` added to ours; ``stop`` ends it early."""
+    """Run ``line`` with sh, add ``environment`` to ours, and return the result; ``stop`` ends it early."""
     reading, writing = os.pipe()
     try:
-        # The line is the operator's own; nothing of an event becomes part of it.
+        # Only the operator writes the line; no text of an event becomes part of it.
         process = subprocess.Popen(  # noqa: S603 - see above
             ["/bin/sh", "-c", line],
             stdin=subprocess.PIPE,
@@ -62,7 +62,7 @@ def run_command(
         try:
             is_over = _wait(process, stdin, time.monotonic() + limit_s, stop)
         except BaseException:
-            kill_group(process)  # as for an interrupt from the keyboard, which a session of its own does not get
+            kill_group(process)  # for example at ^C, which does not reach another process session
             raise
         if not is_over:
             kill_group(process)
@@ -76,29 +76,29 @@ def run_command(
 
 
 def _wait(process: subprocess.Popen[bytes], stdin: bytes, until_s: float, stop: threading.Event | None) -> bool:
-    """Wait for a command to end by itself; return False at the limit, and when the caller is stopped."""
+    """Return True when the command has ended by itself, False at the time limit or when the caller stops."""
     given: bytes | None = stdin
     while (left_s := until_s - time.monotonic()) > 0 and not (stop is not None and stop.is_set()):
         try:
             process.communicate(given, timeout=left_s if stop is None else min(left_s, stop_poll_s))
         except subprocess.TimeoutExpired:
-            given = None  # communicate goes on with what it has begun to write
+            given = None  # communicate continues with the input that it has begun to write
         else:
             return True
     return False
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that was started in a session of its own, with its children, unless it has ended by itself."""
-    if process.returncode is None:  # not waited for yet, so its number is still its own, and its group's
+    """Kill a process with its children, unless it has ended; it must run in a process session of its own."""
+    if process.returncode is None:  # it was not waited for, so no other process can have its pid
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Errors:
-    """Copies what a command says of errors to where ours go, and keeps its end.
+    """Copies a command's standard error to ours, and keeps the end of it.
 
-    It is read by a thread that nobody has to wait for: what a command left in the background may hold the pipe open.
+    A daemon thread reads it, because a background process of the command may hold the pipe open for ever.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -114,7 +114,7 @@ class _Errors:
         return ""
 
     def _copy(self, pipe: BinaryIO) -> None:
-        with pipe, contextlib.suppress(OSError):  # nobody reads what we say of errors: then nobody misses it
+        with pipe, contextlib.suppress(OSError):  # our standard error is closed: drop the text
             while chunk := pipe.read(errors_kept_max_bytes):
                 self._kept = (self._kept + chunk)[-errors_kept_max_bytes:]
                 os.write(2, chunk)

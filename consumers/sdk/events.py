@@ -1,4 +1,4 @@
-"""Events as every door shows them in JSON, with the marks that views put on them."""
+"""Events as every interface shows them in JSON, with the mark of a compromised signature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def describe(event: Event) -> dict[str, Any]:
 
 
 def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
-    """Return an event with its signature and its places in its stream and batch. Raises Refused: ``NOT_FOUND``."""
+    """Return an event with its signature and its positions in stream and batch. Raises Refused: ``NOT_FOUND``."""
     raw = client.entry(index)
     entry, event = decode_entry(raw), read_event(index, raw)
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
@@ -29,10 +29,10 @@ def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
 
 
 class CompromisedKeys:
-    """The compromised keys and the entries since which they are, for readers that follow the log."""
+    """Marks compromised signatures for readers that follow the log."""
 
     def __init__(self, ask: Ask, *, is_filtered: bool = False) -> None:
-        """Read the keys now and at each ``key.compromised``; with a filter, which may hide those, at each event."""
+        """Query the keys now and at each ``key.compromised``; if a filter may hide those events, at each event."""
         self._ask = ask
         self._is_filtered = is_filtered
         self._read()
@@ -43,7 +43,7 @@ class CompromisedKeys:
             self._keys.setdefault(one["key"], []).append(one)
 
     def mark(self, event: Event) -> dict[str, int]:
-        """Return the mark of an event, ``{"compromised": N}``, or nothing."""
+        """Return ``{"compromised": N}`` for an event with a compromised signature, else an empty dict."""
         if event.kind == "key.compromised" or self._is_filtered:
             self._read()
         found = [one["compromised"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]

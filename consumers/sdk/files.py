@@ -1,7 +1,7 @@
-"""Reading and replacing the files of a folder that people edit at the same time.
+"""Reads and replaces files in a folder that people edit at the same time.
 
-A file is replaced by renaming a finished one into its place: whoever reads sees the old one or the new one, and a crash
-leaves at most a hidden temporary file. Links are not followed: what is written stays in the folder.
+A file is replaced by renaming a complete new file over it. So a reader gets the old file or the new one, and a crash
+leaves at most a hidden temporary file. Links are not followed, so nothing is written outside the folder.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.system.files import open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
-# Errors of one file or its name, not of the folder: waiting does not help.
+# Errors of one file or of its name: waiting does not help, and other files of the folder can still be used.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
 
 
 def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
-    """Return a file's bytes; None when there is none.
+    """Return a file's bytes; None if there is no such file.
 
-    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` for what is no regular file or has an impossible name.
+    Raises Refused: ``TOO_LARGE``, or ``INVALID_FORMAT`` if it is no regular file or the name is impossible.
     Unavailable: it cannot be read.
     """
     try:
@@ -37,7 +37,7 @@ def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes
 
 
 def settled_for_s(path: Path) -> float | None:
-    """Return for how long a file has been left alone, in seconds; None when it is not there, or from the future."""
+    """Return the seconds since a file last changed; None if it does not exist, or changed in the future."""
     try:
         changed_s = path.lstat().st_ctime
     except OSError:
@@ -47,7 +47,7 @@ def settled_for_s(path: Path) -> float | None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file that may be there. Raises Unavailable: it cannot be removed."""
+    """Remove a file if it exists. Raises Unavailable: it cannot be removed."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -55,13 +55,13 @@ def remove_file(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> bool:
-    """Put ``content`` in a file's place and return True; leave it when somebody just saved another than ``expected``.
+    """Replace a file by ``content`` and return True; return False if its bytes are not the ``expected`` ones.
 
     Raises Refused: ``INVALID_FORMAT`` for an impossible name. Unavailable: ``STORE_FULL`` or ``STORE_UNAVAILABLE``;
-    then the file is what it was.
+    then the file is unchanged.
     """
 
-    def check() -> None:  # hardly anybody can save between this look and the renaming
+    def check() -> None:  # the rename follows at once, so another save in between is unlikely
         if expected not in (None, read_file(path, size_max_bytes=max(len(expected or b""), file_size_max_bytes))):
             raise FileExistsError
 

@@ -1,13 +1,13 @@
-"""Running the git program, the one way: bounded in time and output, no shell, prompt or hook, and typed errors.
+"""Runs the git program: limited in time and output, without shell, prompts or hooks, and with typed errors.
 
-In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). Taken
-away are variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and ``GIT_INDEX_FILE``),
-prompts, hooks, signing, garbage collection. The author is Deedbook, so a machine without a git identity can write
-notes.
+In the operator's own repository their configuration counts (a ``safe.directory``, a credential helper, a proxy). This
+module removes variables that name another repository (a git hook that calls us sets ``GIT_DIR`` and
+``GIT_INDEX_FILE``), and disables prompts, hooks, signing and garbage collection. The author of commits is Deedbook, so
+a machine without a git identity can write notes.
 
-A repository that is only read may be a stranger's, and its configuration may name programs. So ``is_own=False`` hands
-on no variable and no configuration but the repository's, and gives git no transport. Its user calls only commands that
-read objects as they are (``rev-parse``, ``ls-tree``, ``cat-file`` …).
+A repository that is only read may be a stranger's, and its configuration may name programs. With ``is_own=False`` git
+gets no variables, no configuration but the repository's, and no transport. The caller then uses only commands that read
+plain objects (``rev-parse``, ``ls-tree``, ``cat-file`` …).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _SECRET: Final = re.compile(r"(?i)((?:token|password|passwd|secret|access_key)=)
 
 
 class Answer(NamedTuple):
-    """Git's answer: exit code, output, and its shortened error text without credentials."""
+    """Git's answer: exit code, output, and error text, which is shortened and has no credentials."""
 
     code: int
     out: bytes
@@ -116,13 +116,13 @@ class Answer(NamedTuple):
 
 
 class Git:
-    """The git program, at work in one folder."""
+    """The git program in one folder."""
 
     def __init__(self, folder: Path, *, is_own: bool = True) -> None:
-        """Look for the program; the repository may be a stranger's. Raises Unavailable: there is none."""
+        """Find the program; not ``is_own``: the repository may be a stranger's. Raises Unavailable: git is missing."""
         program = shutil.which("git")
         if program is None:
-            raise Unavailable("STORE_UNAVAILABLE", "this needs the program git, which is not installed")
+            raise Unavailable("STORE_UNAVAILABLE", "the program git is not installed: install it and try again")
         self._command = (program, *_OPTIONS, "-C", str(folder))
         self._is_own = is_own
         self.folder = folder
@@ -135,7 +135,7 @@ class Git:
         time_max_s: float = git_time_max_s,
         size_max: int = output_size_max_bytes,
     ) -> Answer:
-        """Return what git answers, whether it succeeds or not.
+        """Return git's answer, also for a failed command.
 
         Raises Unavailable: it cannot be run, or does not end. Refused: ``TOO_LARGE`` for more than ``size_max`` bytes.
         """
@@ -159,10 +159,10 @@ class Git:
         variables: Mapping[str, str] | None = None,
         time_max_s: float = git_time_max_s,
     ) -> str:
-        """Return the text that git answers with, without the newline at its end.
+        """Return git's output as text, without the newline at its end.
 
-        Raises Refused: ``NOT_FOUND`` in no repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
-        ``STORE_IN_USE`` when another process holds what it needs.
+        Raises Refused: ``NOT_FOUND`` outside a repository. Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``,
+        ``STORE_IN_USE`` if another process holds a lock.
         """
         answer = self.call(*arguments, data=data, variables=variables, time_max_s=time_max_s)
         if answer.code:
@@ -176,9 +176,9 @@ class Git:
         stderr: int = subprocess.DEVNULL,
         variables: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start git in a session of its own: no terminal to ask at, to end with all it started. Raises Unavailable."""
+        """Start git in a process session of its own: without a terminal, and killed as a group. Raises Unavailable."""
         try:
-            return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; what varies was checked
+            return subprocess.Popen(  # noqa: S603 - a fixed program without a shell; the callers check the arguments
                 (*self._command, *arguments),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
@@ -193,7 +193,7 @@ class Git:
 
 
 class Found(NamedTuple):
-    """An object: its type, its BLAKE3 as a ref, and its content; None where it is larger than was asked for."""
+    """A git object: its type, its BLAKE3 as a ref, and its content (None if it is larger than ``size_max``)."""
 
     type: str
     size: int
@@ -202,10 +202,10 @@ class Found(NamedTuple):
 
 
 class Objects(Resource):
-    """The objects of one repository, read from one running ``git cat-file --batch``: never a process an object.
+    """The objects of one repository, read through one running ``git cat-file --batch``.
 
-    An object is asked for and read before the next one is: so no pipe fills while the other side waits. A damaged
-    object ends git; it counts as missing, and the next object is asked of a new git.
+    Each object is read before the next is requested, so no pipe fills up while the other side waits. A damaged object
+    ends git: the object counts as missing, and a new git process reads the next one.
     """
 
     def __init__(self, git: Git) -> None:
@@ -217,8 +217,8 @@ class Objects(Resource):
     def get(self, name: str, size_max: int) -> Found | None:
         """Return an object by its id (or ``ID^{tree}``), without its content if it is larger than ``size_max``.
 
-        None: there is no such object, or it is damaged. Raises Unavailable: ``STORE_UNAVAILABLE`` when git is silent,
-        or ends again and again.
+        None: there is no such object, or it is damaged. Raises Unavailable: ``STORE_UNAVAILABLE`` if git does not
+        answer in time, or ends repeatedly.
         """
         process = self._running()
         try:
@@ -250,7 +250,7 @@ class Objects(Resource):
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
             if len(self._buffer) > object_header_max_bytes:
-                raise ValueError("git cat-file answered with no header")
+                raise ValueError("git cat-file answered without a header")
             self._buffer += self._more()
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
@@ -262,7 +262,7 @@ class Objects(Resource):
         return taken
 
     def _more(self) -> bytes:
-        """Return what git answers next. Raises EOFError: it ended. Unavailable: it is silent."""
+        """Return the next bytes of git's answer. Raises EOFError: git ended. Unavailable: it did not answer in time."""
         process = self._running()
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         descriptor = process.stdout.fileno()
@@ -276,25 +276,25 @@ class Objects(Resource):
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             if self._starts >= starts_max:
-                text = f"git cat-file ended {starts_max} times: `git fsck` tells what is damaged in {self._git.folder}"
+                text = f"git cat-file ended {starts_max} times: run `git fsck` in {self._git.folder}"
                 raise Unavailable("STORE_UNAVAILABLE", text)
             self._starts += 1
             self._buffer = b""
-            # Objects that a partial clone lacks count as missing; they are not fetched one by one over the network.
+            # Objects that a partial clone lacks count as missing: git would fetch them one by one over the network.
             self._process = self._git.start("cat-file", "--batch", variables={"GIT_NO_LAZY_FETCH": "1"})
         return self._process
 
     def close(self) -> None:
-        """End git, if it runs."""
+        """End git if it is running."""
         process, self._process = self._process, None
         if process is not None:
             kill_group(process)
-            with process:  # closes its pipes and collects it
+            with process:  # closes its pipes and waits for its end
                 pass
 
 
 def failure(answer: Answer, what: str, folder: Path) -> DeedbookError:
-    """Return the error for what git complained about."""
+    """Return the error for a failed git command."""
     complaint = answer.error
     text = f"{what}: {complaint or f'exit code {answer.code}'}"
     details = {"folder": str(folder)}
@@ -309,7 +309,8 @@ def failure(answer: Answer, what: str, folder: Path) -> DeedbookError:
     if "No space left" in complaint or "quota exceeded" in complaint.lower():
         return Unavailable("STORE_FULL", text, **details)
     if re.search(r"exists; cannot create|there are still refs under|cannot process .* at the same time", complaint):
-        return Refused("INVALID_FORMAT", f"{text}: another tool has a ref where this one must stand", **details)
+        text = f"{text}: another tool has a ref with a conflicting name: delete or rename it"
+        return Refused("INVALID_FORMAT", text, **details)
     if re.search(_LOCKED, complaint):
         is_denied = re.search(r"Permission denied|Read-only|Not a directory", complaint)
         return Unavailable("STORE_UNAVAILABLE" if is_denied else "STORE_IN_USE", text, **details)
@@ -317,7 +318,7 @@ def failure(answer: Answer, what: str, folder: Path) -> DeedbookError:
 
 
 def masked(text: str) -> str:
-    """Return a text without the user, password or token of an address in it, in one line."""
+    """Return a text on one line, with user, password and token removed from every address in it."""
     return " ".join(_SECRET.sub(r"\1***", _CREDENTIALS.sub("***", text)).split())
 
 
@@ -341,7 +342,7 @@ def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size
 
 
 def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) -> tuple[bytes, bytes]:
-    """Return what a process prints, ended when it is more than ``size_max``, and the end of its complaint."""
+    """Return a process's output and the end of its error text; kill it if it prints more than ``size_max`` bytes."""
     out, complaint = bytearray(), b""
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
@@ -370,7 +371,7 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
 
 
 def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """Return a process's exit code; one that has closed its pipes is over in a moment, sooner than ``wait`` looks."""
+    """Return a process's exit code. Poll first: a process that closed its pipes ends sooner than ``wait`` checks."""
     pause_s = exit_poll_first_s
     while (code := process.poll()) is None:
         if time.monotonic() > deadline:

@@ -1,13 +1,13 @@
-"""Asking a server over HTTP: the one way in which anything here does.
+"""Sends HTTP requests; all of Deedbook's HTTP calls go through this module.
 
-- one deadline bounds the whole call: connecting, a server that sends a byte a minute, retries and their pauses;
-- what may pass is tried again with a capped back-off; where a server's ``Retry-After`` asks for more than there is
-  time, the call ends at once;
-- an answer's body is read up to a limit, and uncompressed (a compressed one could unfold into anything);
-- redirects are not followed, and no proxy or password file of the environment is used: the settings alone decide where
-  something goes, and so who sees a key, a secret or a text.
+- One deadline limits the whole call: connecting, a server that sends a byte a minute, retries and their pauses.
+- Temporary failures are retried with a capped back-off. If a server's ``Retry-After`` is longer than the time left, the
+  call ends at once.
+- An answer's body is read up to a limit. A compressed body is refused, because it could unpack to any size.
+- Redirects are not followed, and no proxy or password file of the environment is used. So only the settings decide who
+  receives a key, a secret or a text.
 
-A call runs its own event loop, so from inside another one it must be made in a thread.
+A call runs its own event loop: inside another event loop, call it in a thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Reason = Literal["unsent", "late", "large"]
 class Answer(NamedTuple):
     """A server's answer. ``body`` is empty unless it was read; ``wait_s`` is how long the server asks to wait.
 
-    ``requests`` counts what was sent for it, with all that was tried before.
+    ``requests`` counts the requests that were sent, with earlier attempts.
     """
 
     status: int
@@ -51,9 +51,9 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """No answer that can be used, after so many ``attempts``; ``may_pass`` tells an outage from a wrong form.
+    """There was no usable answer after ``attempts`` attempts; ``may_pass``: a later attempt may succeed.
 
-    ``answer`` is what came and may pass, with the beginning of its body.
+    ``answer`` is the last answer with a temporary failure, with the beginning of its body.
     """
 
     attempts = 1
@@ -79,11 +79,11 @@ def request(
     answer_max_bytes: int | None = None,
     read: frozenset[int] | None = _OK,
 ) -> Answer:
-    """Return what a server answers to ``body``; statuses of ``passing`` and lost connections are tried again.
+    """Return a server's answer to a request; statuses in ``passing`` and lost connections are retried.
 
-    The bodies of the statuses in ``read`` are read, up to ``answer_max_bytes`` where that is given; None reads all, of
-    failures only the first ``failure_max_bytes``. Raises NoAnswer: the last attempt had none, or ``limit_s`` passed
-    (its reason is ``late``).
+    Bodies are read for the statuses in ``read``, up to ``answer_max_bytes``; without that limit none is read. If
+    ``read`` is None, the first ``failure_max_bytes`` of failures are read, too. Raises NoAnswer: the last attempt
+    failed, or ``limit_s`` passed (its reason is ``late``).
     """
     requests = 0
 
@@ -121,18 +121,18 @@ def request(
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return whose certificates are trusted: read once, because that takes longer (150 ms) than most questions."""
+    """Return the trusted certificates, read once: that takes 150 ms, longer than most requests."""
     return httpx.create_ssl_context(trust_env=False)
 
 
 async def _try_until_answered(
     attempt: Callable[[], Awaitable[Answer]], attempts_max: int, deadline: asyncio.Timeout
 ) -> Answer:
-    # It would log each retry by itself, to standard output unless somebody has set that up.
+    # By default stamina logs each retry to standard output.
     stamina.instrumentation.set_on_retry_hooks([])
 
     def wait_s(error: Exception) -> bool | float:
-        """Return how long to wait after a failed attempt, or False to give up."""
+        """Return the seconds to wait after a failed attempt; False: do not retry."""
         if not isinstance(error, NoAnswer):
             return False
         error.attempts = tried.num
@@ -180,7 +180,7 @@ async def _try_once(
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """Return the beginning of what is said of a failure: as much as is worth it, whatever becomes of the rest."""
+    """Return the beginning of a failure's body, also if the connection breaks; empty for a compressed body."""
     body = bytearray()
     with contextlib.suppress(httpx.TransportError):
         async for chunk in response.aiter_raw():
@@ -192,7 +192,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 async def _read(response: httpx.Response, size_max_bytes: int) -> bytes:
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise NoAnswer("the answer is compressed, which was not asked for", may_pass=False)
+        raise NoAnswer("the answer is compressed, although the request forbids that", may_pass=False)
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -202,7 +202,7 @@ async def _read(response: httpx.Response, size_max_bytes: int) -> bytes:
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Return how long a server asks to wait (RFC 9110 §10.2.3), or None when it does not say or cannot be read."""
+    """Return the seconds in a ``Retry-After`` header (RFC 9110 §10.2.3); None if it is missing or unreadable."""
     value = (value or "").strip()
     if value.isascii() and value.isdigit() and len(value) <= retry_after_max_digits:
         return float(value)

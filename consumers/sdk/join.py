@@ -1,17 +1,17 @@
-"""Joining a ledger that is elsewhere: keys are made here, registered by an invitation, and what was joined is checked.
+"""Joins a remote ledger: makes keys here, registers them by an invitation, and checks the ledger.
 
-Killed at any point, the same call goes on: the keys that lie here are used, never made anew, and what the ledger has
-accepted is not sent again.
+If the process dies at any point, the same call continues. It uses the keys that exist here and never makes others, and
+it does not repeat a registration that the ledger has accepted.
 
-| we crash after             | what lies here                | and then                                          |
-|----------------------------|-------------------------------|---------------------------------------------------|
-| the folder was begun       | ``join.begun``, some keys     | the rest of the keys are made                     |
-| the ledger has accepted    | all keys                      | the own bus key is let in, that of the token not  |
-| the history was checked    | the folder is trusted         | it is checked once more                           |
-| ``client.toml`` is written | everything, ``join.begun``    | the mark is taken away                            |
+| we crash after             | the folder has                 | the next call                                       |
+|----------------------------|--------------------------------|-----------------------------------------------------|
+| the folder was begun       | ``join.begun``, some keys      | makes the missing keys                              |
+| the ledger accepted        | all keys                       | connects with its own bus key, not with the token's |
+| the history was checked    | all keys, and is trusted       | checks the history again                            |
+| ``client.toml`` is written | everything, and ``join.begun`` | removes ``join.begun``                              |
 
-The ledger's id is the hash of its root key, and what was accepted is read back: entry 0 must name the very root that
-the code pins, and authority, replayed from there by the rules, must have this agent with the key that was made here.
+The ledger's id is the hash of its root key. The registration is read back and checked: entry 0 must name the root key
+that the code pins, and authority, replayed from there by the rules, must have this agent with the key made here.
 """
 
 from __future__ import annotations
@@ -56,25 +56,24 @@ class Joined(msgspec.Struct, frozen=True):
 def join(
     invitation: Invitation, home: Home, server: str, *, passphrase: Callable[[], str | None] = lambda: None
 ) -> Joined:
-    """Join by an invitation, with keys and settings in ``home``; called again, go on or return what is so already.
+    """Join a ledger by an invitation, with keys and settings in ``home``; a repeated call continues.
 
-    ``server`` is one URL, or several with commas; ``passphrase`` is asked for when the identity key is made, or opened.
-    Raises Refused: ``LEDGER_EXISTS`` for a folder that is somebody's already; ``NOT_INVITED``, ``BUS_DENIED``.
-    Corrupted: ``VERIFICATION_FAILED``: it is not the ledger that the code is of. Unavailable: ``BUS_UNAVAILABLE``; the
-    same call again goes on.
+    ``server`` is one URL, or several with commas; ``passphrase`` returns the passphrase of the identity key. Raises
+    Refused: ``LEDGER_EXISTS`` if the folder is in use; ``NOT_INVITED``, ``BUS_DENIED``. Corrupted:
+    ``VERIFICATION_FAILED``: the invitation is of another ledger. Unavailable: ``BUS_UNAVAILABLE``; repeat the call.
     """
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
     with as_unavailable(home.path):
         home.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with lock_folder(home.keys):  # one at a time: two would each register the keys that the other is about to make
+    with lock_folder(home.keys):  # one process at a time: two would overwrite each other's keys
         _begin(home, invitation, membership)
         key = _identity_key(home, invitation, passphrase)
-        # Before the first use of a key that lies here: this user has just made the folder.
+        # Keys are only used in a trusted folder, and this user has just made it.
         trust.adopt(home.path, invitation.root, now(), membership)
         index = None
         if not _is_let_in(home, invitation, server):
             _register(home, invitation, key, server)
-        if not _is_node(invitation):  # a node replays the whole log that it follows, from the root that is pinned now
+        if not _is_node(invitation):  # a node replays the whole log from the pinned root, so this check is not needed
             settings = Settings(home=home.path.resolve(), server=server, agent=invitation.name)
             index = _check(settings, invitation, key)
             write_membership(home.path, membership)
@@ -83,16 +82,16 @@ def join(
 
 
 def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
-    """Take the folder for this invitation, unless it is somebody's."""
+    """Mark the folder as begun for this invitation. Raises Refused: ``LEDGER_EXISTS`` if it is in use."""
     mark = blake3(invitation.token, derive_key_context="deedbook 2026-11 invitation: marks a folder").hexdigest()
     begun = read_regular(home.path / BEGUN_FILE, size_max_bytes=config_size_max_bytes)
     if begun == mark.encode():
         return
     before = read_membership(home.path)
     if before is not None and begun is None and (before.ledger, before.agent) == (membership.ledger, membership.agent):
-        return  # it joined, by this invitation or an earlier one: what follows finds that out
+        return  # it joined before, by this or another invitation: the next steps find out
     if begun is not None or home.is_local() or before is not None or any(home.keys.glob("*.*key")):
-        whose = f"of {before.agent}" if before else "a ledger's own" if home.is_local() else "begun for somebody else"
+        whose = f"of {before.agent}" if before else "a ledger's" if home.is_local() else "in use for another invitation"
         message = f"{trust.quoted_path(home.path)} is {whose}: join in a folder of your own (--home DIR)"
         raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
     (home.path / ".gitignore").write_text("*\n", "ascii")
@@ -100,7 +99,7 @@ def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
 
 
 def _identity_key(home: Home, invitation: Invitation, passphrase: Callable[[], str | None]) -> Key:
-    """Return the identity key that lies here, or make it; with the bus key, and a node's key of checkpoints."""
+    """Return the identity key; make it, the bus key and a node's checkpoint key if they do not exist."""
     path, bus = home.key_file(invitation.name), home.nkey_file(invitation.name)
     if not path.exists():
         write_key(path, Key.generate(), ledger=invitation.ledger, name=invitation.name, passphrase=passphrase())
@@ -115,7 +114,7 @@ def _identity_key(home: Home, invitation: Invitation, passphrase: Callable[[], s
 
 
 def _is_let_in(home: Home, invitation: Invitation, server: str) -> bool:
-    """Return whether the server knows the bus key that lies here: then the ledger has accepted it."""
+    """Return whether the server admits our bus key: then the ledger has accepted the registration."""
     try:
         Connection(server, invitation.name, home.bus_seed(invitation.name)).close()
     except Refused as refusal:
@@ -126,7 +125,7 @@ def _is_let_in(home: Home, invitation: Invitation, server: str) -> bool:
 
 
 def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None:
-    """Register the keys that lie here, and wait until they are let in."""
+    """Register our keys, and wait until the server admits them."""
     name, ledger = invitation.name, invitation.ledger
     nkey = public_bus_key(home.bus_seed(invitation.name))
     checkpoint = open_key(home.key_file(CHECKPOINT)) if _is_node(invitation) else None
@@ -141,7 +140,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
         submission = draft_and_sign([draft], key, ledger=ledger, author=name, at=now())
         connection.request(submit_subject(ledger, name), submission.encode())
     except (Refused, Unavailable) as error:
-        # The server that has the news cuts this connection, perhaps before the answer came.
+        # The server closes the token's connection after the registration, perhaps before the answer arrives.
         if error.code not in {"BUS_DENIED", "BUS_UNAVAILABLE"}:
             raise
         cut = error
@@ -158,28 +157,28 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
 
 
 def _not_let_in(invitation: Invitation, refusal: Refused) -> Refused:
-    """Return the refusal of a token that no server lets in: which of the reasons it is, the server does not say."""
+    """Return the refusal of a token that the server does not admit; the server does not give the reason."""
     name, until = invitation.name, clock_text(invitation.expires_ms)
     if invitation.expires_ms <= now_ms():
         why, how = f"has expired ({until})", "expired"
     else:
-        why, how = f"is not open there: it was used, taken back or replaced (it would have held until {until})", "ended"
+        why, how = f"is not open: it was used, revoked or replaced (it would have expired at {until})", "ended"
     message = f"the invitation of {name} {why}. Ask an admin for another one: `deed agent invite {name}`"
     return Refused("NOT_INVITED", message, name=name, how=how, reason=refusal.message)
 
 
 def _check(settings: Settings, invitation: Invitation, key: Key) -> int:
-    """Hold the ledger that was joined against the code, and return the entry that registers the key."""
+    """Check the joined ledger against the invitation, and return the entry that registers the key."""
     with RemoteClient(settings) as client:
         root = trust.root_in(client.entry(0))
         if root != invitation.root:
             message = f"the ledger's root key has the fingerprint {root}, and the invitation pins {invitation.root}"
-            raise Corrupted("VERIFICATION_FAILED", f"{message}: ask whoever sent it", root=root)
+            raise Corrupted("VERIFICATION_FAILED", f"{message}: ask its sender", root=root)
         head = client.streams.read(f"agent/{invitation.name}").head
         agent = client.streams.authority.agent(invitation.name, head.size)
         record = client.streams.authority.key(key.public.hex(), head.size)
     if agent is None or record is None or agent.key != key.public.hex() or not record.is_valid:
-        message = f"{invitation.name} is not registered with the key that lies here, or was removed since"
+        message = f"{invitation.name} is not registered with the key in this folder, or was removed since"
         raise Refused("NOT_INVITED", f"{message}: ask an admin for another invitation, under another name")
     return record.since_index
 

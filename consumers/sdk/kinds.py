@@ -9,10 +9,10 @@ from deedbook.ledger.events import KINDS
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist, naming the nearest, or all those that do. Raises Refused: ``UNKNOWN_KIND``."""
+    """Refuse a kind that does not exist, and name similar kinds or all. Raises Refused: ``UNKNOWN_KIND``."""
     for kind in kinds:
         if kind not in KINDS:
             alike = near(kind, KINDS)
-            listed = "" if alike else f"; there are: {', '.join(sorted(KINDS))}"
+            listed = "" if alike else f". The kinds are: {', '.join(sorted(KINDS))}"
             message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"
             raise Refused("UNKNOWN_KIND", message, kind=kind, near=alike)

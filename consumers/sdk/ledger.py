@@ -1,8 +1,9 @@
-"""The ledger as a program meets it: one object that opens, publishes, asks and reacts.
+"""The ledger for programs: one object that opens, publishes, queries and reacts.
 
-A ledger is opened as the command line opens it: ``home`` (or ``DEEDBOOK_HOME``, or ``.deedbook`` of the nearest parent
-folder), ``server`` (or ``DEEDBOOK_SERVER``) and ``agent`` (or ``DEEDBOOK_AGENT``), whose key signs. ``AsyncLedger`` has
-the same names for programs with an event loop. ``deedbook.Ledger`` adds the nouns: ``ledger.handoff("id").claim()``.
+A ledger opens with the settings of the command line: ``home`` (or ``DEEDBOOK_HOME``, or ``.deedbook`` of the nearest
+parent folder), ``server`` (or ``DEEDBOOK_SERVER``) and ``agent`` (or ``DEEDBOOK_AGENT``), whose key signs.
+``AsyncLedger`` has the same names for programs with an event loop. ``deedbook.Ledger`` adds the nouns, for example
+``ledger.handoff("id").claim()``.
 """
 
 from __future__ import annotations
@@ -65,19 +66,19 @@ class LedgerBase:
         passphrase: Passphrase = None,
         settings: Settings | None = None,
     ) -> None:
-        """Take the settings of a ledger and prepare it: a ``Ledger`` is open now, an ``AsyncLedger`` in ``async with``.
+        """Read the settings of a ledger. A ``Ledger`` is open now; open an ``AsyncLedger`` by ``async with``.
 
-        ``home`` is the ledger's folder itself; ``server`` the URL of a node, as ``nats://127.0.0.1:4222``, or of
-        several, separated by commas; with ``spool`` what is reported while none of them answers is kept, and that is
-        raised as ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; opening:
-        ``STORE_UNAVAILABLE``, ``BUS_UNAVAILABLE``. Refused: a setting is wrong; opening: ``USAGE`` for a server without
-        an agent, ``KEY_FILE_MISSING``, ``BUS_DENIED``.
+        ``home`` is the ledger's folder itself. ``server`` is the URL of a node, for example ``nats://127.0.0.1:4222``,
+        or of several, separated by commas. With ``spool``, a report that no server answers is stored here and sent
+        later; the call then raises ``SPOOLED`` (``ledger.client.spool``). Raises Unavailable: ``NO_LEDGER``; when it
+        opens ``STORE_UNAVAILABLE`` or ``BUS_UNAVAILABLE``. Refused: a setting is wrong; when it opens ``USAGE`` for a
+        server without an agent, ``KEY_FILE_MISSING`` or ``BUS_DENIED``.
         """
         if settings is None:
             folder = None if home is None else Path(home)
             settings = read_settings(home=folder, server=server, agent=agent, spool=spool)
         if not settings.home.is_absolute():
-            # A program may change its folder later: keys, views and subscriptions would then be looked for elsewhere.
+            # A program may change its working folder later; a relative path would then lead elsewhere.
             settings = msgspec.structs.replace(settings, home=present_folder() / settings.home)
         self.settings = settings
         self._process = os.getpid()
@@ -94,18 +95,18 @@ class LedgerBase:
 
     @property
     def agent(self) -> str | None:
-        """The acting agent; None can read, and sign nothing."""
+        """The acting agent; with None the ledger can be read, but nothing can be signed."""
         return self.settings.agent
 
     def _check_process(self) -> None:
-        """Refuse to work in a fork: its reads would take the log's places of readers from the process it came from."""
+        """Refuse to work in a fork: its reads would use the reader slots that LMDB gave to the parent process."""
         if self._process != os.getpid():
             message = "this ledger was opened before the process was forked: open it in the process that uses it"
             raise Refused("USAGE", message)
 
     def _acting(self) -> str:
         if self.agent is None:
-            raise Refused("USAGE", "no agent is named to sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
+            raise Refused("USAGE", "no agent is named that could sign this: pass agent=NAME, or set DEEDBOOK_AGENT")
         return self.agent
 
     def _author(self, client: Client, name: str | None) -> Author:
@@ -134,7 +135,7 @@ class Ledger(LedgerBase, Resource):
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """Stop what runs or follows, and close the ledger; closing again does nothing."""
+        """Stop ``run`` and ``follow``, and close the ledger; closing it again does nothing."""
         self._stop.set()
         client, self._client = self._client, None
         if client is not None and self._process == os.getpid():
@@ -142,7 +143,7 @@ class Ledger(LedgerBase, Resource):
 
     @property
     def client(self) -> Client:
-        """The client underneath. Raises Refused: ``USAGE`` after the ledger was closed, or this process was forked."""
+        """The ledger's client. Raises Refused: ``USAGE`` after the ledger was closed, or in a fork."""
         self._check_process()
         if self._client is None:
             raise Refused("USAGE", "this ledger was closed: open it again")
@@ -152,7 +153,7 @@ class Ledger(LedgerBase, Resource):
         return self.client
 
     def author(self, name: str | None = None) -> Author:
-        """Return the author that signs as ``name`` or the acting agent. Raises Refused: ``USAGE`` without either."""
+        """Return the author that signs as ``name`` or as the acting agent. Raises Refused: ``USAGE`` without either."""
         return self._author(self.client, name)
 
     def publish(
@@ -165,13 +166,13 @@ class Ledger(LedgerBase, Resource):
         expect: int | None = None,
         idem: str | None = None,
     ) -> list[Accepted]:
-        """Sign and append events of one stream; they are on disk when this returns, all or none of them.
+        """Sign and append events of one stream, all or none; return their positions once they are on disk.
 
         ``data`` are events of ``ledger.events``, or plain values with their ``kind``. ``causes`` are the ids of the
-        events that these follow from, ``corr`` a label that events of one task share, ``expect`` the version of the
-        stream that you believe in, ``idem`` a key under which the same call again returns the first answer. Inside
-        ``batch()`` the answer is empty, and stands in the batch's ``accepted`` at its end. Raises Refused: it was not
-        admitted, and why; ``KEY_LOCKED`` when the agent's key cannot be opened. Unavailable: see ``Client.submit``.
+        events that these follow from. ``corr`` is a label that the events of one task share. ``expect`` is the version
+        that you expect of the stream. ``idem`` is a key: a repeated call with the same key returns the first answer.
+        Inside ``batch()`` the answer is empty; after the block the batch's ``accepted`` has it. Raises Refused: the
+        ledger did not admit it; ``KEY_LOCKED`` if the agent's key cannot be opened. Unavailable: see ``Client.submit``.
         """
         client = self.client
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
@@ -183,11 +184,11 @@ class Ledger(LedgerBase, Resource):
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[Batch]:
-        """Publish what is published inside as one batch, under one signature: all of it is admitted, or nothing.
+        """Collect the events published in the block, and append them under one signature: all of them or none.
 
-        At most 256 events and 900 KiB. When the block raises, nothing is published. Do not hold one open across a
-        ``yield`` of your own generator: what its caller publishes meanwhile would be part of it. Raises Refused: as
-        ``publish``, with ``details`` that name each event that was refused.
+        A batch has at most 256 events and 900 KiB. If the block raises, nothing is published. Do not ``yield`` from
+        your own generator inside the block: events that its caller publishes meanwhile would join the batch. Raises
+        Refused: as ``publish``; ``details`` name each refused event.
         """
         with collected(self) as batch:
             yield batch
@@ -195,24 +196,24 @@ class Ledger(LedgerBase, Resource):
             batch.accepted = self.author().emit(*drafts)
 
     def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a view query, as ``ask("handoffs.show", id="event-bus")``; None is not sent.
+        """Return the answer of a query, for example ``ask("handoffs.show", id="event-bus")``.
 
-        The views hold everything that was in the log when this was called. ``projections.QUERIES`` lists the queries.
-        What one acts on after it (``projections.views.registry.CHECKED``) is answered from signed entries instead. With
-        ``as_of`` the answer is that of the past: after the entry of this index, or at this time (ISO 8601). Raises
-        Refused: ``NOT_FOUND`` and what else the query refuses; ``INVALID_FIELD`` for an ``as_of`` that is none.
-        Corrupted: ``VERIFICATION_FAILED``: what the ledger handed over does not prove itself.
+        Arguments that are None are left out. The answer includes everything that was in the log at the call.
+        ``projections.views.registry.QUERIES`` lists the queries. Queries that usually precede a write (``CHECKED``
+        there) are answered from signed entries, all others from views. With ``as_of`` the answer is as of a past entry
+        (its index) or time (ISO 8601). Raises Refused: as the query, for example ``NOT_FOUND``; ``INVALID_FIELD`` for
+        an invalid ``as_of``. Corrupted: ``VERIFICATION_FAILED``: the entries do not prove the answer.
         """
         return ask(self.client, query, given(arguments), as_of)
 
     def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> Iterator[Event]:
-        """Yield the events of ``kinds`` (default: all) that are in the log now: those behind the index ``after``."""
+        """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``."""
         check_kinds(kinds)
         for index, data in entries_now(self.client, after + 1, kinds=kinds, stream=stream):
             yield read_event(index, data)
 
     def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> Iterator[Event]:
-        """Yield events as they come, until ``stop``: those behind the index ``after`` (default: only new ones)."""
+        """Yield events after the index ``after`` (default: only new ones) as they are appended, until ``stop``."""
         check_kinds(kinds)
         start = self.client.head().size if after is None else after + 1
         try:
@@ -220,20 +221,20 @@ class Ledger(LedgerBase, Resource):
                 if not isinstance(item, int):
                     yield item
         except (Refused, Unavailable):
-            if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
+            if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
                 raise
 
     def stop(self) -> None:
-        """End ``run`` and ``follow``, from any thread or signal handler, within about a second."""
+        """End ``run`` and ``follow`` within about a second; call it in any thread or signal handler."""
         self._stop.set()
 
     def index_of(self, ref: int | str) -> int:
-        """Return the index of an event: by index, id, sha256 of its body, or the first 12 or more digits of either."""
+        """Return an event's index; ``ref`` is the index, the id, the body's SHA-256, or 12 first digits of one."""
         number = index_in(ref)
         return int(self.ask("resolve", ref=ref)["event_index"]) if number is None else number
 
     def get(self, ref: int | str) -> Event:
-        """Return one event, by what ``index_of`` takes. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
+        """Return one event; ``ref`` is as for ``index_of``. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = self.index_of(ref)
 
         return read_event(index, self.client.entry(index))
@@ -241,36 +242,36 @@ class Ledger(LedgerBase, Resource):
     def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
         """Return the receipt of an event: the proof that it is in the log, which anybody can check offline.
 
-        It is checked before it is returned; the witnesses that a ``policy`` demands are waited for. Raises Refused:
-        ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: as ``receipts.take``.
+        The receipt is checked first. If a ``policy`` requires witnesses, the call waits for their signatures. Raises
+        Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``. Corrupted: as ``receipts.take``.
         """
         return take(self.client, self.index_of(ref), policy=policy)
 
     def compute(self, work: Callable[[Client], T]) -> T:
-        """Return what ``work`` makes of the client."""
+        """Return the result of ``work`` on the ledger's client."""
         return work(self.client)
 
     def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
-        """Publish the events that ``make`` makes, for the acting agent, of what the ledger says now."""
+        """Publish the events that ``make`` returns for the acting agent's author, which can query the ledger."""
         return self.publish(stream, *make(self.author()))
 
     def put_blob(self, content: bytes) -> str:
-        """Store what is too large for an event, as the acting agent; events refer to it by the ref that is returned.
+        """Store large content as a blob, as the acting agent, and return its ref, by which events reference it.
 
-        What no event refers to within a day is dropped. At most 64 MiB; text is searched for secrets. Raises Refused:
-        ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
+        A blob that no event references within a day is deleted. It has at most 64 MiB, and text is searched for
+        secrets. Raises Refused: ``TOO_LARGE``, ``SECRET_DETECTED``. Unavailable: ``QUOTA_EXCEEDED``.
         """
         return self.author().put_blob(content)
 
     def get_blob(self, ref: str) -> bytes:
-        """Return a blob, checked against its ref. Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Corrupted."""
+        """Return a blob. Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Corrupted: it does not match its ref."""
         return self.client.get_blob(ref)
 
 
 def entries_now(
     client: Client, start: int = 0, *, kinds: Sequence[str] = (), stream: str | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the entries, each with its index, that are in the log now, from ``start`` on."""
+    """Yield index and bytes of the entries that are in the log now, from ``start`` on."""
     size = client.head().size
     while start < size:
         page = client.entries(start, kinds=kinds, stream=stream)
@@ -279,22 +280,22 @@ def entries_now(
 
 
 def asking(settings: Settings) -> Settings:
-    """Return the settings that a server is asked with: whoever has the ledger's own folder may ask as root."""
+    """Return the settings for a server; without an agent, the owner of the ledger's folder connects as root."""
     if settings.server is None or settings.agent is not None:
         return settings
 
-    # Signing still needs a named agent.
+    # Only for reading: signing still needs a named agent.
     is_here = Home(settings.home).nkey_file("root").exists()
     return msgspec.structs.replace(settings, agent="root") if is_here else settings
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a query that are sent."""
+    """Return the arguments of a query without those that are None."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def index_in(ref: int | str) -> int | None:
-    """Return an index that is given as a number or in digits; longer ones are the beginning of a hash."""
+    """Return an index from a number or its digits; None for a hash (12 or more digits are the beginning of one)."""
     if isinstance(ref, int):
         return ref
     return int(ref) if ref.isdecimal() and len(ref) < _index_digits_max else None

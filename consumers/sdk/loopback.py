@@ -1,4 +1,4 @@
-"""Recognizing addresses of this machine."""
+"""Recognises addresses of this machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ipaddress import ip_address
 def is_loopback(host: str) -> bool:
     """Whether ``host``, as ``urlsplit`` gives it (lower case, no brackets), is this machine.
 
-    What is sent there in the clear is seen by nobody else. No name is looked up: ``localhost`` is loopback by RFC 6761
-    §6.3, every other name is a stranger's.
+    Plain text that is sent there stays on this machine. No name is resolved: ``localhost`` is loopback by RFC 6761
+    §6.3, and every other name counts as another machine.
     """
     if host == "localhost":
         return True

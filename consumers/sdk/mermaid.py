@@ -1,7 +1,7 @@
-"""Mermaid flowcharts of texts that others wrote.
+"""Mermaid flowcharts of untrusted text.
 
-Every mark that could end a label, begin markup or run a script is written as its number (Mermaid, "Entity codes to
-escape characters"). Names of nodes are made from ids alone, so that two drawings can be compared.
+Every character that could end a label, begin markup or run a script is written as its number (Mermaid, "Entity codes
+to escape characters"). Node names depend only on ids, so that two drawings can be compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from deedbook.consumers.sdk.text import sanitize_line
 
-# The space, letters and digits of every script, and marks without a meaning of their own within quotes.
+# The space, letters and digits of every script, and punctuation without a meaning inside quotes.
 _ESCAPED: Final = re.compile(r"[^\w .,:/+=→·…—–×÷-]|_")
 _name_digits: Final = 12
 

@@ -1,4 +1,4 @@
-"""Reacting to events: functions that ``run`` calls, each effect once."""
+"""Functions that ``run`` calls with events; what they write to the store happens once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class ReactingBase(LedgerBase):
     _handlers: Handlers | None = None
 
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function that ``run`` calls with each event of ``kinds`` (default: all) that ``where`` is true of.
+        """Register a function that ``run`` calls with events of ``kinds`` (default: all) for which ``where`` is true.
 
-        It gets the event and the connection to the subscription's store, a SQLite file of its own or a database of
-        PostgreSQL (psycopg): what it writes there commits in one transaction with the position, so it happens once,
-        whatever is killed. What it does elsewhere happens at least once; ``event.id`` is the same each time. Raises
-        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function that does not take the two, or that nobody would await.
+        The function gets the event and the connection to the subscription's store: a SQLite file, or a PostgreSQL
+        database (psycopg). Its writes there commit in one transaction with the position, so they happen once, even if
+        the process is killed. Its effects elsewhere happen at least once; ``event.id`` is the same each time. Raises
+        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function without these two parameters, or a coroutine function that
+        this ledger cannot await.
         """
         check_kinds(kinds)
         if self._handlers is None:
@@ -39,7 +40,8 @@ class ReactingBase(LedgerBase):
             raise Refused("USAGE", 'no function is registered: add one with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
         if not is_text or (store is None and (not name or name.startswith(".") or "/" in name or "\0" in name)):
-            raise Refused("USAGE", f"{name!r} cannot name a subscription, because its file has the same name")
+            message = f"{name!r} cannot name a subscription, because a file gets that name: use letters and digits"
+            raise Refused("USAGE", message)
         return open_subscriptions(self.settings.home / "subscribers" / f"{name}.db" if store is None else store)
 
 
@@ -49,15 +51,14 @@ class ReactingLedger(ReactingBase, Ledger):
     def run(
         self, name: str, *, after: int | None = None, until: int | None = None, store: Path | str | None = None
     ) -> None:
-        """Call the functions of ``on`` for each event, until ``stop``; the position is kept under ``name``.
+        """Call the functions of ``on`` for each event, until ``stop``; the position is stored under ``name``.
 
-        The first run of a name begins behind the index ``after`` (default: the log's end; -1 is its beginning); each
-        later one goes on where the last one was. With ``until`` it ends when everything before that index was handled.
-        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or where PostgreSQL
-        keeps it, as ``postgresql://USER@HOST/DATABASE``; then whoever runs it next goes on, on any machine.
-        An event whose function raises five times is kept as a dead letter, and the next one comes. Raises Refused:
-        ``USAGE`` when no function was registered. Unavailable: ``STORE_IN_USE`` when ``name`` is running already; the
-        ledger cannot be read: run it again.
+        The first run of a name begins after the index ``after`` (default: the log's end; -1: its beginning); each later
+        run continues at the stored position. With ``until`` it ends when all events before that index were handled.
+        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or a PostgreSQL database
+        as ``postgresql://USER@HOST/DATABASE``; then any machine can continue. An event whose function raises five times
+        becomes a dead letter, and the next event follows. Raises Refused: ``USAGE`` if no function is registered.
+        Unavailable: ``STORE_IN_USE`` if ``name`` is already running; the ledger cannot be read: run it again.
         """
         with contextlib.closing(self._subscriptions(name, store)) as subscriptions:
             reactor = Reactor(self.client, subscriptions, name, handlers=self._handlers)
@@ -66,5 +67,5 @@ class ReactingLedger(ReactingBase, Ledger):
             try:
                 reactor.run(self._stop, until=until)
             except (Refused, Unavailable):
-                if self._client is not None:  # else closed from another thread in the middle of a read: a stop, too
+                if self._client is not None:  # else another thread closed the ledger during the read: a stop, too
                     raise

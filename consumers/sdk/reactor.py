@@ -1,10 +1,10 @@
-"""Acting on events: durable subscriptions whose effect happens once. ``Ledger.on`` and ``Ledger.run`` are made of them.
+"""Durable subscriptions, on which ``Ledger.on`` and ``Ledger.run`` are built: functions that react to events.
 
-Position, attempts and dead letters live in the subscriber's own store, a SQLite file or PostgreSQL. What the function
-writes through ``db`` commits in one transaction with the position: after any crash the effect has happened once or not
-at all, and a gap is impossible because the position is an index of the log. Effects elsewhere (a command, a webhook)
-are at least once; they get the event's id as a stable key. A program with an event loop has its functions called there,
-by a reactor in a thread: so no transaction keeps the loop waiting for a disk.
+Position, attempts and dead letters are in the subscriber's own store: a SQLite file, or PostgreSQL. The writes of a
+function through ``db`` commit in one transaction with the position. So after any crash they have happened once or not
+at all, and no event is skipped, because the position is an index of the log. Effects elsewhere (a command, a webhook)
+happen at least once, with the event's id as a stable key. If a program has an event loop, its functions run on that
+loop and the reactor in a thread, so that no transaction makes the loop wait for a disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.trust.history import HeadHistory, answer_questions
 
-# Called with the event and the connection to the subscriber's store, of sqlite3 or psycopg. A loop awaits its result.
+# Called with the event and the connection to the subscriber's store (sqlite3 or psycopg); a loop awaits its result.
 Effect = Callable[[Event, Any], Any]
 EffectT = TypeVar("EffectT", bound=Effect)
 Where = Callable[[Event], bool]
@@ -47,13 +47,13 @@ class Handlers:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds that are asked for, sorted; none of them when a function asks for all."""
+        """The sorted kinds to subscribe to; empty if some function takes all kinds."""
         if any(not kinds for kinds, _, _ in self._handlers):
             return []
         return sorted({kind for kinds, _, _ in self._handlers for kind in kinds})
 
     def on(self, *kinds: str, where: Where | None = None) -> Callable[[EffectT], EffectT]:
-        """Register a function for events of ``kinds`` (default: all) that ``where`` is true of; they run in order."""
+        """Register a function for events of ``kinds`` (default: all) for which ``where`` is true; they run in order."""
 
         def register(effect: EffectT) -> EffectT:
             self._check(effect)
@@ -63,11 +63,11 @@ class Handlers:
         return register
 
     def reacts_to(self, kind: str) -> bool:
-        """Whether a function asks for events of ``kind``."""
+        """Whether a function takes events of ``kind``."""
         return any(not kinds or kind in kinds for kinds, _, _ in self._handlers)
 
     def effects(self, event: Event) -> list[Effect]:
-        """Return the functions to be called for ``event``."""
+        """Return the functions to call with ``event``."""
         return [
             effect
             for kinds, effect, where in self._handlers
@@ -75,7 +75,7 @@ class Handlers:
         ]
 
     def _check(self, effect: Effect) -> None:
-        """Refuse what could never be called as it should be, before events are passed over because of it."""
+        """Refuse a function that could not be called, before it makes dead letters of events."""
         name = getattr(effect, "__name__", repr(effect))
         if not self._awaits and inspect.iscoroutinefunction(effect):
             raise Refused("USAGE", f"{name} is a coroutine function, and this ledger awaits none: use AsyncLedger")
@@ -84,25 +84,25 @@ class Handlers:
         except TypeError as error:
             message = f"{name} must take the event and the subscription's database: def {name}(event, db)"
             raise Refused("USAGE", message) from error
-        except ValueError:  # a builtin that does not say what it takes
+        except ValueError:  # a builtin without a signature
             return
 
 
 class LoopHandlers(Handlers):
-    """The functions of a program with an event loop, which a reactor in a thread calls, and waits for, on that loop."""
+    """Functions that run on a program's event loop, while a reactor in a thread waits for them."""
 
     def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers._handlers  # noqa: SLF001 - of this very class
+        self._handlers = handlers._handlers  # noqa: SLF001 - an instance of the base class
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._is_over = False
 
     def effects(self, event: Event) -> list[Effect]:
-        """Return what has the loop call the functions for ``event``."""
+        """Return functions that let the event loop call those for ``event``."""
         return [self._wait]
 
     def cancel(self) -> None:
-        """Cancel what is awaited now, and call nothing more."""
+        """Cancel the function that is running, and call no others."""
         self._is_over = True
         if self._task is not None:
             self._task.cancel()
@@ -121,7 +121,7 @@ class LoopHandlers(Handlers):
 
 
 class Reactor:
-    """One subscription: a name, the kinds it asks for, and what it does with each event."""
+    """One subscription: a name, and the functions that it calls with events."""
 
     def __init__(
         self,
@@ -134,9 +134,9 @@ class Reactor:
         retry_wait_s: float = retry_wait_first_s,
         wait_s: float = poll_wait_s,
     ) -> None:
-        """Subscribe as ``name`` to what ``client`` reads; a new subscription starts at the head unless told.
+        """Subscribe as ``name`` to the log of ``client``; a new subscription starts at the log's end (``start_at``).
 
-        ``wait_s`` is how long one read waits for news, and so how long ``run`` may take to see that it should stop.
+        ``wait_s`` limits how long one read waits for new entries, and so how long ``run`` takes to stop.
         """
         self._handlers = handlers or Handlers()
         self.on = self._handlers.on
@@ -150,21 +150,21 @@ class Reactor:
         self._moved_to = -1
 
     def start_at(self, index: int) -> int:
-        """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
+        """Start a new subscription at ``index``; return the index to read next. Raises Refused: ``WRONG_LEDGER``."""
         return self._subscriptions.start_at(self._name, index, self._client.ledger)
 
     def run(self, stop: threading.Event, *, until: int | None = None) -> None:
-        """React until ``stop`` is set, or until everything before index ``until`` was handled.
+        """React until ``stop`` is set, or until all events before the index ``until`` were handled.
 
-        Raises Unavailable: ``STORE_IN_USE`` when this subscription is running already; the ledger or the subscription's
-        store cannot be used: call again to go on.
+        Raises Unavailable: ``STORE_IN_USE`` if this subscription is already running; the ledger or the store cannot be
+        used: call it again to continue.
         """
         with self._subscriptions.held(self._name):
             position = self.start_at(self._client.head().size)
             self._past = past = self._subscriptions.past(self._name)
             self._moved_to = -1
             if until is not None and position >= until:
-                # Nothing is left to handle only if the log is still the one that was handled.
+                # Nothing is left to handle, unless the log was reset to another history since.
                 questions = past.extend(self._client.consistency(past.size), position)
                 place = answer_questions(questions, self._client.consistency, partial(read_reset, self._client))
                 if place == position:
@@ -180,10 +180,10 @@ class Reactor:
                     return
 
     def retry(self, index: int) -> None:
-        """Try the effect of a dead letter again; when it succeeds, it is forgotten in the same transaction.
+        """Call the functions with a dead letter again; if they succeed, delete it in one transaction.
 
-        Raises Refused: ``NOT_FOUND``; ``USAGE`` when this subscription does not ask for its kind. Exception: whatever
-        the effect raises.
+        Raises Refused: ``NOT_FOUND``; ``USAGE`` if this subscription does not take its kind. Exception: that of a
+        function.
         """
         event = read_event(index, self._client.entry(index))
         with self._subscriptions.transaction() as db:
@@ -196,7 +196,7 @@ class Reactor:
 
     def _go_on_at(self, index: int) -> None:
         if index == self._moved_to and self._past.reset_position is None:
-            return  # with the effect of the event before it, and all that is trusted now
+            return  # already committed, with the effect of the event before it
         with self._subscriptions.transaction():
             if index != self._past.reset_position:
                 self._subscriptions.check_is_next(self._name, index)
@@ -211,7 +211,7 @@ class Reactor:
         while not stop.is_set():
             attempt = self._subscriptions.count_attempt(self._name, event.index)
             if attempt > self._attempts_max:
-                # The last attempt ended with the process itself: nothing could be said of it any more.
+                # The process died in the last attempt, so nothing recorded the reason.
                 self._bury(event, "the subscriber died while it handled this event")
                 return True
             try:
@@ -220,17 +220,17 @@ class Reactor:
                     for effect in self._handlers.effects(event):
                         effect(event, db)
                     self._subscriptions.check_open()
-                    # If we crash before the commit, neither effect nor position is there, and the event comes again.
+                    # If we crash before the commit, neither effect nor position is stored: the event is handled again.
                     self._move(event.index + 1)
             except (Unavailable, KeyboardInterrupt):
-                self._take_back(event)  # an outage, or somebody at the keyboard: not the event's fault
+                self._take_back(event)  # an outage or ^C: not the event's fault
                 raise
             except Exception as error:
                 if stop.is_set():
-                    self._take_back(event)  # cut short by whoever stops us: not the event's fault
+                    self._take_back(event)  # interrupted by the stop: not the event's fault
                     return False
                 if isinstance(error, Corrupted) and error.code == "HISTORY_CHANGED":
-                    self._take_back(event)  # the log is not the one we read: there is nothing to go on from
+                    self._take_back(event)  # this is another log: there is nothing to continue
                     raise
                 about = {"subscription": self._name, "index": event.index, "attempt": attempt}
                 log.warning("effect failed", **about, error=repr(error))
@@ -244,7 +244,7 @@ class Reactor:
         return False
 
     def _take_back(self, event: Event) -> None:
-        """Forget an attempt: an outage, however often it is met, must never make a dead letter of an event."""
+        """Uncount an attempt: outages, however many, must never make an event a dead letter."""
         self._subscriptions.uncount_attempt(self._name, event.index)
 
     def _bury(self, event: Event, reason: str) -> None:

@@ -1,14 +1,13 @@
-"""Receipts as they are handed on: taken from a ledger, checked before they are shown, and checked by strangers offline.
+"""Takes receipts from a ledger, and checks receipts, also offline and by people who do not know the ledger.
 
-A receipt is a C2SP tlog-proof, and any tool of that family reads it. Its extra data, which nobody signs, hold what our
-own check needs besides: the entry, its path in a batch that was signed as one, and the entries in which root named the
-keys that sign checkpoints, or let a node in that named one. So one file answers what was said, by whom, in whose
-ledger, and that it is in the log.
+A receipt is a C2SP tlog-proof, which any tool for that format reads. Its extra data are not signed. They have what our
+own check also needs: the entry, its path in its signed batch, and the entries in which root named the checkpoint keys
+or admitted nodes with such keys. So one file proves what was said, by whom, in which ledger, and that it is in the log.
 
-What is checked: the entry's own signature; the path to the checkpoint; the checkpoint's signature, by a key that
-somebody named (``Anchors``) or, *self-asserted*, that the receipt itself leads to; and the witnesses of a policy.
-What a receipt cannot say: that the author's key was valid (the log's rules decide that), that the log's key was not
-replaced since, or that the log still begins with this tree. ``hold`` asks the last of a ledger at hand.
+The check covers the entry's signature, the path to the checkpoint, the checkpoint's signature, and the witnesses of a
+policy. The checkpoint key is one that the caller named (``Anchors``) or, *self-asserted*, one that the receipt itself
+leads to. A receipt cannot prove that the author's key was valid (the log's rules decide that), that the log's key was
+not replaced later, or that the log still begins with this tree. ``hold`` checks the last against an available ledger.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Anchors(msgspec.Struct, frozen=True, kw_only=True):
-    """The knowledge of whoever checks a receipt: a vkey, a root key, a policy, the expected event.
+    """The trusted knowledge of a receipt's checker: a vkey, a root key, a policy, the expected event.
 
-    ``root`` are the first digits of its fingerprint or key, ``event`` an entry or a DSSE JSON envelope.
+    ``root`` is the beginning of the root key or its fingerprint, ``event`` an entry or a DSSE JSON envelope.
     """
 
     vkey: str | None = None
@@ -67,9 +66,9 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The result of checking a receipt. ``trust`` says where the log's key comes from, ``witnessed`` the policy result.
+    """The result of checking a receipt: ``trust`` is the origin of the log's key, ``witnessed`` the policy's result.
 
-    ``is_signed`` says whether the author's signature was checked: of a batch it cannot be without its other events.
+    ``is_signed``: the author's signature was checked. In a batch that needs the path of the entry.
     """
 
     event: Event
@@ -87,11 +86,11 @@ _decoder: Final = msgspec.json.Decoder(Evidence)
 def take(
     client: Client, index: int, *, policy: Policy | None = None, wait_max_s: float = limits.receipt_wait_max_s
 ) -> Receipt:
-    """Return the receipt of an entry with its evidence, checked and held against what is remembered of the ledger.
+    """Return the receipt of an entry with its evidence, checked, also against the trusted head of the ledger.
 
-    Where a policy, or the node, demands witnesses, they are waited for, ``wait_max_s`` at most. Raises Refused:
-    ``NOT_FOUND``, or the codes of a key file when the checkpoint key is not here. Corrupted: ``VERIFICATION_FAILED``:
-    the ledger shows what it cannot prove; ``HISTORY_CHANGED``; ``NOT_WITNESSED``: the receipt can be asked for again.
+    If a policy or the node requires witnesses, wait for them up to ``wait_max_s``. Raises Refused: ``NOT_FOUND``, or
+    the codes of a key file if the checkpoint key is not here. Corrupted: ``VERIFICATION_FAILED``: the ledger's proof is
+    wrong; ``HISTORY_CHANGED``; ``NOT_WITNESSED``: request the receipt again later.
     """
     deadline = time.monotonic() + wait_max_s
     evidence = _evidence(client, index)
@@ -106,7 +105,9 @@ def take(
                 raise
             time.sleep(poll_s)
     if receipt.index != index or checked.ledger != client.ledger:
-        raise Corrupted("VERIFICATION_FAILED", f"the ledger answered with the receipt of another entry than {index}")
+        raise Corrupted(
+            "VERIFICATION_FAILED", f"entry {index} was requested, and the ledger returned the receipt of another"
+        )
     hold(checked.checkpoint, client)
     return receipt
 
@@ -114,12 +115,11 @@ def take(
 def check(
     receipt: Receipt, anchors: Anchors, *, fail_open: bool = False, known: Mapping[str, bool] | None = None
 ) -> Checked:
-    """Return what a receipt proves, from its bytes and what is known beforehand; nothing else is read.
+    """Return what a receipt proves, from its bytes, the anchors and ``known`` alone.
 
-    ``fail_open`` lets a receipt pass that the policy's witnesses have not cosigned, or not enough of them; ``known``
-    are the checkpoint keys that its own evidence may not leave out (``Memory.checkpoint_keys``). Raises Refused:
-    ``USAGE`` when the entry or a key is missing; the receipt has no such form. Corrupted: ``VERIFICATION_FAILED``,
-    ``NOT_WITNESSED``.
+    With ``fail_open``, missing cosignatures of the policy's witnesses are accepted. ``known`` are the checkpoint keys
+    that the receipt's evidence must not leave out (those of the trust store). Raises Refused: ``USAGE`` if the entry or
+    a key is missing; the receipt is malformed. Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
     """
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
@@ -138,7 +138,7 @@ def check(
 
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
-    """Demand that a ledger begins with a checkpoint's tree and goes on from what is remembered. Raises Corrupted."""
+    """Check that a ledger begins with a checkpoint's tree and continues its trusted head. Raises Corrupted."""
     remembered = client.trust_store.load()
     if remembered is None:
         held, consistency_proof = (
@@ -149,7 +149,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
             raise history_changed(held, consistency_proof, "the checkpoint")
         return
     receipt, trusted = TrustedHead(checkpoint.size, checkpoint.root.hex()), remembered.trusted
-    # Between these two, and no third head: a node could show one branch to the receipt and another to the memory.
+    # Compare these two directly, not over a third head: a node could show a different branch to each.
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
     consistency_proof = ConsistencyProof(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, consistency_proof):
@@ -157,32 +157,35 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
 
 
 def evidence_in(receipt: Receipt) -> Evidence | None:
-    """Return what our receipts carry; None for one of another maker, whose extra data are not for us."""
+    """Return the evidence in a receipt's extra data; None if another tool made the receipt."""
     with suppress(DeedbookError):
         return decode_strict(receipt.extra or b"", _decoder)
     return None
 
 
 def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the entry's bytes and its path in its batch, if it is there; ``given`` must be that event."""
+    """Return the entry's bytes, and its path in its batch if known; a ``given`` event must be that of the receipt."""
     if given is not None and given[:1] != b"{":
         if evidence is not None and evidence.entry != given:
-            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the one that was given")
-        return given, receipt.extra if evidence is None else evidence.batch  # a bundle's receipts hold the path alone
+            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the named one")
+        return (
+            given,
+            receipt.extra if evidence is None else evidence.batch,
+        )  # the extra data of a bundle's receipts are the path alone
     if evidence is None:
-        raise Refused("USAGE", "the receipt does not carry its entry: give its exact bytes with --event FILE")
+        raise Refused("USAGE", "the receipt does not contain its entry: give its exact bytes with --event FILE")
     if given is not None:
         envelope: Any = check_strict(given)
         body = decode_base64(str(envelope.get("payload")), "payload of the envelope")
         if body != decode_entry(evidence.entry).body:
-            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another event than the one that was given")
+            raise Corrupted("VERIFICATION_FAILED", "the receipt is of another event than the named one")
     return evidence.entry, evidence.batch
 
 
 def _verifiers(
     receipt: Receipt, evidence: Evidence | None, anchors: Anchors, known: Mapping[str, bool]
 ) -> tuple[list[CheckpointVerifier], str, Literal["vkey", "policy", "root", "self-asserted"]]:
-    """Return the keys of which one must have signed the checkpoint, the ledger (if known), and whose word it is."""
+    """Return the accepted checkpoint keys, the ledger if it is known, and the origin of the trust."""
     chained = None if evidence is None else _chained(evidence, known)
     if anchors.root is not None and (chained is None or not any(one.startswith(anchors.root) for one in chained[2:])):
         raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
@@ -197,7 +200,7 @@ def _verifiers(
 
 
 def _chained(evidence: Evidence, known: Mapping[str, bool]) -> tuple[list[CheckpointVerifier], str, str, str]:
-    """Return the checkpoint keys that root's entries lead to, the ledger, its first root key and that fingerprint."""
+    """Return the checkpoint keys that root's entries lead to, the ledger, its first root key and its fingerprint."""
     chain = _Held(dict(evidence.chain))
     created = read_event(0, chain.entry(0)).data
     if not isinstance(created, LedgerCreated):
@@ -208,7 +211,7 @@ def _chained(evidence: Evidence, known: Mapping[str, bool]) -> tuple[list[Checkp
 
 
 class _Held:
-    """The entries that a receipt carries, as reads (``client.EntryReads``): nobody vouches for them."""
+    """The entries in a receipt, to be read like a client's (``client.EntryReads``); they are not trusted."""
 
     def __init__(self, entries: dict[int, bytes]) -> None:
         self._entries = dict(sorted(entries.items()))
@@ -235,7 +238,7 @@ class _Held:
 
 
 def _evidence(client: Client, index: int) -> Evidence:
-    """Return what goes with the receipt of an entry; the views name the entries of root, which prove themselves."""
+    """Return the evidence for an entry. Views name the entries of root; these are signed, so they need no trust."""
     data = client.entry(index)
     keys = client.view("agents.keys", {})["keys"]
     nodes = {key["agent"] for key in keys if key["sort"] == CHECKPOINT and key["agent"] != CHECKPOINT}

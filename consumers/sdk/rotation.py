@@ -1,18 +1,17 @@
-"""Replacing the keys of agents, root, node and checkpoints, so that a kill leaves a key that can be used.
+"""Replaces the keys of agents, root, nodes and checkpoints; after a crash a usable key is left.
 
-The new key is written first, as ``NAME.key.new`` (and ``NAME.nkey.new``), sealed as the old one is; then the ledger is
-told; and when it has accepted, the new files take the place of the old ones, which are gone: what can sign nothing
-is kept for nothing, and a stolen copy must not lie about. Wherever we crash between, ``settle`` asks the ledger whose
-file is right, before the next signature or by the next rotation:
+The new key is written first, as ``NAME.key.new`` (and ``NAME.nkey.new``), sealed like the old one. Then the rotation is
+submitted. When the ledger has accepted it, the new files replace the old ones, which can sign nothing any more. After a
+crash in between, ``settle`` asks the ledger which key is right, before the next signature or rotation:
 
-| we crash after            | the ledger knows | and then                                             |
-|---------------------------|------------------|------------------------------------------------------|
-| writing the new files     | the old key      | the old key signs; the next rotation uses these files |
-| the ledger accepted       | the new key      | the new files take the place of the old ones          |
-| some of them were renamed | the new key      | as above: ``NAME.key.new`` is renamed last            |
+| we crash after            | the ledger has | then                                                      |
+|---------------------------|----------------|-----------------------------------------------------------|
+| writing the new files     | the old key    | the old key signs; the next rotation uses the new files   |
+| the ledger accepted       | the new key    | the new files replace the old ones                        |
+| some files were renamed   | the new key    | the other files are renamed, ``NAME.key.new`` last        |
 
-A new file that is there is used and never made anew: the ledger may still be about to accept it. One that this call
-made goes again when the ledger refuses it.
+A new file that exists is used and never written again, because the ledger may still accept its key. If the ledger
+refuses a rotation, the new files that this call wrote are deleted.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
 def rotate_agent(
     author: Author, home: Home, name: str, *, passphrase: str | None, reason: str, reopen: Callable[[], Client]
 ) -> tuple[KeyRotated, Accepted]:
-    """Replace the identity key and the bus key of ``name``, signed by ``author``; the new key is sealed if asked.
+    """Replace the identity key and the bus key of ``name``, signed by ``author``; return event and position.
 
-    The bus keys of root and node are no agent's: they stay. ``reopen`` connects anew as the agent. Raises Refused: the
-    ledger does not admit it, or a new key that lies there cannot be opened with ``passphrase``. Unavailable: the answer
-    is unknown; the same call again finds out.
+    With a ``passphrase`` the new key is sealed. The bus keys of root and node stay, because they belong to no agent.
+    ``reopen`` connects again as the agent. Raises Refused: the ledger does not admit it, or an existing new key cannot
+    be opened with ``passphrase``. Unavailable: the answer is unknown; repeat the call.
     """
     with _alone(home):
         settle(author.client, home, name)
@@ -63,8 +62,8 @@ def rotate_agent(
             except (Refused, Unavailable) as error:
                 if error.code not in {"BUS_DENIED", "BUS_UNAVAILABLE"}:
                     raise
-                # A server that has the news cuts the connection by the old bus key, perhaps before its answer came. By
-                # the new one the same submission gets the first answer, or is refused as it would have been.
+                # The server closes the old bus key's connection after the rotation, perhaps before its answer arrives.
+                # Over the new key's connection, the same submission gets the first answer or the refusal.
                 with reopen() as client:
                     accepted = client.submit(submission)[0]
         _take_over(home, name)
@@ -76,7 +75,7 @@ def rotate_checkpoint(
 ) -> tuple[CheckpointKeyRotated, Accepted]:
     """Replace the key that signs checkpoints, signed by ``author``, who is root.
 
-    Until the new file took the place of the old one, ``LocalClient`` takes of both the one that the ledger names.
+    Until the new file has replaced the old one, ``LocalClient`` uses whichever of the two the ledger names.
     Raises Refused: the ledger does not admit it.
     """
     path = home.key_file(CHECKPOINT)
@@ -93,7 +92,7 @@ def rotate_checkpoint(
 
 
 def settle(client: Client, home: Home, name: str) -> None:
-    """Finish the rotation of an agent's keys that was begun here, if the ledger has accepted it."""
+    """Finish an interrupted rotation of an agent's keys, if the ledger has accepted it."""
     path = pending(home.key_file(name))
     if not path.exists():
         return
@@ -104,11 +103,11 @@ def settle(client: Client, home: Home, name: str) -> None:
 
 
 def _take_over(home: Home, name: str) -> None:
-    # Keys that the old key delegated ended with it. The identity key comes last: while its new file is there, this
-    # runs again.
+    # Keys that the old key delegated ended with it. The identity key is renamed last: while its new file exists,
+    # ``settle`` runs this again after a crash.
     home.session_file(name).unlink(missing_ok=True)
     for path in (home.nkey_file(name), home.key_file(name)):
-        with contextlib.suppress(FileNotFoundError):  # no bus key, or another process was quicker
+        with contextlib.suppress(FileNotFoundError):  # there is no bus key, or another process renamed it
             pending(path).replace(path)
 
 
@@ -124,7 +123,7 @@ def _new_key(client: Client, path: Path, name: str, passphrase: str | None) -> K
 def _new_bus_key(path: Path) -> str:
     path = pending(path)
     if not path.exists():
-        # Beside, then renamed: a seed cut short by a kill would be taken for the new key by the next call.
+        # Written under another name and renamed: after a crash, the next call must not use half a seed.
         made = path.with_suffix(".making")
         made.unlink(missing_ok=True)
         new_bus_key(made)
@@ -134,12 +133,12 @@ def _new_bus_key(path: Path) -> str:
 
 @contextlib.contextmanager
 def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
-    """Delete the new files that a refused block made: else they would be in the way of the next rotation."""
+    """Delete the new files that the block made if it is refused: the next rotation must not use them."""
     made = [pending(path) for path in paths if not pending(path).exists()]
     try:
         yield
     except Refused as refusal:
-        # Denied by the bus, an earlier attempt of the same request may have been accepted all the same.
+        # If the bus denies it, an earlier attempt of the same request may still have been accepted.
         if refusal.code != "BUS_DENIED":
             for path in made:
                 path.unlink(missing_ok=True)
@@ -147,8 +146,8 @@ def _forgotten_when_refused(*paths: Path) -> Iterator[None]:
 
 
 def _alone(home: Home) -> contextlib.AbstractContextManager[None]:
-    """One rotation at a time in a folder: two would each overwrite the key that the other is about to register."""
+    """Lock the folder for one rotation: two at once would overwrite each other's new keys."""
     if not home.keys.is_dir():
-        message = f"there are no keys in {home.path}: rotate where the keys are"
+        message = f"there are no keys in {home.path}: run this on the machine that has the keys"
         raise Refused("KEY_FILE_MISSING", message, path=str(home.keys))
     return lock_folder(home.keys)

@@ -1,4 +1,4 @@
-"""Registering agents; and the node's own: each has a key of its own, registered by the node key as ``service``."""
+"""Registers agents, and the node's service agents, whose keys the node key registers with the role ``service``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def register_agent(
     author: Author, home: Home, name: str, roles: Sequence[Role], *, ai_id: str = "", passphrase: str | None = None
 ) -> tuple[AgentRegistered, Accepted]:
-    """Register an agent, signed by ``author``, with the keys in the ledger's folder; those that are missing are made.
+    """Register an agent, signed by ``author``, with keys in the ledger's folder; missing keys are made.
 
     Raises Refused: the key there cannot be opened with ``passphrase``; the ledger does not admit the agent, or its
-    author cannot sign. Then the keys that were made for it are gone again.
+    author cannot sign. Keys that this call made are then deleted.
     """
     ledger = author.client.ledger
     bus_key = home.nkey_file(name)
@@ -42,7 +42,7 @@ def register_agent(
     try:
         return registered, author.emit(Draft(stream=f"agent/{name}", data=registered))[0]
     except Refused:
-        # Nobody owns these: the next try would find them sealed with a passphrase that somebody chose for this one.
+        # No agent has these keys. They may be sealed with a passphrase that the next attempt does not know.
         for path in made:
             path.unlink(missing_ok=True)
         raise
@@ -51,12 +51,12 @@ def register_agent(
 def service_author(client: LocalClient, name: str) -> Author:
     """Return the author for a service agent, making its keys and registering it if it is new.
 
-    What happens if we crash here: keys that are not registered yet are found and registered by the next start. Raises
-    Refused: the name belongs to an agent with another key.
+    If we crash before the registration, the next start finds the keys and registers them. Raises Refused: the name
+    belongs to an agent with another key.
     """
     home = Home(client.settings.home)
     if client.node != NODE:
-        name = f"{name}-{client.node}"  # private keys never travel, so it is another agent
+        name = f"{name}-{client.node}"  # private keys are never copied to another machine, so it is another agent
     trust.demand(home.path, client)
     settle(client, home, name)
     key = _identity_key(home, client.ledger, name)
@@ -68,13 +68,13 @@ def service_author(client: LocalClient, name: str) -> Author:
 
     def present_key(_: object) -> Key:
         settle(client, home, name)
-        return home.open(name)  # read each time: it may have been replaced while the node runs
+        return home.open(name)  # read each time: the key may be replaced while the node runs
 
     return Author(client, name, present_key)
 
 
 def _identity_key(home: Home, ledger: str, name: str, passphrase: str | None = None) -> Key:
-    # A key file without an agent is what a refused or killed registration leaves: it is used, not thrown away.
+    # An interrupted registration leaves a key file without an agent: use that key.
     path = home.key_file(name)
     if path.exists():
         return home.open(name, passphrase)

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS deedbook_dead_letters (
 
 
 class DeadLetter(NamedTuple):
-    """An event whose effect failed as often as it may: the log's index, the event's id, the last error."""
+    """An event whose function failed too often: its index in the log, its id, and the last error."""
 
     event_index: int
     event_id: str
@@ -31,7 +31,7 @@ class DeadLetter(NamedTuple):
 
 
 class SubscriptionStore(ABC):
-    """The subscriptions kept in one place; ``db`` is the connection that effects write through, ``place`` names it."""
+    """The subscriptions in one file or database; ``db`` is the connection for effects, ``place`` names the store."""
 
     place: str
     db: Any
@@ -42,29 +42,29 @@ class SubscriptionStore(ABC):
 
     @abstractmethod
     def held(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Be the only one who runs the subscription ``name``: a second one would bring about its effects again.
+        """Lock the subscription ``name`` for the block: a second run would repeat its effects.
 
-        Whoever gets past it nevertheless (somebody removed the lock's file) is refused by ``check_is_next``.
-        Raises Unavailable: ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` where nothing can be locked.
+        If somebody removes the lock's file, ``check_is_next`` still refuses a second run. Raises Unavailable:
+        ``STORE_IN_USE``; ``STORE_UNAVAILABLE`` if nothing can be locked.
         """
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[Any]:
-        """One transaction: everything inside commits together, or nothing does.
+        """One transaction: the block's writes commit together, or none does.
 
-        Only what beginning and committing raises is translated: an error inside the block is the block's own.
+        Errors of its beginning and commit are translated; errors inside the block are raised unchanged.
         """
 
     @abstractmethod
     def check_open(self) -> None:
-        """Refuse (``USAGE``), within a transaction, what ended it: its effect would be there without the position."""
+        """Refuse (``USAGE``) a function that ended our transaction: its effect is committed without the position."""
 
     @abstractmethod
     def run(self, sql: str, *values: Any) -> list[Any]:
-        """Return the rows of one statement, also for those who keep tables of their own beside these."""
+        """Return the rows of one statement; subclasses may have tables of their own."""
 
     def check_is_next(self, name: str, index: int) -> None:
-        """Refuse (``STORE_IN_USE``), in a transaction, to go back behind the position: somebody else runs this, too."""
+        """Refuse (``STORE_IN_USE``) an index before the position: another run has already handled it."""
         position = self.position(name)
         if position is not None and position > index:
             raise self._running_already(name)
@@ -74,38 +74,38 @@ class SubscriptionStore(ABC):
         return Unavailable("STORE_IN_USE", message, path=self.place)
 
     def position(self, name: str) -> int | None:
-        """Return the index a subscription reads next, or None when it is new."""
+        """Return the index that a subscription reads next; None for a new one."""
         rows = self.run("SELECT next_index FROM deedbook_positions WHERE name = ?", name)
         return int(rows[0][0]) if rows else None
 
     def start_at(self, name: str, index: int, ledger: str = "") -> int:
-        """Begin at ``index`` if it is new; return the index it reads next. Raises Refused: ``WRONG_LEDGER``."""
+        """Start a new subscription at ``index``; return the index to read next. Raises Refused: ``WRONG_LEDGER``."""
         sql = "SELECT next_index, ledger FROM deedbook_positions WHERE name = ?"
-        if not (rows := self.run(sql, name)):  # asked first: to write waits for the effect of whoever runs it
+        if not (rows := self.run(sql, name)):  # read first: a write would wait for the transaction of a running effect
             self.run(
                 "INSERT INTO deedbook_positions VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING", name, index, ledger
             )
             rows = self.run(sql, name)
         ((position, known),) = rows
         if ledger and known not in ("", ledger):
-            message = f"the subscription {name} in {self.place} reads another ledger: take another name, or store"
+            message = f"the subscription {name} in {self.place} reads another ledger: use another name or store"
             raise Refused("WRONG_LEDGER", message, ledger=known)
         return int(position)
 
     def move(self, name: str, next_index: int) -> None:
-        """Remember the index to read next; forget the attempts at what lies before it. Called in a transaction."""
+        """Store the index to read next, and delete the attempts before it. Call it in a transaction."""
         sql = "INSERT INTO deedbook_positions (name, next_index) VALUES (?, ?) ON CONFLICT (name) "
         self.run(f"{sql}DO UPDATE SET next_index = excluded.next_index", name, next_index)
         self.run("DELETE FROM deedbook_attempts WHERE name = ? AND event_index < ?", name, next_index)
 
     def past(self, name: str) -> HeadHistory:
-        """Return the heads of the log that a subscription trusted, kept by ``trust``."""
+        """Return the trusted heads of a subscription's log, which ``trust`` stored."""
         rows = self.run("SELECT size, root, resets FROM deedbook_heads WHERE name = ? ORDER BY size", name)
         source = f"the subscription {name} in {self.place}"
         return HeadHistory([TrustedHead(size, root, resets.split()) for size, root, resets in rows], source)
 
     def trust(self, name: str, past: HeadHistory) -> None:
-        """Keep the heads that are trusted now, in the transaction that moves the position over what they hold."""
+        """Store the trusted heads, in the transaction that moves the position."""
         heads = {head.size: (name, head.size, head.root, " ".join(head.resets)) for head in past.heads}
         known = self.run("SELECT * FROM deedbook_heads WHERE name = ?", name)
         for row in known:
@@ -115,7 +115,7 @@ class SubscriptionStore(ABC):
             self.run("INSERT INTO deedbook_heads VALUES (?, ?, ?, ?)", *new)
 
     def count_attempt(self, name: str, index: int) -> int:
-        """Count one more attempt at an event, durably, and return how many that makes."""
+        """Commit one more attempt at an event, and return the number of attempts."""
         with self.transaction():
             sql = "INSERT INTO deedbook_attempts VALUES (?, ?, 1) ON CONFLICT (name, event_index) "
             more = "DO UPDATE SET count = deedbook_attempts.count + 1 RETURNING count"
@@ -123,19 +123,19 @@ class SubscriptionStore(ABC):
         return int(count)
 
     def uncount_attempt(self, name: str, index: int) -> None:
-        """Take back an attempt that could not even begin, because something else was not there."""
+        """Uncount an attempt that an outage or a stop prevented."""
         with self.transaction():
             self.run("UPDATE deedbook_attempts SET count = count - 1 WHERE name = ? AND event_index = ?", name, index)
 
     def bury(self, name: str, letter: DeadLetter) -> None:
-        """Give an event up as a dead letter and go on after it. Raises Unavailable: as ``check_is_next``."""
+        """Make an event a dead letter and move the position after it. Raises Unavailable: as ``check_is_next``."""
         with self.transaction():
             self.check_is_next(name, letter.event_index)
             self.keep_aside(name, letter)
             self.move(name, letter.event_index + 1)
 
     def keep_aside(self, name: str, letter: DeadLetter) -> None:
-        """Keep an event as a dead letter, in the transaction of what else came of it."""
+        """Store an event as a dead letter, in the caller's transaction."""
         sql = "INSERT INTO deedbook_dead_letters VALUES (?, ?, ?, ?) ON CONFLICT (name, event_index) "
         self.run(f"{sql}DO UPDATE SET event_id = excluded.event_id, error = excluded.error", name, *letter)
 
@@ -145,7 +145,7 @@ class SubscriptionStore(ABC):
         return [DeadLetter(*row) for row in self.run(sql, name)]
 
     def unbury(self, name: str, index: int) -> None:
-        """Forget a dead letter, in the transaction in which its effect happens. Raises Refused: ``NOT_FOUND``."""
+        """Delete a dead letter, in the transaction of its effect. Raises Refused: ``NOT_FOUND``."""
         sql = "DELETE FROM deedbook_dead_letters WHERE name = ? AND event_index = ? RETURNING name"
         if not self.run(sql, name, index):
             raise Refused("NOT_FOUND", f"entry {index} is not a dead letter of {name}", index=index)

@@ -1,8 +1,8 @@
 """Positions of named subscriptions, any number in one SQLite file or PostgreSQL database.
 
-What is remembered is written once, for both; a store says how it connects, begins, commits and keeps a second run out.
-Attempts are counted and committed before the effect is tried, so an event that kills its subscriber is counted too
-and ends as a dead letter instead of killing it for ever.
+``SubscriptionStore`` has the operations that both stores share; each connects, begins, commits and locks in its own
+way. An attempt is committed before the effect is tried. So an event that kills its subscriber is counted, too, and
+becomes a dead letter instead of killing it for ever.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _turns: Final[WeakValueDictionary[Path, Any]] = WeakValueDictionary()
 
 
 class Subscriptions(SubscriptionStore):
-    """The subscriptions kept in one SQLite file; a subclass keeps tables of its own beside, made by its ``schema``."""
+    """The subscriptions in one SQLite file; a subclass adds its own tables by ``schema``."""
 
     schema: ClassVar[str] = ""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``, as from every method."""
-        # One name for one file, whatever links led here: the lock beside it keeps a second run out.
+        """Open or create the file. Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``, as every method."""
+        # The real path, so that all links to the file share the lock beside it.
         self.path = path = Path(os.path.realpath(path))
         self.place = str(path)
         self._turn = _turns.setdefault(path, threading.RLock())
@@ -41,7 +41,7 @@ class Subscriptions(SubscriptionStore):
             path.touch(mode=0o600)
             self.db = sqlite3.connect(path, timeout=_busy_timeout_s, isolation_level=None, check_same_thread=False)
             try:
-                # While SQLite changes a new file to WAL mode it refuses all other connections at once, without waiting.
+                # While SQLite changes a new file to WAL mode, it refuses other connections without waiting.
                 with lock_folder(path.parent):
                     self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA + self.schema)
             except BaseException:
@@ -57,7 +57,7 @@ class Subscriptions(SubscriptionStore):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        # Threads take turns: an effect may wait for longer than SQLite does for a file that another of them has locked.
+        # Threads take turns: one effect may take longer than SQLite waits for the lock of another.
         with self._turn:
             with self.translated():
                 self.db.execute("BEGIN IMMEDIATE")
@@ -78,11 +78,11 @@ class Subscriptions(SubscriptionStore):
     def check_open(self) -> None:
         if not self.db.in_transaction:
             message = "the function ended its transaction: remove commit(), rollback(), executescript() and `with db:`"
-            raise Refused("USAGE", f"{message}; what it wrote is committed with the position")
+            raise Refused("USAGE", f"{message}; its writes are committed with the position")
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
-        """Translate what SQLite raises inside. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``."""
+        """Translate SQLite's errors. Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -92,7 +92,7 @@ class Subscriptions(SubscriptionStore):
 
 
 def open_subscriptions(store: Path | str) -> SubscriptionStore:
-    """Open what ``store`` names: a database by its ``postgresql://`` URI, or a file.
+    """Return the open store that ``store`` names: a database by its ``postgresql://`` URI, or a file.
 
     Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``; ``EXTRA_MISSING``. Refused: ``USAGE`` for a wrong URI.
     """

@@ -2,7 +2,7 @@
 
 A point in time is ISO 8601 / RFC 3339 (without an offset UTC; a date alone means its midnight), the local midnight of
 "today", "yesterday" or "last monday", or a number of units before the caller's now ("7 days ago"). The extra ``dates``
-reads other words, in English or Chinese. A time that lies ahead is refused: it would find nothing.
+reads other words, in English or Chinese. A time in the future is refused, because it would find nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS: Final = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minu
 
 
 def parse_since(text: str, now: datetime, field: str = "since") -> int:
-    """Return the Unix milliseconds that ``text`` stands for. Raises Refused: ``INVALID_FIELD``, named ``field``."""
+    """Return the Unix milliseconds of the time in ``text``. Raises Refused: ``INVALID_FIELD`` with the ``field``."""
     given = converted(text, str, field).strip()
     if 0 < len(given) <= since_max_chars:
         moment = iso_time(given) or _day(given.lower(), now) or _ago(given.lower(), now) or _in_words(given, now)
@@ -39,7 +39,7 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
 
 
 def parse_moment(text: str, field: str = "as_of") -> str:
-    """Return the moment that ``text`` names: an entry's index as it is, a time (as of ``parse_since``) in ISO 8601."""
+    """Return an entry's index unchanged, and a time (as for ``parse_since``) in ISO 8601."""
     if text.isdecimal() and len(text) <= index_max_digits:
         return text
     try:
@@ -49,23 +49,23 @@ def parse_moment(text: str, field: str = "as_of") -> str:
 
 
 def _day(given: str, now: datetime) -> datetime | None:
-    """Return the local midnight with which a day of the last week began; None for what names none."""
+    """Return the local midnight at which a day ("today", "last monday"), week or month began; None for other texts."""
     today = now.astimezone().date()
     name = given.removeprefix("last ").strip()
     if given in _DAYS_AGO:
         ago = _DAYS_AGO[given]
-    elif given in {"this week", "this month"}:  # since it began, not since now
+    elif given in {"this week", "this month"}:  # its beginning
         ago = today.weekday() if given == "this week" else today.day - 1
     elif name in _WEEKDAYS:
         ago = (today.weekday() - _WEEKDAYS.index(name)) % 7 or (7 if name != given else 0)
     else:
         return None
-    # Made local only here: between then and now the clocks may have been changed.
+    # Converted to local time only here, because the UTC offset may have changed since that day.
     return datetime.combine(today - timedelta(days=ago), time()).astimezone()
 
 
 def _ago(given: str, now: datetime) -> datetime | None:
-    """Return the time that "7 days ago" names; None for any other form."""
+    """Return the time of a text like "7 days ago"; None for other texts."""
     parts = _AGO.fullmatch(given)
     if parts is None:
         return None
@@ -75,7 +75,7 @@ def _ago(given: str, now: datetime) -> datetime | None:
 
 
 def _in_words(given: str, now: datetime) -> datetime | None:
-    """Return the time that other words name, in English or Chinese; None without the extra ``dates``."""
+    """Return the time of any other English or Chinese text; None without the extra ``dates``."""
     try:
         import dateparser  # noqa: PLC0415 - the extra `dates`
     except ModuleNotFoundError:

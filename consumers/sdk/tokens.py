@@ -1,7 +1,6 @@
-"""Fitting what is told into a number of tokens, characters or bytes: what reports, briefs and tools share.
+"""Fits texts into a number of tokens, for reports, briefs and tools.
 
-A text is shortened by one rule (``projections.reports.compressed.shorten``). Which parts are worth their tokens is
-decided by whoever spends them.
+One rule shortens a text (``projections.reports.compressed.shorten``). The caller decides which parts get the tokens.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from deedbook.projections.briefs.tokens import count_tokens, greatest
 from deedbook.projections.reports.compressed import shorten
 
 _chars_a_token_max: Final = 8
-"""No longer text is tried: prose has four to five characters a token, and what has more is shortened a little more."""
+"""The longest text that is tried; prose has four to five characters a token, so this rarely shortens it further."""
 
 
 class Budget:
-    """The rest of a budget. An offer is taken only if the rest can pay for it."""
+    """The rest of a budget: ``left`` is the amount that can still be spent."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def take(self, cost: int) -> bool:
-        """Spend ``cost`` if there is as much, and return whether there was."""
+        """Spend ``cost`` if the rest is enough, and return whether it was."""
         if cost > self.left:
             return False
         self.left -= cost
@@ -32,7 +31,7 @@ class Budget:
 
 @lru_cache(maxsize=1024)
 def cut_to_tokens(text: str, limit: int) -> str:
-    """Return as many words of a text as a number of tokens allows."""
+    """Return a text, shortened at a word to at most ``limit`` tokens."""
     high = limit * _chars_a_token_max
     if len(text) <= 2 * high and count_tokens(text) <= limit:
         return text

@@ -7,6 +7,6 @@
     answer = client.ask([Message("system", "Answer with JSON."), Message("user", "…")], Verdict)
     print(answer, client.model)
 
-Deedbook works without it: nothing that a model says opens a gate, raises trust or replaces verbatim facts; answers
-are checked by whoever asks. The HTTP library is loaded at the first call.
+Deedbook works without it. A model's answer never opens a gate, raises trust or replaces verbatim facts, and the caller
+checks every answer. The HTTP library is loaded at the first call.
 """

@@ -1,12 +1,13 @@
-"""The families of model servers: what each wants to be asked, how it answers, and how it says why it does not.
+"""The families of model servers: the request that each expects, its answers, and its errors.
 
-- ``openai``: refuses ``max_tokens`` and any ``temperature`` but its own; thinking counts as answer, so more is allowed.
-- ``openai-compatible``: the same path and answers from vLLM, Ollama, LM Studio, OpenRouter, with the older fields.
-- ``anthropic``: ``/v1/messages``, a head with the version, instructions beside the messages, content in parts;
-  ``max_tokens`` is demanded, ``temperature`` refused by current models, and there is no JSON mode.
+- ``openai``: refuses ``max_tokens``, and any ``temperature`` but the default. Thinking counts towards the answer's
+  limit, so the limit is higher.
+- ``openai-compatible``: vLLM, Ollama, LM Studio and OpenRouter use the same path and answers, with the older fields.
+- ``anthropic``: ``/v1/messages``, a version header, system instructions outside the messages, content in parts.
+  ``max_tokens`` is required, current models refuse ``temperature``, and there is no JSON mode.
 
-``[llm]`` names any field, or leaves it out with ``"none"``; ``[llm.fields]`` adds others. Refused: to leave out what a
-server refuses and ask again, which nobody would see; its reason names the field.
+``[llm]`` can set each field, or omit it with ``"none"``; ``[llm.fields]`` adds others. Rejected: to omit a field that a
+server refuses and try again, because nobody would notice; the server's reason names the field.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MARKUP: Final = re.compile(r"<(?:script|style).*?</(?:script|style)>|<[^>]*>", 
 
 
 class Manner(NamedTuple):
-    """How a family is asked unless ``[llm]`` says otherwise; ``token_field`` names the limit of the answer."""
+    """The defaults of a family, which ``[llm]`` overrides; ``token_field`` is the field with the answer's limit."""
 
     path: str
     base_url: str
@@ -58,7 +59,7 @@ BY_HOST: Final[dict[str, Family]] = {"api.openai.com": "openai", "api.anthropic.
 
 
 def fields_of(settings: LlmSettings, family: Family, sample: int | None = None) -> dict[str, Any]:
-    """Return the fields that are sent beside model and messages; those of a sample make it another than its others."""
+    """Return the request's other fields beside model and messages; a ``sample`` has its own seed and temperature."""
     manner = MANNERS[family]
     temperature = manner.temperature if settings.temperature is None else settings.temperature
     fields: dict[str, Any] = {
@@ -72,7 +73,7 @@ def fields_of(settings: LlmSettings, family: Family, sample: int | None = None) 
 
 
 def body_of(model: str, family: Family, fields: dict[str, Any], messages: list[Message]) -> bytes:
-    """Return what is posted."""
+    """Return the body of a request."""
     body: dict[str, Any] = {"model": model, "messages": messages} | fields
     if family == "anthropic":
         system = "\n".join(message.content for message in messages if message.role == "system")
@@ -81,7 +82,7 @@ def body_of(model: str, family: Family, fields: dict[str, Any], messages: list[M
 
 
 def headers_of(family: Family, key: str | None) -> dict[str, str]:
-    """Return the heads of a request."""
+    """Return the headers of a request."""
     headers = {"content-type": "application/json", "accept": "application/json"}
     if family == "anthropic":
         return headers | {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
@@ -111,7 +112,7 @@ class _Reply(msgspec.Struct):
 
 
 class Completion(NamedTuple):
-    """A model's text, or the ``fault`` why it cannot be read, and its cost."""
+    """A model's text, or the ``fault`` that makes it unusable, and its cost."""
 
     text: str
     fault: Refused | None
@@ -124,9 +125,9 @@ _TOKENS_OUT: Final = ("completion_tokens", "output_tokens")
 
 
 def completion_in(body: bytes, key: str | None, requests: int) -> Completion:
-    """Return the completion in an answer of any family's form, which took so many ``requests``.
+    """Return the completion in an answer of any family; ``requests`` is the number of requests that it took.
 
-    Raises Refused: ``INVALID_FORMAT`` when it is no answer of a model, but the server's own; what msgspec raises.
+    Raises Refused: ``INVALID_FORMAT`` if the answer is not a model's. msgspec.DecodeError: it has another form.
     """
     reply = _reply.decode(body)
     counts: dict[str, Any] = reply.usage if isinstance(reply.usage, dict) else {}
@@ -158,24 +159,28 @@ def _text_of(reply: _Reply, key: str | None) -> str:
 
 
 def reason_in(body: bytes, key: str | None) -> str:
-    """Return a server's own reason for an error on one line, bounded, without the key; empty where it gives none."""
+    """Return a server's reason for an error: one short line without the key; empty if it gives none."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return server_reason(_MARKUP.sub(" ", body[:_page_max_bytes].decode("utf-8", "replace")), key)
     value = value[0] if isinstance(value, list) and value else value
     while isinstance(value, dict) and (inner := value.get("message") or value.get("error") or value.get("detail")):
-        # OpenAI names the field beside its sentence, which may not repeat it.
+        # OpenAI has the field's name beside its message, which may not repeat it.
         is_named = isinstance(inner, str) and isinstance(value.get("param"), str)
         value = f"{inner} ({value['param']})" if is_named else inner
     return server_reason(value if isinstance(value, str) else msgspec.json.encode(value).decode(), key)
 
 
 def server_reason(text: str, key: str | None) -> str:
-    """Return what a server says on one line: without words that repeat part of the key, and no secret at all."""
+    """Return a server's text on one line, without words that contain part of the key, and without secrets."""
     size = min(len(key or ""), _shared_with_key_chars)
     parts = ["***", *(key[start : start + size] for start in range(len(key) - size + 1))] if key else []
     words = sanitize_line(text[: reason_max_chars * 8], replacement=" ").split()
     line = " ".join("…" if any(part in word for part in parts) else word for word in words)
-    # It goes into signed events, and one that holds what looks like a secret would be refused with its brief.
-    return "(it holds what looks like a secret)" if scan(line) is not None else shorten(line, reason_max_chars)
+    # The text becomes part of signed events, and the gate refuses an event that contains a secret.
+    return (
+        "(left out: it contains what looks like a secret)"
+        if scan(line) is not None
+        else shorten(line, reason_max_chars)
+    )

@@ -1,9 +1,9 @@
-"""A language model: where it is, the key to it, what is said to it, and one typed answer or a typed error.
+"""The client of a language model: it sends messages to an endpoint, and returns a typed answer or a typed error.
 
-The key stands in a file that only its owner can read, or in an environment variable that the settings name; never in
-the settings themselves. It is sent to the endpoint's own host and to nobody else, over TLS unless that host is this
-machine, and is shown in no message, ``repr`` or log. Step texts are written by agents that may be hostile: they go in
-as ``data_block`` writes them, and models obey data all the same, so every answer is checked, too.
+The API key is in a file that only its owner can read, or in an environment variable that the settings name, never in
+the settings themselves. It is sent only to the endpoint's own host, over TLS unless that host is this machine. No
+message, ``repr`` or log shows it. Texts of steps may be hostile, so prompts contain them as ``data_block`` writes them.
+Models may obey such text nevertheless, so every answer is checked, too.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _URL: Final = re.compile(
 
 
 def prompt_digest(messages: list[Message]) -> str:
-    """Return the SHA-256, in hex, of the messages as sorted JSON: what a record of an answer says it answered."""
+    """Return the SHA-256 (hex) of the messages as sorted JSON, by which recorded answers are found."""
     return hashlib.sha256(encode_sorted(messages)).hexdigest()
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A checked endpoint, and where variables are read: the key at each call, so a renewed one needs no new start."""
+    """A checked endpoint. It reads the key at each call, so a renewed key needs no restart."""
 
     url: str
     family: Family
@@ -60,10 +60,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     variable: Callable[[str], str | None]
 
     def read_key(self) -> str | None:
-        """Return the key; None where the settings name none.
+        """Return the API key; None if the settings name none.
 
-        Raises Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` for what cannot stand in a header.
-        Unavailable: ``LLM_UNAVAILABLE`` when the environment has no such variable.
+        Raises Refused: as ``read_private`` for the key's file; ``INVALID_FORMAT`` if no header can contain it.
+        Unavailable: ``LLM_UNAVAILABLE`` if the environment lacks the variable.
         """
         file, name = self.settings.api_key_file, self.settings.api_key_variable
         if file is not None:
@@ -71,7 +71,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         elif name is None:
             return None
         elif not (key := (self.variable(name) or "").strip()):
-            message = f"the environment has no {name}: set it where `deed` is started, or take api_key_file"
+            message = f"the environment has no {name}: set it for the process, or use api_key_file"
             raise Unavailable("LLM_UNAVAILABLE", message, variable=name)
         if len(key) > api_key_max_chars or not _KEY.fullmatch(key):
             message = f"the API key in {file or name} is not 1 to {api_key_max_chars} printable ASCII characters"
@@ -80,7 +80,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) -> Endpoint:
-    """Return the endpoint of the settings, or refuse a URL that cannot be used or a key that is named twice."""
+    """Return the endpoint of the settings. Raises Refused: ``INVALID_FIELD`` for an invalid URL, or two keys."""
     base_url = settings.base_url or (families.MANNERS[settings.family].base_url if settings.family else "")
     parts = _URL.fullmatch(base_url)
     if parts is None or int(parts["port"] or 1) >= 2**16:
@@ -90,7 +90,7 @@ def read_endpoint(settings: LlmSettings, variable: Callable[[str], str | None]) 
         raise Refused("INVALID_FIELD", "set api_key_file or api_key_variable, not both", path="$.api_key_file")
     has_key = settings.api_key_file is not None or settings.api_key_variable is not None
     if has_key and not parts["tls"] and not is_loopback(host):
-        raise _wrong_url("an API key is sent over https only, or to this machine")
+        raise _wrong_url("an API key is sent only over https, or to this machine: use https")
     family = settings.family or families.BY_HOST.get(host, "openai-compatible")
     return Endpoint(base_url.rstrip("/") + families.MANNERS[family].path, family, settings, variable)
 
@@ -100,7 +100,7 @@ def _wrong_url(why: str) -> Refused:
 
 
 class LlmClient:
-    """Asks one endpoint; every call opens and closes its own connection, so threads may share it."""
+    """Sends messages to one endpoint; each call has its own connection, so threads may share the client."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -108,22 +108,22 @@ class LlmClient:
         self.fields = families.fields_of(endpoint.settings, endpoint.family)
 
     def ask(self, messages: list[Message], form: type[T]) -> T:
-        """Return the answer as a value of ``form``. Raises as ``complete``; ``LLM_INVALID`` for another form, too."""
+        """Return the answer as a value of ``form``. Raises as ``complete``; also ``LLM_INVALID`` for another form."""
         text, fault, _ = self.complete(messages)
         try:
             if fault is not None:
                 raise fault
             return read_answer(text, form)
         except Refused as refusal:
-            message = f"the model's answer is not what was asked for: {refusal.message}"
+            message = f"the model's answer does not have the requested form: {refusal.message}"
             raise Unavailable("LLM_INVALID", message, because=refusal.code) from refusal
 
     def complete(self, messages: list[Message], *, sample: int | None = None, limit_s: float = inf) -> Completion:
-        """Return what the model wrote, as sample ``sample`` of the question if that is given, within ``limit_s``.
+        """Return the model's text within ``limit_s`` seconds; ``sample`` numbers one of several answers to a question.
 
-        Raises Refused: ``TOO_LARGE`` when the question exceeds ``request_size_max_bytes``; the codes of the key's file.
-        Unavailable: ``LLM_UNAVAILABLE`` (not there, too slow, busy, key missing or refused) or ``LLM_INVALID`` (no
-        server of a model is there), with the ``requests`` that were sent.
+        Raises Refused: ``TOO_LARGE`` if the request exceeds ``request_size_max_bytes``; the codes of the key's file.
+        Unavailable: ``LLM_UNAVAILABLE`` (unreachable, too slow, busy, key missing or refused) or ``LLM_INVALID`` (the
+        server is not one of a model), with the number of ``requests`` that were sent.
         """
         settings, family = self.endpoint.settings, self.endpoint.family
         key = self.endpoint.read_key()
@@ -150,7 +150,7 @@ class LlmClient:
             raise _gave_up(failure, key) from failure
         known = {"status": answer.status, "requests": answer.requests}
         if 300 <= answer.status < 400:
-            message = f"the endpoint answered {answer.status}: redirects are not followed"
+            message = f"the endpoint answered {answer.status}, and redirects are not followed: correct base_url"
             raise Unavailable("LLM_INVALID", message, **known)
         if answer.status != _OK:
             what, reason = "API key" if answer.status in _DENIED else "request", families.reason_in(answer.body, key)
@@ -161,7 +161,7 @@ class LlmClient:
             return families.completion_in(answer.body, key, answer.requests)
         except (*UNREADABLE, Refused) as error:
             reason = f": {error.message}" if isinstance(error, Refused) else ""
-            message = f"the endpoint's answer is not one of a language model in JSON{reason}"
+            message = f"the endpoint's answer is not that of a language model in JSON{reason}"
             raise Unavailable("LLM_INVALID", message, requests=answer.requests) from error
 
 
@@ -172,14 +172,14 @@ def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
         return Unavailable("LLM_INVALID", failure.problem, **known)
     times = f" {failure.attempts} times" if failure.attempts > 1 else ""
     reason = families.reason_in(failure.answer.body, key)
-    message = f"the model cannot be asked: {failure.problem}{times}: {reason}".removesuffix(": ")
+    message = f"the model cannot be reached: {failure.problem}{times}: {reason}".removesuffix(": ")
     return Unavailable("LLM_UNAVAILABLE", message, **known)
 
 
 def configured_client(actions: Actions) -> LlmClient | None:
-    """Return the client of the configured model; None when the table ``[llm]`` is empty: then nobody is ever asked.
+    """Return the client of the configured model; None if there is no table ``[llm]``.
 
-    No variable is read before the actions are there, and they are there only when they are trusted. Raises Refused:
+    ``actions`` exist only for a trusted folder, so no variable is read for an untrusted one. Raises Refused:
     ``INVALID_FIELD`` for a wrong table.
     """
     if not actions.llm:
@@ -187,12 +187,12 @@ def configured_client(actions: Actions) -> LlmClient | None:
     try:
         settings = msgspec.convert(actions.llm, LlmSettings)
     except msgspec.ValidationError as error:
-        raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}: deploy/README.md has its settings") from error
+        raise Refused("INVALID_FIELD", f"config.toml, [llm]: {error}: deploy/README.md lists the settings") from error
     return LlmClient(read_endpoint(settings, environment_variable))
 
 
 def named_client(actions: Actions) -> LlmClient:
-    """Return the client of the configured model; ``USAGE`` when there is none."""
+    """Return the client of the configured model. Raises Refused: ``USAGE`` if none is configured."""
     if (client := configured_client(actions)) is None:
         raise Refused("USAGE", "no model is configured: config.toml needs a table [llm] (deploy/README.md)")
     return client

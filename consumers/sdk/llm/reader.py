@@ -1,15 +1,15 @@
-"""The one JSON object in what a model wrote, as a value of the type that was asked for.
+"""Reads the JSON object in a model's text as a value of the requested type.
 
-Models wrap it in prose, fences and thinking, add keys, leave out what may be left out, break lines inside strings, put
-a comma behind the last entry, and write numbers as text. None of that is a reason to pay for the answer twice, so what
-a reader sees at once is taken:
+Models wrap the object in prose, fences and thinking, add keys, omit optional ones, break lines inside strings, put a
+comma after the last entry, and write numbers as text. Paying for the answer again is not worth that, so the reader
+accepts:
 
-- of several objects, the one that fits the type; two that differ and both fit are a fault: nobody knows which is meant;
-- keys that the type has not are passed over, and ``null`` where something may be left out; of a list or text that is
-  too long, the beginning; a single thing where a list is wanted; numbers and lists where text is wanted;
-- ``"8.5"``, ``"8/10"`` and ``"80%"`` for a number, the last two as a share of the most that it may be.
+- several objects, if one fits the type; two different ones that both fit are a fault, because either could be meant;
+- unknown keys and ``null`` for an optional field (both ignored); lists and texts that are too long (cut); a single
+  value instead of a list; numbers and lists instead of a text;
+- ``"8.5"``, ``"8/10"`` and ``"80%"`` for a number; the last two as a share of its maximum.
 
-What is wrong in itself stays a fault: a score of 11, a key that stands twice, a number that JSON or the ledger has not.
+Wrong content stays a fault: a score of 11, a repeated key, a number that JSON or the ledger cannot hold.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NUMBER: Final = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:(%)|(?:/|out o
 
 
 def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]] = MappingProxyType({})) -> T:
-    """Return the object of the type ``form`` in what a model wrote; ``missing`` is what its types may leave out.
+    """Return the value of type ``form`` in a model's text; ``missing`` has the defaults of optional fields, by type.
 
-    Raises Refused: what is wrong with it, in words that a model can mend it by.
+    Raises Refused: the fault, in words with which a model can correct it.
     """
-    # An answer that is JSON as a whole may hold the tags in its strings.
+    # An answer that is JSON as a whole may have thinking tags in its strings.
     is_whole = text.lstrip()[:1] == "{"
     answer = text if is_whole else "".join(text[slice(*region)] for region in read_tags(text).answer)
     kind = inspect.type_info(form)
@@ -57,14 +57,14 @@ def read_answer(text: str, form: type[T], missing: Mapping[type, dict[str, Any]]
         else:
             values += [] if fitted in values else [fitted]
     if len(values) > 1:
-        raise Refused("INVALID_FORMAT", "it holds two objects: write one")
+        raise Refused("INVALID_FORMAT", "it has two objects: write one")
     if not values:
-        raise faults[max(faults)] if faults else Refused("INVALID_FORMAT", "it holds no JSON object")
+        raise faults[max(faults)] if faults else Refused("INVALID_FORMAT", "it has no JSON object")
     return values[0]
 
 
 def _objects(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield what begins like an object and stands in no other, with its length: its value, or why it is none."""
+    """Yield the length and the value of each outermost object in the text; for a malformed one, the refusal."""
     decoder, position, is_mended = strict_json(controls=True), 0, False
     for _ in range(tries_max):
         if (start := text.find("{", position)) < 0:
@@ -86,7 +86,7 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) -> Any:
-    """Return a value as near to a type as a reader would read it; what does not fit is left for the type to refuse."""
+    """Return a value converted to a type as far as its meaning is clear; the type refuses the rest."""
     match kind:
         case inspect.Metadata():
             return fit(value, kind.type, missing)
@@ -95,7 +95,7 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
             names = {field.encode_name: field.type for field in kind.fields if field.encode_name in given}
             fitted = {name: fit(given[name], type_, missing) for name, type_ in names.items()}
             optional = missing.get(kind.cls, {}).items()
-            # A word for a number that may be left out ("confidence": "high") is none.
+            # A word for an optional number ("confidence": "high") counts as missing.
             return fitted | {name: one for name, one in optional if type(one) is float and type(fitted[name]) is str}
         case inspect.ListType() if value is not None:
             values = value if isinstance(value, list) else [value]
@@ -107,12 +107,12 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
         case inspect.StrType() if isinstance(value, str | int | float | list | dict) and not isinstance(value, bool):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             return text[: kind.max_length]
-        case _:  # any other type, which is taken as it stands
+        case _:  # any other type: the value stays as it is
             return value
 
 
 def read_number(value: Any, most: float | None) -> Any:
-    """Return the number that a text spells, a share as one of ``most``; anything else as it is."""
+    """Return the number in a text, a share as a part of ``most``; any other value unchanged."""
     number = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     if number is None:
         return int(value) if isinstance(value, float) and value.is_integer() else value

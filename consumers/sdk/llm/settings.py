@@ -24,11 +24,11 @@ class Message(msgspec.Struct, frozen=True):
 class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Settings of an endpoint, as in the table ``[llm]`` of ``config.toml``.
 
-    ``base_url`` is what stands before ``/chat/completions`` or ``/messages`` (default: the vendor's own, by
-    ``family``). ``timeout_s`` bounds a whole call, in which a busy server is tried ``attempts_max`` times; ``attempts``
-    is how often a thinker asks what it cannot read the answer to, ``parallel_max`` how much is asked for at a time.
-    ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's unless named; ``"none"``
-    leaves one out. ``fields`` are sent as they stand.
+    ``base_url`` is the part of the URL before ``/chat/completions`` or ``/messages`` (default: the vendor's, by
+    ``family``). ``timeout_s`` limits a whole call, in which a busy server is tried ``attempts_max`` times. ``attempts``
+    is how often a thinker asks until it can use the answer; ``parallel_max`` limits its requests at a time. By default
+    ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's; ``"none"`` omits a
+    field. ``fields`` are sent unchanged.
     """
 
     model: Label

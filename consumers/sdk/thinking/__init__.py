@@ -1,4 +1,4 @@
-"""Thinking blocks: what a model thought aloud becomes a reasoning graph, with nothing lost on the way.
+"""Turns the thinking of a model's response into a reasoning graph, without losing any text.
 
     >>> from deedbook.consumers.sdk.thinking.extract import extract_reasoning
     >>> text = "<think>The secret is in the environment. So it is in the logs.</think>Rotate the secret."
@@ -10,9 +10,9 @@
     >>> text[found.spans[2].start : found.spans[2].end]
     'So it is in the logs.'
 
-The words used here: a *source* is one string of the response; a *region* is a part of it that is thinking or answer;
-a *span* is where a step stands in its source; a *gap* is what stands between spans (tags, list marks, white space).
+Terms: a *source* is one string of the response; a *region* is a part of it that is thinking or answer; a *span* is the
+position of a step in its source; a *gap* is the text between spans (tags, list marks, white space).
 
-That something was inferred is kept beside the graph, never in it: whether somebody guessed a step's type, or found by
-its words what it rests on, does not change what the graph says, so it must not change its ref.
+The record of what was inferred is beside the graph, never in it. Whether a step's type or dependencies were guessed
+does not change the graph's statements, so it must not change its ref.
 """

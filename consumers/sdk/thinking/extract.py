@@ -1,21 +1,21 @@
-"""From a response to a reasoning graph, and back to the response's own words.
+"""Extracts a reasoning graph from a response, with the position of each step in the response.
 
-Every step's ``content`` is, character for character, the span of its source that ``Extraction.spans`` names; spans and
-the gaps between them give each source back whole. What the graph's shape has no field for stands beside it:
+Every step's ``content`` is, character for character, a span of its source (``Extraction.spans``); spans and the gaps
+between them are the whole source. Facts for which the graph has no field are beside it:
 
 - ``inferred`` says which fields of which step were guessed from the wording;
-- ``conclusion_from`` says where the conclusion was found: the last concluding step, else the answer beside the
-  thinking (whole when it is short, else its first part), else nowhere: then it is empty and named in ``absent``;
-- ``ways`` says how each dependency was found, because thinking seldom states them:
-  - ``reference``: the text names the step ("from step 2", "by (1) and (3)", 由步骤2) by the mark or number it bears;
-  - ``name``: it uses a name that an earlier one gave a value (``z = x + y``), or a path, identifier or figure of one;
-  - ``connective``: it begins what follows from the step before it ("so", "therefore", 因此); a conclusion, from every
-    inference that nothing rests on yet;
-  - ``adjacent``: an inference of which nothing else is known, and the weakest: the step before it;
+- ``conclusion_from`` says where the conclusion was found: in the last concluding step, else in the answer beside the
+  thinking (all of a short answer, else its first part), else nowhere: then it is empty, and ``absent`` names it;
+- ``ways`` says how each dependency was found, because thinking rarely states them:
+  - ``reference``: the text names the step ("from step 2", "by (1) and (3)", 由步骤2) by its label or number;
+  - ``name``: it uses a name that an earlier step defined (``z = x + y``), or an earlier path, identifier or figure;
+  - ``connective``: it begins with a word like "so", "therefore" or 因此, and rests on the step before it; a conclusion
+    rests on every inference on which no step rests yet;
+  - ``adjacent``: the weakest: an inference without any other link rests on the step before it;
 - ``notes`` names redacted blocks, other choices and tags that were not balanced.
 
-What was observed or assumed stands on its own, unless it names a step or computes with a name. Every link leads to an
-earlier step and is found from earlier ones alone: no circle comes about, and a transcript that grew keeps its links.
+Observations and assumptions rest on nothing, unless they name a step or compute with a name. Every link leads to an
+earlier step and depends on earlier text only. So there is no cycle, and the links of a growing transcript stay.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CONNECTIVE: Final = re.compile(
 def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
     """Return for each step, by number, the earlier steps that it rests on and how each was found.
 
-    ``labels`` are the numbers that steps bear in the text itself; before any does, a step is named by its place.
+    ``labels`` are the numbers that steps have in the text; up to the first label, a number means the step's position.
     """
     labelled: dict[int, int] = {}
     values: dict[str, int] = {}
@@ -99,19 +99,19 @@ def link_steps(texts: Mapping[int, str], labels: Mapping[int, int]) -> Links:
 
 
 def label_in(gap: str) -> int | None:
-    """Return the number that a list mark before a step bears, in figures of any script."""
+    """Return the number in the list mark before a step, in digits of any script; None if there is none."""
     label = _LABEL.search(gap)
     return None if label is None else int(label[1] if label[1].isdecimal() else unicodedata.numeric(label[1]))
 
 
 def _link(own: dict[int, Way], way: Way, steps: Iterable[int]) -> None:
-    """Add links; one that was found in a stronger way stays as it is."""
+    """Add links; an existing link, found in a stronger way, stays unchanged."""
     for step in steps:
         own.setdefault(step, way)
 
 
 def _labels_in(text: str, *, bare: bool) -> list[int]:
-    """Return the numbers of the steps that a text names; a ``bare`` (2) names one where steps bear numbers."""
+    """Return the step numbers in a text; with ``bare``, "(2)" counts too, because the steps have numbers."""
     parts = [match[1] or (match[2] if bare else "") for match in _REFERENCE.finditer(text)]
     return [int(digits) for part in parts for digits in re.findall(r"\d+", part)]
 
@@ -123,7 +123,7 @@ conclusion_max_chars: Final = 1_000
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The span of a text: the number of its source, and characters ``start`` up to but not including ``end``."""
+    """A part of a source: the number of the source, and its characters from ``start`` to before ``end``."""
 
     source: int
     start: int
@@ -131,7 +131,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Extraction(msgspec.Struct, frozen=True):
-    """A graph extracted from a response, with all that says how it came about."""
+    """A graph extracted from a response, with the facts about its extraction (see the module docstring)."""
 
     memory: ReasoningMemory
     format: Format
@@ -147,7 +147,7 @@ class Extraction(msgspec.Struct, frozen=True):
 def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extraction:
     """Return the reasoning graph of a response in any form that ``consumers.sdk.thinking.response`` lists.
 
-    ``response`` is bytes, text or decoded JSON. ``task`` and ``ai_id`` win over what the response says of itself.
+    ``response`` is bytes, text or decoded JSON. ``task`` and ``ai_id`` override the response's own.
     Raises Refused: as ``read_response``; ``TOO_LARGE`` for more than ``steps_max`` steps.
     """
     read = read_response(response)
@@ -172,12 +172,12 @@ def extract_reasoning(response: Any, *, task: str = "", ai_id: str = "") -> Extr
 
 
 def extract_reasoning_from_minimax(response: Any) -> ReasoningMemory:
-    """Return the graph that ``extract_reasoning`` finds in ``{"thinking": "…"}``, or in any other known form."""
+    """Return the same as ``extract_reasoning``, for ``{"thinking": "…"}`` or any other known form."""
     return extract_reasoning(response).memory
 
 
 def parse_thinking_process(thinking: str) -> list[str]:
-    """Return the texts of the steps that thinking consists of; empty when there are none."""
+    """Return the texts of the steps in a thinking text; empty if there are none."""
     return [thinking[slice(*span)] for span in split_steps(thinking, (0, len(thinking)))]
 
 

@@ -1,26 +1,26 @@
-"""Reading thinking and answer from a model's response, in the formats of several vendors.
+"""Reads thinking and answer from a model's response, in the formats of several vendors.
 
-Forms that are recognised, by their shape and not by their vendor's name:
+Recognised forms, by their structure and not by the vendor's name:
 
-- ``minimax``: ``{"thinking": "…"}``, the answer beside it as ``content``, ``answer``, ``response`` or ``text``;
+- ``minimax``: ``{"thinking": "…"}``, the answer is in ``content``, ``answer``, ``response`` or ``text``;
 - ``anthropic``: ``{"content": [{"type": "thinking", "thinking", "signature"?}, {"type": "redacted_thinking"}, …]}``, or
   the list alone, or another list of blocks: ``output`` (OpenAI's Responses), ``parts``,
   ``{"candidates": [{"content": {"parts"}}]}`` (Gemini);
 - ``openai``: ``{"choices": [{"message": {"reasoning_content" or "reasoning" or "reasoning_details", "content"}}]}``
-  (DeepSeek and compatible), or one such message alone;
+  (DeepSeek and compatible), or one such message;
 - ``text``: plain text, or an answer of the forms above, with ``<think>…</think>`` in it.
 
-Blocks that are known, by the vendors' own names: ``thinking`` and ``redacted_thinking`` (Anthropic), ``reasoning`` with
-``text``, ``summary`` or ``content`` (OpenAI's Responses, and tools that speak of parts), parts with ``thought`` and
-``text`` (Gemini), ``text`` and ``output_text``, and ``message``, which holds such a list itself. Calls of tools and
-other blocks hold neither thinking nor answer.
+Known blocks, by the vendors' names: ``thinking`` and ``redacted_thinking`` (Anthropic), ``reasoning`` with
+``text``, ``summary`` or ``content`` (OpenAI's Responses, and similar tools), parts with ``thought`` and
+``text`` (Gemini), ``text`` and ``output_text``, and ``message``, which contains such a list. Tool calls and
+other blocks have neither thinking nor answer.
 
-Rules this module keeps: strings are taken as they are (no trimming, no normalising: other modules give spans in them);
-what cannot be read is refused with its place; what is there but not readable (redacted blocks, other choices) is noted.
+Rules of this module: strings are not trimmed or normalised, because other modules use spans in them. Malformed parts
+are refused with their path. Parts that exist but cannot be read (redacted blocks, other choices) are noted.
 
-Models nest and close the tags carelessly, so every text has a reading: nested tags are one thinking, and belong to
-neither part; without a closing tag the rest is thinking, and of several the last one closes all; a first tag that
-closes ends thinking that began with the text (its opening tag stood in the prompt). The last two are reported.
+Models nest and close thinking tags carelessly, so every text has a reading. Nested tags are one thinking and belong to
+neither part. Without a closing tag, the rest is thinking; of several closing tags, the last counts. If the first tag is
+a closing one, the text before it is thinking, because its opening tag was in the prompt. The last two are reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ thinking_size_max_bytes: Final = 1024**2
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details", "thoughts")
 _ANSWER_FIELDS: Final = ("content", "answer", "response", "text", "value", "generation", "completion", "output")
 NoteKind = Literal["redacted", "other_choice", "unclosed_tag", "unopened_tag"]
-_ANSWERS: Final = ("text", "output_text", None)  # compared, never hashed: a type may be anything
+_ANSWERS: Final = (
+    "text",
+    "output_text",
+    None,
+)  # a tuple, because the type in a block may be a value that cannot be hashed
 _PLACES_OF_REASONING: Final = ("text", "reasoning", "summary", "content")
 _nesting_max: Final = 3
 _TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
@@ -50,7 +54,7 @@ Region = tuple[int, int]
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response as far as reasoning is concerned; ``model`` and ``task`` are empty when it does not name them."""
+    """The thinking and answer of a response; ``model`` and ``task`` are empty if it does not name them."""
 
     format: Format
     sources: list[Source]
@@ -62,15 +66,15 @@ class Response(msgspec.Struct, frozen=True):
 def read_response(given: Any) -> Response:
     """Return the thinking and answer of a response: bytes or text (JSON or plain), or decoded JSON.
 
-    Raises Refused: ``TOO_LARGE``, the strict JSON codes, ``INVALID_FORMAT`` when it has no recognised form or no
-    thinking that can be read (``redacted`` names the blocks that cannot), ``INVALID_FIELD`` with the field's path.
+    Raises Refused: ``TOO_LARGE``, the strict JSON codes, ``INVALID_FORMAT`` if it has no recognised form or no
+    readable thinking (``redacted`` names the unreadable blocks), ``INVALID_FIELD`` with the field's path.
     """
     if isinstance(given, bytes):
         given = _decode(given)
     response = _read_text(given) if isinstance(given, str) else _read_value(given)
     size = sum(_checked_size(source) for source in response.sources)
     if size > thinking_size_max_bytes:
-        message = f"the thinking has {size} bytes; at most {thinking_size_max_bytes} become one graph"
+        message = f"the thinking has {size} bytes; a graph can be made of at most {thinking_size_max_bytes}"
         raise Refused("TOO_LARGE", message, size=size)
     if not any(source.text[slice(*region)].strip() for source in response.sources for region in source.thinking):
         redacted = [note.path for note in response.notes if note.kind == "redacted"]
@@ -135,7 +139,7 @@ def _of_choices(choices: list[Any], name: str, inner: str) -> Response:
     if not isinstance(message, dict):
         raise Refused("INVALID_FIELD", f"{place} is missing", field=place)
     response = _of_message(message, place)
-    # Other choices are other answers to the same question, not more of this reasoning.
+    # Other choices are other answers to the same question, not parts of this reasoning.
     others = [Note("other_choice", f"{name}[{position}]") for position in range(1, len(choices))]
     return msgspec.structs.replace(response, notes=[*response.notes, *others])
 
@@ -154,12 +158,12 @@ def _of_message(message: dict[str, Any], path: str, name: str = "content") -> Re
     answers = list(_answers(message, path))
     if not reasoning and not answers:
         known = "thinking, content blocks, choices, reasoning_content or <think> in a text"
-        raise Refused("INVALID_FORMAT", f"this is no response of a known form: it has none of {known}")
+        raise Refused("INVALID_FORMAT", f"this response has no known form: it has none of {known}")
     return Response("openai", [*reasoning, *sources, *answers], notes, model)
 
 
 def _blocks(message: dict[str, Any], path: str, name: str) -> list[Source | Note]:
-    """Return the thinking and answers of a message whose content, or ``parts``, are a list of blocks."""
+    """Return the thinking and answers of a message whose content or ``parts`` is a list of blocks."""
     content = message.get("content")
     if isinstance(content, list):
         return list(_read_blocks(content, _at(path, name)))
@@ -170,10 +174,12 @@ def _blocks(message: dict[str, Any], path: str, name: str) -> list[Source | Note
 
 
 def _reasoning(message: dict[str, Any], path: str) -> Iterator[Source]:
-    """Yield the thinking that a message names beside its content: where it is named twice, the first counts."""
+    """Yield the thinking beside a message's content; if several fields have it, the first counts."""
     for name in _REASONING_FIELDS:
         given = message.get(name)
-        if given and not (isinstance(given, dict) and name == "reasoning"):  # an object says how it was asked to reason
+        if given and not (
+            isinstance(given, dict) and name == "reasoning"
+        ):  # an object is a setting of the request, not thinking
             found = list(_read_texts(given, _at(path, name), ("text", "description")))
             if found:
                 yield from found
@@ -187,7 +193,7 @@ def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
 
 
 def _with_tags(response: Response) -> Response:
-    """Look for tags in the answers of a response that names no thinking; elsewhere an answer may speak about them."""
+    """Read tags in the answers of a response without named thinking; otherwise an answer may be about tags."""
     sources = response.sources
     if any(source.thinking for source in sources) or not any(has_tags(source.text) for source in sources):
         return response
@@ -212,7 +218,7 @@ def _checked_size(source: Source) -> int:
 
 
 def first_text(value: dict[str, Any], *names: str) -> str:
-    """Return the first of some fields that holds a text; empty where none does."""
+    """Return the first text in these fields; empty if there is none."""
     return next((value[name] for name in names if isinstance(value.get(name), str) and value[name]), "")
 
 
@@ -221,9 +227,9 @@ def _at(path: str, name: str) -> str:
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One string of a response, its place in it, and which of its regions are thinking and answer.
+    """One string of a response, its path there, and its regions of thinking and answer.
 
-    ``signature`` is the vendor's own over the block, kept for whoever can check it.
+    ``signature`` is the vendor's signature of the block; Deedbook cannot check it.
     """
 
     path: str
@@ -241,7 +247,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def _read_blocks(content: list[Any], path: str, depth: int = 0) -> Iterator[Source | Note]:
-    """Yield the thinking and text of a message's blocks; what is not what it must be is refused with its path."""
+    """Yield the thinking and text of a message's blocks; a malformed block is refused with its path."""
     for position, block in enumerate(content):
         place = f"{path}[{position}]"
         if not isinstance(block, dict):
@@ -265,7 +271,7 @@ def _read_blocks(content: list[Any], path: str, depth: int = 0) -> Iterator[Sour
 
 
 def _read_texts(value: Any, path: str, names: tuple[str, ...]) -> Iterator[Source]:
-    """Yield the thinking in a text, or in a list of texts and of objects that hold one under one of ``names``."""
+    """Yield the thinking in a text, or in a list of texts and of objects with a text in one of the fields ``names``."""
     if not isinstance(value, list):
         if text := _text_at(value, path):
             yield _thinking_at(path, text)
@@ -317,12 +323,12 @@ class Tagged(NamedTuple):
 
 
 def has_tags(text: str) -> bool:
-    """Return whether there is any tag in a text."""
+    """Return whether a text has a thinking tag."""
     return _TAG.search(text) is not None
 
 
 def read_tags(text: str) -> Tagged:
-    """Return what of a text is thinking and what is answer; a text without tags is all answer."""
+    """Return the regions of thinking and answer in a text; a text without tags is all answer."""
     thinking: list[Region] = []
     answer: list[Region] = []
     depth = position = 0

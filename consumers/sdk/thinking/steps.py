@@ -1,19 +1,17 @@
-"""Splitting thinking into steps, and telling the type of each, in English and Chinese.
+"""Splits thinking into steps, and guesses the type of each, in English and Chinese.
 
-A step is never rewritten, so splitting is only choosing spans. Between them stand white space and list marks, and
-nothing else: what is left out of every step can be told from the source.
+A step is never rewritten: splitting only chooses spans. Between spans are white space and list marks, nothing else.
 
 - A blank line and a list mark begin a new piece; fenced code is a piece of its own.
-- A paragraph is divided where the kind of its sentences changes (what was seen, what follows from it), where a line
-  ends that was not wrapped, and where a group of them would exceed ``step_goal_bytes``. A list item is divided only by
+- A paragraph is divided where the type of its sentences changes (observation, inference), at the end of a line that
+  was not wrapped, and where a group of sentences would exceed ``step_goal_bytes``. A list item is divided only by
   its size.
 - A sentence longer than ``cut_chars`` is cut at white space, or inside the word if there is none.
 
-What kind a step is, is guessed by its wording alone, and says so: whoever uses it marks the value as inferred. Only a
-label that the text itself bears ("Observation: …", "结论：…") is a statement. A text without any cue is an observation,
-the type that claims least.
+The type of a step is guessed from its wording, and callers mark it as inferred. Only a label in the text itself
+("Observation: …", "结论：…") is a statement. A text without any cue is an observation, the type that claims least.
 
-Every pattern looks at each character a bounded number of times: thinking comes from strangers and may be of any form.
+Every pattern reads each character a limited number of times, because strangers may have written the thinking.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ PieceKind = Literal["paragraph", "item", "code"]
 step_goal_bytes: Final = 320
 cut_chars: Final = 1_000
 
-# A dash before a digit may be a minus sign: taking it for a list mark would change the number.
+# A dash before a digit may be a minus sign; as a list mark it would be lost from the number.
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 _MARK: Final = re.compile(
@@ -177,7 +175,7 @@ def _sentences(text: str, region: Region) -> Iterator[Region]:
 
 
 def _is_wrapped(text: str, end: int) -> bool:
-    """Tell whether a line goes on in the next one: that begins small, and this one is long or that one is indented."""
+    """Return whether a line continues: the next one begins in lower case, and this one is long or that one indented."""
     following = text[end + 1 : end + 1 + _indent_max_chars].lstrip()
     is_small = following[:1].islower() and following[:1].isascii()
     is_long = end - text.rfind("\n", 0, end) > _wrapped_min_chars
@@ -207,12 +205,12 @@ def trimmed(text: str, region: Region) -> Region | None:
 
 
 def _width(text: str, region: Region) -> int:
-    """Return the UTF-8 bytes of a region: a measure that treats a Chinese sentence like an English one."""
+    """Return the UTF-8 bytes of a region: by this measure a Chinese and an English sentence are about as long."""
     return len(text[slice(*region)].encode())
 
 
 def stated_step_type(text: str) -> str | None:
-    """Return the type that a text gives itself by a label at its start, or None."""
+    """Return the type in a label at the start of a text, or None."""
     label = _LABEL.match(text)
     return label.lastgroup if label else None
 
@@ -223,7 +221,7 @@ def classify_step_type(text: str) -> str:
 
 
 def infer_reasoning_type(text: str) -> str:
-    """Return how a step infers, as far as its wording tells; empty when it does not."""
+    """Return the kind of inference that a step's wording shows; empty if it shows none."""
     return _first(_REASONING_CUES, text) or ""
 
 

@@ -50,11 +50,11 @@ def given(ledger: Ledger) -> dict[int, bytes]:
     return {index: data for index, data in enumerate(entries) if b'"session/' not in data}
 
 
-def part_of(entries: dict[int, bytes], **ends: object) -> PartialReplay:
+def part_of(entries: dict[int, bytes], **changes: object) -> PartialReplay:
     part = PartialReplay()
     for index, data in entries.items():
         part.feed(index, data, PATHS[decode_entry(data).body])
-    part.finish(**{"ends": ENDS, "authority": 5, "size": 99} | ends)  # type: ignore[arg-type]
+    part.finish(**{"stream_versions": ENDS, "authority": 5, "size": 99} | changes)  # type: ignore[arg-type]
     return part
 
 
@@ -87,7 +87,7 @@ def test_what_is_missing_is_named(entries: dict[int, bytes]) -> None:
 def test_streams_that_rules_looked_at_are_missed(entries: dict[int, bytes]) -> None:
     names = {event.index: event.stream for event in part_of(entries).events}
     without = {index: data for index, data in entries.items() if names[index] != "handoff/b"}
-    part = part_of(without, ends={name: end for name, end in ENDS.items() if name != "handoff/b"})
+    part = part_of(without, stream_versions={name: end for name, end in ENDS.items() if name != "handoff/b"})
     created = next(index for index, name in names.items() if name == "handoff/top")
     assert part.missing == [MissingEntries("handoff/b", 1, None, created, created)]
     assert [refusal.code for refusal in part.doubtful.values()] == ["DEPENDENCY_MISSING"]
@@ -97,11 +97,11 @@ def test_the_end_of_a_stream_is_shown_by_the_ledgers_word_alone(entries: dict[in
     shorter = dict(list(entries.items())[:-1])
     kinds = {event.kind: event.index for event in part_of(entries).events}
     delegated, verified = kinds["key.delegated"], kinds["handoff.verified"]
-    assert part_of(shorter, ends=None).missing == []
+    assert part_of(shorter, stream_versions=None).missing == []
     assert part_of(shorter).missing == [MissingEntries("handoff/top", 3, 3, 99, max(shorter) + 1)]
     assert part_of(entries, authority=6).missing == [MissingEntries(None, 6, 6, 99, delegated + 1)]
-    assert part_of(entries, ends={}).missing[0] == MissingEntries("handoff/a", 6, None, 99, verified + 1)
-    for fewer in ({"ends": ENDS | {"handoff/top": 2}}, {"authority": 4}):
+    assert part_of(entries, stream_versions={}).missing[0] == MissingEntries("handoff/a", 6, None, 99, verified + 1)
+    for fewer in ({"stream_versions": ENDS | {"handoff/top": 2}}, {"authority": 4}):
         assert [one.code for one in part_of(entries, **fewer).refused.values()] == ["VERIFICATION_FAILED"]
 
 
@@ -123,7 +123,7 @@ def test_what_a_rule_refuses_is_refused_when_nothing_before_it_is_missing(entrie
         for index, data in kept.items()
         if (entry := decode_entry(data))
     }
-    part = part_of(renumbered, ends=ENDS | {"handoff/a": 4})
+    part = part_of(renumbered, stream_versions=ENDS | {"handoff/a": 4})
     assert (part.missing, part.refused[min(part.refused)].code) == ([], "NOT_APPROVED")
 
 
@@ -163,7 +163,7 @@ def test_what_a_compromised_key_signed_is_compromised(ledger: Ledger, entries: d
 def test_a_handoff_that_was_made_later_is_not_missed(ledger: Ledger) -> None:
     ledger.hand_over("early", depends_on=["late"])
     ledger.hand_over("late")
-    part = part_of(given(ledger), ends={"handoff/early": 1, "handoff/late": 1}, authority=4)
+    part = part_of(given(ledger), stream_versions={"handoff/early": 1, "handoff/late": 1}, authority=4)
     assert (part.missing, part.refused) == ([], {})
     with pytest.raises(Refused, match="DEPENDENCY_CYCLE"):
         ledger.hand_over("later", depends_on=["later"])

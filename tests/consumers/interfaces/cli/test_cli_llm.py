@@ -67,7 +67,7 @@ def test_brief_without_prose_says_why_and_stands(recorded: Deed) -> None:
     configure(recorded, NO_SERVER, "attempts_max = 1")
     said = recorded.run("reasoning", "brief", "audit", "--llm")
     assert (said.code, "REASONING BRIEF" in said.out or "FULL REASONING" in said.out) == (0, True)
-    assert "no prose: LLM_UNAVAILABLE: the model cannot be asked: the connection failed" in said.err
+    assert "no prose: LLM_UNAVAILABLE: the model cannot be reached: the connection failed" in said.err
 
 
 def test_judge_doubts_an_inference_without_a_server(recorded: Deed) -> None:

@@ -92,10 +92,10 @@ def test_line_break_inside_a_string_is_one() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "it holds no JSON object"),
-        ("I cannot help with that.", "it holds no JSON object"),
-        ("[8]", "it holds no JSON object"),
-        ('<think>{"score": 8}', "it holds no JSON object"),
+        ("", "it has no JSON object"),
+        ("I cannot help with that.", "it has no JSON object"),
+        ("[8]", "it has no JSON object"),
+        ('<think>{"score": 8}', "it has no JSON object"),
         ('{"score": 8', "character 11 of its object"),
         ('{"score": 8 "confidence": 1}', "character 12 of its object"),
         ('{"outer": [{"score": 8}, {"score": 9}', "of its object"),
