@@ -46,7 +46,7 @@ def check_working_role(agent: AgentRecord | None, name: str) -> None:
 
 
 def _typed_state(current: StreamState | None, state_type: type[S]) -> S | None:
-    assert current is None or isinstance(current, state_type)  # noqa: S101 - what a stream is of fixes its life
+    assert current is None or isinstance(current, state_type)  # noqa: S101 - a stream's type determines the type of its state
     return current
 
 

@@ -209,7 +209,7 @@ class Where:
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """How a list is read: its SELECT, the table (with alias) to count in, and the column that pages are ordered by.
+    """The way to read a list: its SELECT, the table (with alias) to count in, and the column that pages are ordered by.
 
     With ``time`` it is read newest first by that column, and by ``by`` within one millisecond. ``cursors`` is the table
     that has the time of a cursor, even when the row that the cursor came from has changed since.

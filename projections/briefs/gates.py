@@ -1,4 +1,4 @@
-"""When a brief is not enough: the rules for fetching the full graph, and the trust gates of levels, in one place.
+"""The rules for fetching the full graph if a brief is not enough, and the trust gates of levels.
 
 Missing information never disarms a rule. If no domain is named, the words of the reasoning imply it. A snapshot without
 an assessed uncertainty or impact asks for the full graph. NaN is neither below nor above any limit, so the comparisons

@@ -1,4 +1,4 @@
-"""A knowledge graph over all views: things of several sorts, and edges from one thing to a later one.
+"""A knowledge graph over all views: things of several types, and edges from one thing to a later one.
 
 An edge leads from a thing to what came of it. A thing is named ``SORT/ID``; a thing recorded in a session has the index
 of its event as id. Agents and evidence are connected to nearly everything. A walk continues through them only if it
@@ -23,7 +23,7 @@ _LINK: Final = (
     "'{2}/' || nullif(CAST({3} AS TEXT), '') AS \"to\", '{4}' AS via, {6} AS is_stale FROM {5} "
     "WHERE {7} IN (SELECT {8} FROM json_each(?)) ORDER BY 1, 2 LIMIT ?"
 )
-# Sorts whose id is the index of their event.
+# Types whose id is the index of their event.
 _BY_INDEX: Final = frozenset({"finding", "unknown", "dead_end"})
 _INDEX: Final = re.compile("[0-9]{1,18}")
 _HUBS: Final = frozenset({"agent", "evidence"})
@@ -34,7 +34,7 @@ _CORRECTED: Final = (
 )
 _DOUBTED: Final = "(SELECT passed FROM validations v WHERE v.reasoning_ref = t.ref ORDER BY event_index DESC LIMIT 1)"
 _OF_SESSION: Final = "t JOIN sessions s ON s.id = t.session_id"
-# For each sort of thing: the columns of its id, label, state, agent and index, and the table.
+# For each type of thing: the columns of its id, label, state, agent and index, and the table.
 _THINGS: Final = {
     "agent": (
         "name",
@@ -82,7 +82,7 @@ _REFS: Final = (
     "handoffs h JOIN json_each(h.{}) j ON TRUE JOIN reasoning_versions v ON v.ref = j.value "
     "JOIN reasonings r ON r.id = v.reasoning_id"
 )
-# The edges: both sorts and their ids, the word for the relation, the tables, and when the edge is stale.
+# The edges: both types and their ids, the word for the relation, the tables, and when the edge is stale.
 _RELATIONS: Final = (
     ("agent", "s.author", "session", "s.id", "worked in", "sessions s", "0"),
     ("session", "s.resumes", "session", "s.id", "goes on in", "sessions s", "0"),

@@ -1,4 +1,4 @@
-"""The timeline: the acts in a part of the log, by agent, and who passed work to whom."""
+"""The timeline: the operations in a part of the log, by agent, and who passed work to whom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTING: Final = query.Listing(
 
 
 class LaneFilter(query.Page, frozen=True):
-    """The acts since an index, the newest first; with ``agent``, only those of that agent."""
+    """The operations since an index, newest first; with ``agent``, only those of that agent."""
 
     since: int | None = None
     agent: str | None = None

@@ -1,6 +1,6 @@
 """The facts of a handoff that decisions need, read once and shared by why, next, the board and the graph.
 
-``ledger.lifecycle.handoff`` decides whether a handoff is unlocked or lapsed; this is the only place with the same rules
+``ledger.lifecycle.handoff`` decides whether a handoff is unlocked or lapsed; only this module has the same rules
 in SQL.
 """
 

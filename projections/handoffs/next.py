@@ -1,4 +1,4 @@
-"""The queue of each agent: what waits for them, why, and the act that moves it on (`deed next`).
+"""The queue of each agent: what waits for them, why, and the operation that moves it on (`deed next`).
 
 ``waits_for`` decides, as a pure function, by the table ``WAITS``. The SQL that finds, orders and counts is made from
 the same table, so showing ten handoffs never reads ten thousand. An open review waits for every human. Only registered
@@ -30,7 +30,7 @@ from deedbook.projections.stores.store import Value
 
 Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Party = Literal["sender", "receiver", "reviewer"]
-# The act that moves an item on: one of a handoff (``show`` if the agent can only look), or the answer to a review.
+# The operation that moves an item on: one of a handoff (``show`` if they can only look), or the answer to a review.
 Act = Literal["approve", "verify", "claim", "check", "complete", "unblock", "show", "answer", "waive"]
 Case = Literal[
     "orphaned", "stuck", "pending", "claimable", "changes", "asked", "in_progress", "blocked", "completed", "imported"
@@ -327,7 +327,7 @@ def awaited_operations(context: QueryContext, facts: HandoffFacts) -> list[dict[
 def _operation_of(
     action: Action, agent: str, facts: HandoffFacts, criteria: Sequence[Mapping[str, Any]]
 ) -> tuple[Act, dict[str, Any]]:
-    """Return the act with which an agent moves a handoff on, and its arguments; criteria count from 1."""
+    """Return the operation by which an agent moves a handoff on, and its arguments; criteria count from 1."""
     waiver_numbers = [criterion["position"] + 1 for criterion in criteria if criterion["mark"] == "asked"]
     match action:
         case "approve":
