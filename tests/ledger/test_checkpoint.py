@@ -33,7 +33,7 @@ SPEC_NOTE: Final = (
     "\n"
     "— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n"
 )
-# C2SP tlog-checkpoint, introduction; its key is not given.
+# C2SP tlog-checkpoint, introduction; its key is not published.
 SPEC_CHECKPOINT: Final = (
     "example.com/behind-the-sofa\n"
     "20852163\n"
@@ -52,18 +52,18 @@ ROOT_LINE: Final = b64encode(CHECKPOINT.root).decode()
 
 
 def sign_text(text: str, key: CheckpointKey) -> str:
-    """Sign any text as the note format says, for notes that our own signer would not make."""
+    """Sign any text in the note format, for notes that our own signer does not make."""
     blob = key.verifier.key_id + SigningKey(key.seed).sign(text.encode()).signature
     return f"{text}\n— {key.origin} {b64encode(blob).decode()}\n"
 
 
 def signature_line(note: str) -> str:
-    """Cut out the last line, newline included."""
+    """Return the last line with its newline."""
     return note[note.rindex("—") :]
 
 
 def cosignature(name: str = "witness.example", blob: bytes = bytes(76)) -> str:
-    """Write a line like those that a witness adds."""
+    """Return a line like those of witnesses."""
     return f"— {name} {b64encode(blob).decode()}\n"
 
 
@@ -77,14 +77,14 @@ def test_the_example_of_the_specification_verifies() -> None:
 
 
 def test_the_example_checkpoint_of_the_specification_parses() -> None:
-    """Read without its key: a claim."""
+    """Without its key, it is only a claim."""
     checkpoint = parse_checkpoint(SPEC_CHECKPOINT)
     assert (checkpoint.origin, checkpoint.size) == ("example.com/behind-the-sofa", 20852163)
     assert checkpoint.root.hex().startswith("0ac5186a91863e8e1d90c8")
 
 
 def test_a_seed_gives_the_vkey_that_go_publishes_for_it() -> None:
-    """The key in the documentation of golang.org/x/mod/sumdb/note: its signer and ours must be one."""
+    """The key is from the documentation of golang.org/x/mod/sumdb/note."""
     seed = bytes.fromhex("810a1402d5146c8d84f2443330f54080ebf98ee17d9c74f6252fc5d5c7283173")
     key = CheckpointKey("PeterNeumann", seed)
     assert key.verifier.vkey == "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
@@ -92,7 +92,7 @@ def test_a_seed_gives_the_vkey_that_go_publishes_for_it() -> None:
 
 
 def test_a_signed_checkpoint_has_the_form_of_the_specification() -> None:
-    """Text, empty line, one signature line; and the same bytes each time."""
+    """A note is a text, an empty line and a signature line, with the same bytes each time."""
     assert NOTE.startswith(f"ledger.example/one\n42\n{ROOT_LINE}\n\n— ledger.example/one ")
     assert sign_checkpoint(CHECKPOINT, KEY) == NOTE
     assert sign_text(f"ledger.example/one\n42\n{ROOT_LINE}\n", KEY) == NOTE
@@ -106,7 +106,7 @@ def test_a_signed_checkpoint_has_the_form_of_the_specification() -> None:
     root=st.binary(min_size=32, max_size=32),
 )
 def test_what_is_signed_is_what_verifies(origin: str, seed: bytes, size: int, root: bytes) -> None:
-    """By the vkey alone, as a stranger has it."""
+    """A stranger needs only the vkey."""
     checkpoint = Checkpoint(origin, size, root)
     key = CheckpointKey(origin, seed)
     note = sign_checkpoint(checkpoint, key)
@@ -115,7 +115,7 @@ def test_what_is_signed_is_what_verifies(origin: str, seed: bytes, size: int, ro
 
 
 def test_no_character_of_a_checkpoint_can_be_changed() -> None:
-    """Each one replaced, dropped or doubled: refused or unverified, but never accepted."""
+    """Each character is replaced, removed or doubled. The result is refused or unverified, never accepted."""
     for at, character in enumerate(NOTE):
         for replacement in ("", character * 2, "A" if character != "A" else "B", "\n" if character != "\n" else " "):
             with pytest.raises(DeedbookError) as caught:
@@ -124,7 +124,7 @@ def test_no_character_of_a_checkpoint_can_be_changed() -> None:
 
 
 def test_a_forged_checkpoint_is_unverified_rather_than_malformed() -> None:
-    """The codes tell an attack, or damage, from a mistake."""
+    """The error codes distinguish attack and damage from a mistake."""
     changed = NOTE.replace("\n42\n", "\n43\n")
     with pytest.raises(Corrupted) as caught:
         verify_checkpoint(changed, KEY.verifier)
@@ -141,14 +141,14 @@ def test_a_forged_checkpoint_is_unverified_rather_than_malformed() -> None:
     ],
 )
 def test_another_key_or_name_does_not_verify(stranger: CheckpointVerifier) -> None:
-    """Same origin with another key, and same key with another origin, are both strangers."""
+    """The same origin with another key, and the same key with another origin, are both unknown."""
     with pytest.raises(Corrupted, match="no signature by the key") as caught:
         verify_checkpoint(NOTE, stranger)
     assert caught.value.code == "VERIFICATION_FAILED"
 
 
 def test_lines_of_unknown_keys_are_skipped_wherever_they_stand() -> None:
-    """Also those that share our name or our key id, but not both (C2SP signed-note, Signatures)."""
+    """This includes keys that share our name or our key id, but not both (C2SP signed-note, Signatures)."""
     text, ours = NOTE.removesuffix(signature_line(NOTE)), signature_line(NOTE)
     same_name = cosignature(KEY.origin)
     same_id = cosignature(blob=KEY.verifier.key_id + bytes(64))
@@ -156,21 +156,21 @@ def test_lines_of_unknown_keys_are_skipped_wherever_they_stand() -> None:
 
 
 def test_every_signer_of_a_note_can_be_checked() -> None:
-    """A rotated key signs beside the old one, so that clients of either accept the checkpoint."""
+    """The old and the new key both sign, so clients of either accept the checkpoint."""
     note = NOTE + signature_line(sign_checkpoint(CHECKPOINT, OTHER_KEY))
     assert verify_checkpoint(note, KEY.verifier) == verify_checkpoint(note, OTHER_KEY.verifier) == CHECKPOINT
 
 
 @pytest.mark.parametrize("signature", [bytes(64), bytes(63), bytes(65), bytes(1)])
 def test_a_wrong_line_of_our_key_spoils_the_note(signature: bytes) -> None:
-    """Even beside a right one (C2SP signed-note, Signatures)."""
+    """Even beside a valid one (C2SP signed-note, Signatures)."""
     with pytest.raises(Corrupted, match="does not match its text") as caught:
         verify_checkpoint(NOTE + cosignature(KEY.origin, KEY.verifier.key_id + signature), KEY.verifier)
     assert caught.value.code == "VERIFICATION_FAILED"
 
 
 def test_a_note_may_carry_as_many_signatures_as_the_limit_says() -> None:
-    """The specification demands 16 at least, and post-quantum ones are large."""
+    """The specification requires at least 16, and post-quantum signatures are large."""
     assert note_signatures_max >= 16
     assert len((NOTE + 15 * cosignature(blob=bytes(5000))).encode()) < note_size_max_bytes
     assert verify_checkpoint(NOTE + (note_signatures_max - 1) * cosignature(), KEY.verifier) == CHECKPOINT
@@ -180,7 +180,7 @@ def test_a_note_may_carry_as_many_signatures_as_the_limit_says() -> None:
 
 
 def test_a_note_larger_than_the_limit_is_refused() -> None:
-    """Counted in bytes, not in characters."""
+    """The limit counts bytes, not characters."""
     room = note_size_max_bytes - len((NOTE + cosignature("")).encode())
     fitting, too_large = (NOTE + cosignature("é" * (length // 2)) for length in (room, room + 2))
     assert verify_checkpoint(fitting, KEY.verifier) == CHECKPOINT
@@ -190,7 +190,7 @@ def test_a_note_larger_than_the_limit_is_refused() -> None:
 
 
 def test_extension_lines_are_signed_and_skipped() -> None:
-    """Other logs write them; ours does not."""
+    """Other logs write extensions."""
     text = NOTE.partition("\n\n")[0] + "\nextension\u2028of one line\n"
     note = sign_text(text, KEY)
     assert verify_checkpoint(note, KEY.verifier) == CHECKPOINT
@@ -199,7 +199,7 @@ def test_extension_lines_are_signed_and_skipped() -> None:
 
 
 def test_a_note_may_contain_empty_lines_and_signature_look_alikes() -> None:
-    """The last empty line is the separator, so what stands above it cannot pass for a signature."""
+    """The last empty line is the separator, so text above it cannot pass for a signature."""
     text = f"a\n\n{signature_line(NOTE)}\n"
     assert open_note(sign_text(text, KEY), KEY.verifier)[0] == text
     with pytest.raises(Corrupted):
@@ -207,7 +207,7 @@ def test_a_note_may_contain_empty_lines_and_signature_look_alikes() -> None:
 
 
 def test_a_key_signs_only_for_its_own_origin() -> None:
-    """On either side: a log refuses to sign it, a client refuses to believe it."""
+    """A log refuses to sign it, and a client refuses to accept it."""
     foreign = Checkpoint("ledger.example/two", 42, CHECKPOINT.root)
     with pytest.raises(Refused):
         sign_checkpoint(foreign, KEY)
@@ -240,7 +240,7 @@ def test_a_key_signs_only_for_its_own_origin() -> None:
     ],
 )
 def test_a_signed_text_that_is_no_checkpoint_is_refused(text: str) -> None:
-    """The signature is right in each, so only the form can be at fault."""
+    """Each signature is valid, so only the form is wrong."""
     note = sign_text(text, KEY)
     with pytest.raises(Refused) as caught:
         verify_checkpoint(note, KEY.verifier)
@@ -278,7 +278,7 @@ def test_a_signed_text_that_is_no_checkpoint_is_refused(text: str) -> None:
     ],
 )
 def test_what_is_not_a_note_is_refused(note: str) -> None:
-    """Form comes before signatures: most of these carry a right one."""
+    """The form is checked before signatures; most of these notes have a valid one."""
     with pytest.raises(Refused) as caught:
         verify_checkpoint(note, KEY.verifier)
     assert caught.value.code == "INVALID_FORMAT"
@@ -287,7 +287,7 @@ def test_what_is_not_a_note_is_refused(note: str) -> None:
 @settings(deadline=None)
 @given(st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚\ud800"))
 def test_any_text_is_refused_with_a_code(note: str) -> None:
-    """Never another exception, whatever a stranger sends."""
+    """No input raises another exception."""
     with pytest.raises(Refused):
         verify_checkpoint(note, KEY.verifier)
     with pytest.raises(Refused):
@@ -313,7 +313,7 @@ def test_any_text_is_refused_with_a_code(note: str) -> None:
     ],
 )
 def test_what_is_not_a_vkey_is_refused(vkey: str) -> None:
-    """Among them a right key with another type byte, and a key with another key's id."""
+    """Among them are a valid key with another type byte, and a key with another key's id."""
     with pytest.raises(Refused) as caught:
         CheckpointVerifier.from_vkey(vkey)
     assert caught.value.code == "INVALID_FORMAT"
@@ -321,7 +321,7 @@ def test_what_is_not_a_vkey_is_refused(vkey: str) -> None:
 
 @pytest.mark.parametrize("origin", ["", "two words", "a+b", "a\nb", "a\tb", "a\u3000b", "a\ud800"])
 def test_an_origin_that_cannot_name_a_key_is_refused(origin: str) -> None:
-    """For the signer and for the verifier."""
+    """Both the signer and the verifier refuse it."""
     with pytest.raises(Refused):
         CheckpointKey(origin, bytes(32))
     with pytest.raises(Refused):
@@ -330,7 +330,7 @@ def test_an_origin_that_cannot_name_a_key_is_refused(origin: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
 def test_a_key_of_another_length_is_refused(length: int) -> None:
-    """Also an expanded private key of 64 bytes, which is no seed."""
+    """An expanded private key of 64 bytes is not a seed either."""
     with pytest.raises(Refused):
         CheckpointKey(KEY.origin, bytes(length))
     with pytest.raises(Refused):
@@ -350,21 +350,21 @@ def test_a_key_of_another_length_is_refused(length: int) -> None:
     ],
 )
 def test_an_impossible_checkpoint_cannot_be_made(origin: str, size: int, root: bytes) -> None:
-    """So none can be signed either."""
+    """So no such checkpoint can be signed."""
     with pytest.raises(Refused) as caught:
         Checkpoint(origin, size, root)
     assert caught.value.code == "INVALID_FORMAT"
 
 
 def test_the_seed_does_not_show() -> None:
-    """Neither in a log line nor in a traceback."""
-    for shown in (repr(WITNESS), str(KEY), f"{KEY!r}"):
-        assert "seed" not in shown
-        assert "\\x" not in shown
+    """Log lines and tracebacks do not contain it."""
+    for text in (repr(WITNESS), str(KEY), f"{KEY!r}"):
+        assert "seed" not in text
+        assert "\\x" not in text
 
 
 def test_numbers_and_bytes_have_one_spelling() -> None:
-    """Else two different notes would say the same."""
+    """Otherwise two different notes would have the same meaning."""
     assert (decode_decimal("0", "number"), decode_decimal(str(tree_size_max), "number")) == (0, tree_size_max)
     assert decode_base64("", "bytes") == b""
     for digits in ("", "00", "01", "1 ", "1\n", "²", str(tree_size_max + 1)):
@@ -376,6 +376,6 @@ def test_numbers_and_bytes_have_one_spelling() -> None:
 
 
 def test_the_empty_log_has_a_checkpoint() -> None:
-    """Size zero is written as 0."""
+    """The size is written as 0."""
     checkpoint = Checkpoint(KEY.origin, 0, EMPTY_ROOT)
     assert verify_checkpoint(sign_checkpoint(checkpoint, KEY), KEY.verifier) == checkpoint

@@ -1,4 +1,4 @@
-"""Strict JSON says no to every text that two readers could read differently; canonical form is RFC 8785."""
+"""Strict JSON refuses every text that two readers could understand differently; the canonical form is RFC 8785."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ REFUSED_JSON = {
     "no object": (b"[]", "INVALID_FIELD"),
 }
 
-# RFC 8785 writes whole floats from 2^53 up to 1e21 as integers, which no strict reader takes.
-floats = st.floats(allow_nan=False, allow_infinity=False).filter(lambda one: not json_integer_max < abs(one) < 1e21)
+# RFC 8785 writes whole floats from 2^53 up to 1e21 as integers, which a strict reader refuses.
+floats = st.floats(allow_nan=False, allow_infinity=False).filter(
+    lambda number: not json_integer_max < abs(number) < 1e21
+)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-json_integer_max, json_integer_max) | floats | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -122,12 +124,12 @@ def test_the_more_basic_fault_is_reported_first() -> None:
 
 
 def test_canonical_bytes_are_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bytes] = []
-    monkeypatch.setattr(codec, "check_strict", asked.append)
+    checked: list[bytes] = []
+    monkeypatch.setattr(codec, "check_strict", checked.append)
     codec.decode_strict(b'{"count":3,"extra":{"a":"\xc3\xa9","b":[0.25]},"level":1.5}', READING)
-    assert asked == []
+    assert checked == []
     codec.decode_strict(b'{"count":3,"level":1.5,"extra":1}', READING)
-    assert len(asked) == 1
+    assert len(checked) == 1
 
 
 def test_canonical_form_sorts_by_utf16_and_writes_numbers_as_rfc_8785() -> None:

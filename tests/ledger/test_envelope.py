@@ -1,4 +1,4 @@
-"""Signed bytes, ids and stored entries have one form, and nothing else is taken for them."""
+"""Signed bytes, ids and stored entries have one form, and every other form is refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_one_signature_covers_a_batch_and_no_other_batch() -> None:
     (sig,) = submission.sigs
     assert verify(KEY.public, batch_pae([pae(b"1"), pae(b"2"), pae(b"3")]), sig)
     for other in ([b"1", b"2"], [b"2", b"1", b"3"], [b"1", b"2", b"3", b"3"]):
-        assert not verify(KEY.public, batch_pae([pae(one) for one in other]), sig)
+        assert not verify(KEY.public, batch_pae([pae(body) for body in other]), sig)
 
 
 def test_batch_of_one_is_not_the_signature_of_its_event() -> None:
@@ -89,19 +89,19 @@ def test_batch_of_one_is_not_the_signature_of_its_event() -> None:
 def test_each_event_can_carry_its_own_signature() -> None:
     submission = sign([b"1", b"2"], KEY, each=True)
     assert not submission.is_batch_signed
-    assert all(verify(KEY.public, pae(one), sig) for one, sig in zip(submission.bodies, submission.sigs, strict=True))
+    assert all(verify(KEY.public, pae(body), sig) for body, sig in zip(submission.bodies, submission.sigs, strict=True))
 
 
 @given(
     body=st.binary(max_size=300),
-    place=st.integers(1, batch_events_max).flatmap(lambda size: st.tuples(st.integers(0, size - 1), st.just(size))),
+    position=st.integers(1, batch_events_max).flatmap(lambda size: st.tuples(st.integers(0, size - 1), st.just(size))),
     accepted_ms=st.integers(0, clock_max_ms),
     versions=st.tuples(*2 * [st.integers(1, tree_size_max)]),
 )
 def test_entries_round_trip_in_one_form(
-    body: bytes, place: tuple[int, int], accepted_ms: int, versions: tuple[int, int]
+    body: bytes, position: tuple[int, int], accepted_ms: int, versions: tuple[int, int]
 ) -> None:
-    entry = Entry(1, body, KEY.public, 1, bytes(64), *place, accepted_ms, *versions)
+    entry = Entry(1, body, KEY.public, 1, bytes(64), *position, accepted_ms, *versions)
     assert decode_entry(entry.encode()) == entry
 
 
@@ -233,6 +233,6 @@ def test_hostile_bytes_are_never_more_than_refused(data: bytes) -> None:
 
 
 def test_largest_body_fits_into_an_entry_whatever_its_numbers() -> None:
-    place = (batch_events_max - 1, batch_events_max, clock_max_ms)
-    entry = Entry(1, bytes(body_size_max_bytes), KEY.public, 1, bytes(64), *place, tree_size_max, tree_size_max)
+    position = (batch_events_max - 1, batch_events_max, clock_max_ms)
+    entry = Entry(1, bytes(body_size_max_bytes), KEY.public, 1, bytes(64), *position, tree_size_max, tree_size_max)
     assert decode_entry(entry.encode()) == entry

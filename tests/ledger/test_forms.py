@@ -1,4 +1,4 @@
-"""Lines hold no break, labels nothing unseen, and ids nothing that makes another look the same; refusals say so."""
+"""Lines have no breaks, labels no invisible characters, ids no ambiguous ones; refusals explain it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIKE = ["e\u0301", "\xa0x", "\u3000x", "x\ufe0f", "\u1112\u1161", "-x", " x", "
 
 
 def refusal(text: str, kind: object) -> Refused:
-    """Return the refusal of a text, which it does not repeat."""
+    """Return the refusal of a text, and check that it does not repeat the text."""
     with pytest.raises(Refused) as refused:
         converted(text, kind, "$.data.title")  # type: ignore[type-var]  # any field's type
     assert refused.value.code == "INVALID_FIELD"

@@ -1,4 +1,4 @@
-"""Keys prove what they sign, and key files give nothing to others or to the wrong passphrase."""
+"""Keys sign and prove possession; key files open only for their owner and with the right passphrase."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("cheap_passphrases")
 
 
 def code_of(path: Path, passphrase: str | None = None) -> str:
-    """Return the code with which a key file is not opened."""
+    """Return the error code of opening a key file."""
     with pytest.raises(DeedbookError) as refused:
         open_key(path, passphrase)
     return refused.value.code
@@ -244,16 +244,16 @@ def test_sealed_identity_key_is_asked_for_only_when_it_is_needed(tmp_path: Path)
     home, session = Home(trusted(tmp_path)), key_named("session")
     write_key(home.key_file("alice"), ALICE, ledger=LEDGER, name="alice", passphrase="x")
     session_file(home, session, expires_at="2999-01-01T00:00:00Z", kinds=["finding.*"])
-    asked: list[str] = []
+    names: list[str] = []
 
     def ask(name: str) -> str:
-        asked.append(name)
+        names.append(name)
         return "x"
 
     assert home.signing_key("alice", [("finding.logged", "session/s1", {})], ask).public == session.public
-    assert asked == []
+    assert names == []
     assert home.signing_key("alice", [("tool.used", "session/s1", {})], ask).public == ALICE.public
-    assert asked == ["alice"]
+    assert names == ["alice"]
     with pytest.raises(DeedbookError) as refused:
         home.signing_key("alice", [("tool.used", "session/s1", {})])
     assert refused.value.code == "KEY_LOCKED"
@@ -305,5 +305,5 @@ def test_a_key_has_its_name_only_when_all_of_it_is_on_disk(tmp_path: Path, monke
     monkeypatch.setattr(os, "fsync", look)
     write_private(path, b"{}")
     assert synced[0] == (False, 2)
-    assert [one.name for one in tmp_path.iterdir()] == ["kuro.key"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kuro.key"]
     assert path.stat().st_mode & 0o777 == 0o600

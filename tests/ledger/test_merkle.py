@@ -63,7 +63,7 @@ sizes = st.integers(1, tree_size_max)
 
 
 def test_roots_are_those_of_the_reference_tree() -> None:
-    """Size 0 included: the hash of nothing."""
+    """Also of size 0: the hash of no bytes."""
     leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES]
     assert [root_of(leaves[:size]).hex() for size in range(9)] == REFERENCE_ROOTS
 
@@ -79,7 +79,7 @@ def test_roots_are_those_of_the_reference_tree() -> None:
     ],
 )
 def test_inclusion_paths_are_those_of_the_reference_tree(index: int, size: int, path: list[str]) -> None:
-    """Made and accepted: both sides agree with other implementations."""
+    """Making and verifying proofs agree with other implementations."""
     leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES[:size]]
     expected = [bytes.fromhex(sibling) for sibling in path]
     assert inclusion_path(leaves, index) == expected
@@ -96,7 +96,7 @@ def test_inclusion_paths_are_those_of_the_reference_tree(index: int, size: int, 
     ],
 )
 def test_consistency_paths_are_those_of_the_reference_tree(old: int, new: int, path: list[str]) -> None:
-    """Made and accepted: both sides agree with other implementations."""
+    """Making and verifying proofs agree with other implementations."""
     subtrees = subtrees_of([leaf_hash(entry) for entry in REFERENCE_ENTRIES])
     expected = [bytes.fromhex(sibling) for sibling in path]
     old_root, new_root = bytes.fromhex(REFERENCE_ROOTS[old]), bytes.fromhex(REFERENCE_ROOTS[new])
@@ -105,12 +105,12 @@ def test_consistency_paths_are_those_of_the_reference_tree(old: int, new: int, p
 
 
 def test_a_leaf_never_hashes_like_a_node() -> None:
-    """Else an entry of 64 bytes could pass for two subtrees (RFC 6962 §2.1)."""
+    """Without it, an entry of 64 bytes could pass for two subtrees (RFC 6962 §2.1)."""
     assert leaf_hash(LEAVES[0] + LEAVES[1]) != node_hash(LEAVES[0], LEAVES[1])
 
 
 def test_frontier_has_the_root_of_the_recursive_definition_at_every_size() -> None:
-    """Grown leaf by leaf, and kept as one root for each set bit of the size."""
+    """It grows leaf by leaf, and has one root for each set bit of the size."""
     frontier = Frontier.empty()
     assert frontier.root() == EMPTY_ROOT
     for size, leaf in enumerate(LEAVES, start=1):
@@ -122,7 +122,7 @@ def test_frontier_has_the_root_of_the_recursive_definition_at_every_size() -> No
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, len(LEAVES)), max_size=8))
 def test_frontier_does_not_depend_on_how_leaves_were_grouped(cuts: list[int]) -> None:
-    """Nor is a frontier changed by growing it: an aborted transaction keeps the old one."""
+    """``extend`` does not change a frontier, so an aborted transaction keeps the old one."""
     frontier = Frontier.empty()
     bounds = [0, *sorted(cuts), len(LEAVES)]
     for start, end in pairwise(bounds):
@@ -139,7 +139,7 @@ def test_frontier_does_not_depend_on_how_leaves_were_grouped(cuts: list[int]) ->
     ("size", "length"), [(0, 32), (1, 0), (1, 31), (1, 64), (3, 32), (5, 65), (-1, 32), (tree_size_max + 1, 32)]
 )
 def test_stored_frontier_of_wrong_length_is_corrupted(size: int, length: int) -> None:
-    """A frontier cut short would silently sign another tree."""
+    """With a truncated frontier, the log would silently sign another tree."""
     with pytest.raises(Corrupted) as caught:
         Frontier.from_bytes(size, bytes(length))
     assert caught.value.code == "CORRUPTED"
@@ -187,9 +187,9 @@ def test_inclusion_is_proven_in_trees_of_any_size(size: int, at: float) -> None:
 
 @settings(deadline=None)
 @given(sizes, sizes)
-def test_consistency_is_proven_between_trees_of_any_size(one: int, other: int) -> None:
+def test_consistency_is_proven_between_trees_of_any_size(first: int, second: int) -> None:
     """Up to 2**63-1 leaves, with at most one hash more than the size has bits."""
-    old, new = sorted((one, other))
+    old, new = sorted((first, second))
     path = consistency_proof(old, new, uniform_subtree)
     assert len(path) <= new.bit_length() + 1
     assert verify_consistency(old, uniform_tree_root(old), new, uniform_tree_root(new), path)
@@ -198,7 +198,7 @@ def test_consistency_is_proven_between_trees_of_any_size(one: int, other: int) -
 
 @pytest.mark.parametrize(("index", "size"), [(0, 0), (1, 1), (-1, 5), (5, 5), (2**70, 5)])
 def test_inclusion_of_a_leaf_that_is_not_there_is_refused(index: int, size: int) -> None:
-    """With a code, since the caller asked for it."""
+    """The refusal has a code."""
     with pytest.raises(Refused) as caught:
         inclusion_proof(index, size, SUBTREES)
     assert caught.value.code == "NOT_FOUND"
@@ -208,7 +208,7 @@ def test_inclusion_of_a_leaf_that_is_not_there_is_refused(index: int, size: int)
 
 @pytest.mark.parametrize(("old", "new"), [(1, 0), (6, 5), (-1, 5), (-2, -1), (2**70, 5)])
 def test_consistency_with_a_tree_that_never_was_is_refused(old: int, new: int) -> None:
-    """With a code, since the caller asked for it."""
+    """The refusal has a code."""
     with pytest.raises(Refused) as caught:
         consistency_proof(old, new, SUBTREES)
     assert caught.value.code == "NOT_FOUND"

@@ -1,4 +1,4 @@
-"""Merkle proofs against forgery: what is flipped, cut, moved or rewritten proves nothing."""
+"""Merkle proofs against forgery: a flipped, cut, moved or rewritten proof proves nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flip(data: bytes, bit: int) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
 def test_inclusion_fails_when_any_bit_is_flipped(size: int) -> None:
-    """In the leaf, in the root, or in any hash of the path."""
+    """The bit is in the leaf, in the root, or in any hash of the path."""
     root = reference_root(0, size)
     for index in range(size):
         leaf, path = LEAVES[index], inclusion_proof(index, size, SUBTREES)
@@ -43,7 +43,7 @@ def test_inclusion_fails_when_any_bit_is_flipped(size: int) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 3), (3, 4), (4, 8), (5, 8), (6, 13), (8, 13), (13, 21)])
 def test_consistency_fails_when_any_bit_is_flipped(old: int, new: int) -> None:
-    """In either root, or in any hash of the path."""
+    """The bit is in either root, or in any hash of the path."""
     old_root, new_root = reference_root(0, old), reference_root(0, new)
     path = consistency_proof(old, new, SUBTREES)
     for bit in range(256):
@@ -55,7 +55,7 @@ def test_consistency_fails_when_any_bit_is_flipped(old: int, new: int) -> None:
 
 
 def test_inclusion_fails_at_every_other_index() -> None:
-    """Inside the tree or beyond it; -1 would turn like the last leaf of a perfect tree."""
+    """The index is inside the tree or beyond it; -1 climbs like the last leaf of a perfect tree."""
     for size in range(1, 34):
         root = reference_root(0, size)
         for index in range(size):
@@ -65,7 +65,7 @@ def test_inclusion_fails_at_every_other_index() -> None:
 
 
 def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
-    """Sizes with equal turns on the way are told apart by the signed checkpoint alone: a root holds no size."""
+    """Sizes with the same path shape differ only in the signed checkpoint, because a root does not contain the size."""
     for size in range(1, 34):
         root = reference_root(0, size)
         for index in range(size):
@@ -76,7 +76,7 @@ def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
 
 
 def test_consistency_fails_at_every_size_whose_path_has_another_length() -> None:
-    """Else a short tree could be shown to one client, and passed off as a longer one to the next."""
+    """Otherwise a log could show a short tree to one client, and present it as a longer one to the next."""
     for new in range(2, 34):
         new_root = reference_root(0, new)
         for old in range(1, new):
@@ -87,7 +87,7 @@ def test_consistency_fails_at_every_size_whose_path_has_another_length() -> None
 
 
 def test_proofs_of_another_length_fail() -> None:
-    """One hash missing at either end, one doubled, or one added."""
+    """One hash is missing at either end, doubled, or added."""
     for size in range(2, 34):
         root = reference_root(0, size)
         for index in range(size):
@@ -103,7 +103,7 @@ def test_proofs_of_another_length_fail() -> None:
 @settings(deadline=None, max_examples=200)
 @given(st.integers(1, 300), st.data())
 def test_a_rewritten_history_is_caught(new: int, data: st.DataObject) -> None:
-    """Whatever entry was changed in the old part, no proof the new tree can offer fits the old root."""
+    """After a change of any old entry, no proof of the new tree matches the old root."""
     old = data.draw(st.integers(1, new))
     changed = data.draw(st.integers(0, old - 1))
     forged = [*LEAVES[:changed], leaf_hash(b"forged"), *LEAVES[changed + 1 : new]]
@@ -112,7 +112,7 @@ def test_a_rewritten_history_is_caught(new: int, data: st.DataObject) -> None:
 
 
 def test_every_tree_begins_with_the_empty_one() -> None:
-    """So a first checkpoint needs no proof, but must not name a root of its own choice, nor carry a path."""
+    """A first checkpoint needs no proof, but it must have the empty root and no path."""
     root = reference_root(0, 5)
     assert consistency_proof(0, 5, SUBTREES) == []
     assert verify_consistency(0, EMPTY_ROOT, 5, root, [])
@@ -131,28 +131,28 @@ def test_equal_sizes_are_consistent_only_with_equal_roots() -> None:
 
 
 def test_a_smaller_tree_never_continues_a_larger_one() -> None:
-    """A rollback stays a rollback, even with the honest path read backwards."""
+    """A rollback is refused, even with the reversed honest path."""
     path = consistency_proof(5, 9, SUBTREES)
     assert not verify_consistency(9, reference_root(0, 9), 5, reference_root(0, 5), path)
 
 
 @settings(deadline=None, max_examples=300)
 @given(
-    one=st.integers() | st.integers(-3, 70) | st.just(2**4096),
-    other=st.integers() | st.integers(-3, 70) | st.just(2**4096),
+    first=st.integers() | st.integers(-3, 70) | st.just(2**4096),
+    second=st.integers() | st.integers(-3, 70) | st.just(2**4096),
     path=st.lists(st.binary(max_size=40) | st.sampled_from(LEAVES), max_size=70),
     root=st.binary(max_size=40) | st.sampled_from(LEAVES),
 )
-def test_hostile_proofs_are_false_and_never_raise(one: int, other: int, path: list[bytes], root: bytes) -> None:
-    """Any numbers, any number of hashes, of any length: no collision is in reach of this test."""
+def test_hostile_proofs_are_false_and_never_raise(first: int, second: int, path: list[bytes], root: bytes) -> None:
+    """The test uses any numbers, and any number of hashes of any length."""
     leaf = leaf_hash(b"never in the tree")
-    assert not verify_inclusion(leaf, one, other, path, root)
+    assert not verify_inclusion(leaf, first, second, path, root)
     assert not verify_inclusion(leaf[:31], 0, 1, [], leaf[:31])
-    assert not verify_consistency(one, leaf, other, root, path)
+    assert not verify_consistency(first, leaf, second, root, path)
 
 
 def test_hashes_of_another_length_prove_nothing() -> None:
-    """Two short hashes joined could otherwise be cut elsewhere and still make the same node."""
+    """Otherwise two short hashes could be split elsewhere and still give the same node."""
     left, right = LEAVES[0][:31], LEAVES[0][31:] + LEAVES[1]
     assert node_hash(left, right) == reference_root(0, 2)
     assert not verify_inclusion(left, 0, 2, [right], reference_root(0, 2))

@@ -45,7 +45,7 @@ def parse(text: str) -> Policy:
 
 
 def cosigned(*signers: Signer, time_s: int = TIME_S) -> str:
-    return NOTE + "".join(signer.line(NOTE, time_s + place) for place, signer in enumerate(signers))
+    return NOTE + "".join(signer.line(NOTE, time_s + position) for position, signer in enumerate(signers))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_example_of_the_specification_needs_two_of_x_and_one_of_y(signers: l
 
 def test_the_time_is_the_one_since_which_enough_have_cosigned() -> None:
     witnessed = parse(EXAMPLE).judge(cosigned(X[0], X[2], Y[1], Y[2]), TIME_S)
-    assert witnessed.time_s == TIME_S + 2  # the third of them made it enough
+    assert witnessed.time_s == TIME_S + 2  # the third one met the quorum
     assert str(witnessed) == "witnessed at 2027-01-15T08:00:02Z by 4 of 6 (42 entries)"
     assert (
         str(parse(EXAMPLE).judge(NOTE, TIME_S))
@@ -165,7 +165,7 @@ def test_a_policy_beyond_the_limits_is_refused_unread() -> None:
     st.one_of(
         st.binary(max_size=200),
         st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(lambda words: " ".join(words).encode()),
-        st.sets(st.integers(0, 12), max_size=3).map(  # most lines of the example are a policy still
+        st.sets(st.integers(0, 12), max_size=3).map(  # without a few lines, the example is mostly still a policy
             lambda gone: "\n".join(line for at, line in enumerate(EXAMPLE.split("\n")) if at not in gone).encode()
         ),
     )
@@ -182,9 +182,9 @@ def test_any_bytes_are_a_policy_or_a_typed_refusal(content: bytes) -> None:
 
 @settings(max_examples=100)
 @given(st.integers(0, len(cosigned(*X)) - 1), st.characters(codec="utf-8"))
-def test_a_changed_character_of_a_cosigned_note_is_typed_or_leaves_one_witness_less(place: int, sign: str) -> None:
+def test_a_changed_character_of_a_cosigned_note_is_typed_or_leaves_one_witness_less(position: int, sign: str) -> None:
     note = cosigned(*X)
-    changed = note[:place] + sign + note[place + 1 :]
+    changed = note[:position] + sign + note[position + 1 :]
     try:
         witnessed = POLICY.judge(changed, TIME_S + 3)
     except DeedbookError:

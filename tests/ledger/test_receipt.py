@@ -1,4 +1,4 @@
-"""Receipts: the text form to the letter, and what must make one fail."""
+"""Receipts: the exact text form, and the changes that make a receipt invalid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ hashes = st.binary(min_size=32, max_size=32)
 
 
 def test_the_example_of_the_specification_is_read_to_the_letter() -> None:
-    """The checkpoint is kept verbatim, cosignatures included."""
+    """The checkpoint is unchanged, with its cosignatures."""
     receipt = Receipt.parse(SPEC_TEXT)
     assert (receipt.index, receipt.extra) == (73894, b"age")
     assert [b64encode(sibling).decode() for sibling in receipt.path] == SPEC_HASHES
@@ -64,20 +64,20 @@ def test_the_example_of_the_specification_is_read_to_the_letter() -> None:
     st.none() | st.binary(),
 )
 def test_a_receipt_survives_its_text_form(index: int, path: list[bytes], note: str, extra: bytes | None) -> None:
-    """Whatever the checkpoint holds; and no extra data is told from empty extra data."""
+    """This holds for any checkpoint. No extra data differs from empty extra data."""
     receipt = Receipt(index, tuple(path), note, extra)
     assert Receipt.parse(receipt.to_text()) == receipt
 
 
 def test_every_entry_of_a_log_can_have_a_receipt() -> None:
-    """Read back from its text and checked with nothing but the vkey and the entry."""
+    """A verifier needs only the text, the vkey and the entry."""
     for index, leaf in enumerate(LEAVES):
         receipt = Receipt(index, tuple(inclusion_path(LEAVES, index)), NOTE, b"opaque")
         assert Receipt.parse(receipt.to_text()).verify(leaf, KEY.verifier) == CHECKPOINT
 
 
 def test_the_only_entry_of_a_log_has_an_empty_path() -> None:
-    """The text then has no line between the index and the empty line."""
+    """The text has no line between the index and the empty line."""
     note = sign_checkpoint(Checkpoint(KEY.origin, 1, LEAVES[0]), KEY)
     receipt = Receipt(0, (), note)
     assert receipt.to_text() == f"c2sp.org/tlog-proof@v1\nindex 0\n\n{note}"
@@ -85,7 +85,7 @@ def test_the_only_entry_of_a_log_has_an_empty_path() -> None:
 
 
 def test_a_receipt_is_for_one_entry_at_one_index() -> None:
-    """Any other pair of them is unverified."""
+    """Every other pair of entry and index is unverified."""
     for index in range(len(LEAVES) + 2):
         for at, leaf in enumerate(LEAVES):
             if (index, at) != (5, 5):
@@ -95,21 +95,21 @@ def test_a_receipt_is_for_one_entry_at_one_index() -> None:
 
 
 def test_a_receipt_under_another_key_is_unverified() -> None:
-    """Even where the path is right: the root must be the log's own word."""
+    """Even if the path is right, the log must have signed the root."""
     with pytest.raises(Corrupted) as caught:
         RECEIPT.verify(LEAVES[5], OTHER_KEY.verifier)
     assert caught.value.code == "VERIFICATION_FAILED"
 
 
 def test_a_receipt_under_another_checkpoint_is_unverified() -> None:
-    """Of the same log, one entry earlier."""
+    """The checkpoint is of the same log, one entry earlier."""
     note = sign_checkpoint(Checkpoint(KEY.origin, 12, root_of(LEAVES[:12])), KEY)
     with pytest.raises(Corrupted, match="does not prove"):
         Receipt(5, RECEIPT.path, note).verify(LEAVES[5], KEY.verifier)
 
 
 def test_a_receipt_with_a_malformed_checkpoint_is_refused() -> None:
-    """The checkpoint is opaque until it is verified."""
+    """The checkpoint is not parsed before it is verified."""
     receipt = Receipt.parse(TEXT.replace("\n13\n", "\n1 3\n"))
     with pytest.raises(Corrupted):
         receipt.verify(LEAVES[5], KEY.verifier)
@@ -120,13 +120,13 @@ def test_a_receipt_with_a_malformed_checkpoint_is_refused() -> None:
 
 @pytest.mark.parametrize("leaf", [b"", LEAVES[5][:31], LEAVES[5] + b"\0"])
 def test_a_leaf_hash_of_another_length_is_unverified(leaf: bytes) -> None:
-    """An answer, not a crash."""
+    """The verifier refuses and does not crash."""
     with pytest.raises(Corrupted):
         RECEIPT.verify(leaf, KEY.verifier)
 
 
 def test_no_character_of_a_receipt_can_be_changed() -> None:
-    """Each one replaced, dropped or doubled: refused or unverified, but never accepted."""
+    """Each character is replaced, removed or doubled. The result is refused or unverified, never accepted."""
     for at, character in enumerate(TEXT):
         for replacement in ("", character * 2, "A" if character != "A" else "B", "\n" if character != "\n" else " "):
             with pytest.raises(DeedbookError) as caught:
@@ -135,7 +135,7 @@ def test_no_character_of_a_receipt_can_be_changed() -> None:
 
 
 def test_extra_data_is_not_authenticated() -> None:
-    """Stated by the specification, and shown here so that nobody builds on it."""
+    """The specification says so; this test shows that nobody may rely on extra data."""
     for extra in (b"", b"anything"):
         assert Receipt(5, RECEIPT.path, NOTE, extra).verify(LEAVES[5], KEY.verifier) == CHECKPOINT
 
@@ -171,14 +171,14 @@ def test_extra_data_is_not_authenticated() -> None:
     ],
 )
 def test_what_is_not_a_receipt_is_refused(text: str) -> None:
-    """Lines missing, doubled, out of order, or spelled in another way."""
+    """Lines are missing, doubled, in another order, or in another spelling."""
     with pytest.raises(Refused) as caught:
         Receipt.parse(text)
     assert caught.value.code == "INVALID_FORMAT"
 
 
 def test_a_receipt_larger_than_the_limit_is_refused() -> None:
-    """Before anything in it is decoded."""
+    """The size is checked before anything is decoded."""
     fitting = TEXT + "x" * (receipt_size_max_bytes - len(TEXT.encode()))
     assert Receipt.parse(fitting).index == 5
     with pytest.raises(Refused) as caught:
@@ -190,7 +190,7 @@ def test_a_receipt_larger_than_the_limit_is_refused() -> None:
     ("index", "path"), [(-1, ()), (tree_size_max, ()), (0, (bytes(31),)), (0, (bytes(32),) * 64), (0, (b"",))]
 )
 def test_an_impossible_receipt_cannot_be_made(index: int, path: tuple[bytes, ...]) -> None:
-    """So none can be written either."""
+    """So no such receipt can be written."""
     with pytest.raises(Refused):
         Receipt(index, path, NOTE)
 
@@ -198,7 +198,7 @@ def test_an_impossible_receipt_cannot_be_made(index: int, path: tuple[bytes, ...
 @settings(deadline=None)
 @given(st.text("\n— +=A4.\0\r\t\x7f\u2028é🜚\ud800"))
 def test_any_text_is_refused_with_a_code(rest: str) -> None:
-    """Never another exception, whatever a stranger sends."""
+    """No input raises another exception."""
     with pytest.raises(DeedbookError):
         Receipt.parse("c2sp.org/tlog-proof@v1\n" + rest).verify(LEAVES[0], KEY.verifier)
     with pytest.raises(DeedbookError):
