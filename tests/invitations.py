@@ -1,4 +1,4 @@
-"""Invitations for tests: with a token that is the same in every run, taken up with a key that is."""
+"""Invitations for tests. Their tokens, and the keys of those who join, are the same in every run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVER = "nats://127.0.0.1:4222"
 
 
 def invitation_of(actors: Actors, name: str, *roles: Role, seconds: float = 3600) -> Invitation:
-    """Return an invitation, by default of an agent, that nobody signed yet."""
+    """Return an invitation that is not signed into the ledger yet; by default for an agent."""
     token = blake3(f"token of {name} at {actors.clock.now_ms}".encode()).digest()
     root = fingerprint(actors.keys[ROOT].public)
     expires_ms = actors.clock.now_ms + int(seconds * 1000)
@@ -30,14 +30,14 @@ def invitation_of(actors: Actors, name: str, *roles: Role, seconds: float = 3600
 
 
 def invite(actors: Actors, name: str, *roles: Role, by: str = ROOT, **options: Any) -> Invitation:
-    """Let an admin invite somebody."""
+    """Return an invitation that ``by`` signed into the ledger."""
     invitation = invitation_of(actors, name, *roles, **options)
     actors.emit(by, f"agent/{name}", invitation.make_invited())
     return invitation
 
 
 def registration(invitation: Invitation, key: Key | None = None, **changes: Any) -> AgentRegistered:
-    """Return what who was invited registers itself with."""
+    """Return the data with which the invited agent registers itself. ``changes`` replace its fields."""
     name = invitation.name
     checkpoint = checkpoint_key_of(name) if "node" in invitation.roles else None
     registered = invitation.make_registered(key or key_named(name), checkpoint=checkpoint)
@@ -45,7 +45,7 @@ def registration(invitation: Invitation, key: Key | None = None, **changes: Any)
 
 
 def join(actors: Actors, invitation: Invitation, **changes: Any) -> Key:
-    """Let who was invited register itself; ``changes`` are to what it signs."""
+    """Register the invited agent, and return its key. ``changes`` replace fields of the data that it signs."""
     name = invitation.name
     key = actors.keys.setdefault(name, key_named(name))
     actors.emit(name, f"agent/{name}", registration(invitation, **changes), key=key)
@@ -53,5 +53,5 @@ def join(actors: Actors, invitation: Invitation, **changes: Any) -> Key:
 
 
 def checkpoint_key_of(node: str) -> Key:
-    """Return the checkpoint key of a further node."""
+    """Return the checkpoint key of an invited node."""
     return key_named(f"checkpoints of {node}")
