@@ -2,7 +2,7 @@
 
 One table for the gate, the command line and the bus. ``BAD_DATA`` are whole ``data`` texts, which the command line can
 be given with ``--data``; ``BAD_INPUTS`` adds what only bytes on the wire can say. ``arrange`` makes what an input needs
-to be bad (a revoked key must have been registered once) and is run through the front door before.
+to be bad (a revoked key must have been registered once) and is run through the public interface before.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def anthropic(received: Received, text: str) -> Reply:
 
 
 def ollama(received: Received, text: str) -> Reply:
-    """Answer as Ollama's compatible door: no key, fields that it does not know passed over."""
+    """Answer as Ollama's compatible interface: no key, fields that it does not know passed over."""
     if received.body["model"] != MODEL:
         message = f'model "{received.body["model"]}" not found, try pulling it first'
         return failing(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": None}})

@@ -212,7 +212,7 @@ class AsyncConnection:
 
         Other errors may be temporary. A server that loads new users breaks connections that are being made, and for
         some milliseconds refuses even users that it admits before and after (one attempt in 400, measured). A refusal
-        is lost when the server closes before it has read everything (one in 12). So a reset does not replace an
+        may be lost when the server closes before it has read everything (one in 12). So a reset does not replace an
         earlier refusal.
         """
         deadline = time.monotonic() + reconnect_wait_max_s

@@ -56,7 +56,7 @@ class ClusterNode(SoloNode):
 
     def _begin(self, process: Process) -> None:
         self.reads = self.is_admitting = False
-        self.door: SimSubscription | None = None
+        self.subscription: SimSubscription | None = None
         process.run_task(self._run(process))
 
     async def _run(self, process: Process) -> None:
@@ -95,11 +95,11 @@ class ClusterNode(SoloNode):
 
     async def _let(self, admits: bool, reads: bool) -> None:
         self.reads = reads
-        if admits and self.door is None:
-            self.door = await self._client.subscribe(submit_pattern(actors().id), cb=self._receive)
-        elif self.door is not None and not admits:
-            await self.door.unsubscribe()
-            self.door = None
+        if admits and self.subscription is None:
+            self.subscription = await self._client.subscribe(submit_pattern(actors().id), cb=self._receive)
+        elif self.subscription is not None and not admits:
+            await self.subscription.unsubscribe()
+            self.subscription = None
 
     async def _lead(self, does: bool) -> None:
         self.world.tell(self.host, "leads" if does else "leads no more")

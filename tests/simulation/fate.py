@@ -205,7 +205,7 @@ class Fate:
         if not all(one.process.is_alive and one.process.stopped_until < now - 5 for one in self.nodes):
             return False
         leaders = [one for one in self.nodes if one.membership.leads]
-        return len(leaders) == 1 and leaders[0].door is not None and len(leaders[0].log.data) == size
+        return len(leaders) == 1 and leaders[0].subscription is not None and len(leaders[0].log.data) == size
 
     def fault_partition(self) -> None:
         if self.is_cluster and not self.cluster.apart:

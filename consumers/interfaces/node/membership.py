@@ -198,7 +198,7 @@ class Membership:
         self._lease_job = action, asyncio.create_task(self._use_lease(action))
 
     async def _use_lease(self, action: PutLease | ReadLease) -> None:
-        asked_ms = _now_ms()  # a node that was suspended meanwhile holds the lease only since then
+        requested_ms = _now_ms()  # a node that was suspended meanwhile holds the lease only since then
         try:
             observation = await (self._lease.read() if isinstance(action, ReadLease) else self._lease.put(action))
         except Unavailable as error:
@@ -208,10 +208,10 @@ class Membership:
                 self._observations.put_nowait(ActionFailed())
         else:
             self._observations.put_nowait(
-                observation if isinstance(observation, LeaseSeen) else replace(observation, asked_ms=asked_ms)
+                observation if isinstance(observation, LeaseSeen) else replace(observation, asked_ms=requested_ms)
             )
 
-    # What takes longer.
+    # Longer work.
 
     def _begin(self, work: Callable[[], Awaitable[Observation | None]]) -> None:
         """Begin the job of a step and cancel the job of the step before; a job that fails may be requested again."""

@@ -144,14 +144,14 @@ class Node(AsyncResource):
         if self._fatal.done():
             raise self._fatal.result()
 
-    def _failed(self, who: str, error: DeedbookError) -> None:
+    def _failed(self, task: str, error: DeedbookError) -> None:
         """Log why a task failed; it is started again, but an error of ``FATAL`` ends the node, once."""
         if error.code in FATAL:
             if self._fatal.done():
                 return
             self._fatal.set_result(error)
-        self.metrics.count("task_failures", who)
-        log.warning("task failed", task=who, code=error.code, error=error.message)
+        self.metrics.count("task_failures", task)
+        log.warning("task failed", task=task, code=error.code, error=error.message)
 
     async def _start(self) -> None:
         self._fatal: asyncio.Future[DeedbookError] = asyncio.get_running_loop().create_future()
@@ -363,12 +363,12 @@ class Node(AsyncResource):
             log.warning("part of the log is unpublished: the next start continues", error=message_of(error))
 
     async def _follow_users(self) -> None:
-        seen = -1
+        loaded_version = -1
         while True:
             size = self._watcher.size
             with self.client.log.snapshot() as snapshot:
-                changed = snapshot.head.authority_version if snapshot.head else 0
-            if changed != seen or self._users.invited:  # an invitation expires without an entry
+                version = snapshot.head.authority_version if snapshot.head else 0
+            if version != loaded_version or self._users.invited:  # an invitation expires without an entry
                 users = current_users(self.client, self._home, self._name)
                 if users != self._users:
                     # The service knows an agent before the server admits it, so no request is lost.
@@ -376,7 +376,7 @@ class Node(AsyncResource):
                     await self._on_server(self._server.reload, users)
                     self._users = users
                     log.info("users reloaded", agents=len(users.agents))
-                seen = changed
+                loaded_version = version
             await self._watcher.wait_beyond(size, news_wait_max_s)
 
     async def _publish_checkpoints(self) -> None:
@@ -386,7 +386,7 @@ class Node(AsyncResource):
             size = await self._watcher.wait_beyond(size, news_wait_max_s)
             if self._membership is not None and not self._membership.leads:
                 continue
-            # Stored before it is published: everybody else will trust this head.
+            # Stored before it is published, because readers will trust this head.
             await asyncio.to_thread(self.client.remember)
             note = await asyncio.to_thread(self.client.checkpoint)
             with bus_errors("publishing a checkpoint"):

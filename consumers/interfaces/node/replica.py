@@ -6,7 +6,7 @@
   they refer to. It trusts nobody: an entry that the log could not have accepted is damage.
 - ``rebuild`` fills the next generation from the log.
 
-If we crash here, at any line: the stream counts, and the next start follows it.
+If we crash here, at any line, the stream decides, and the next start follows it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Replica:
 
     @property
     def has_all(self) -> bool:
-        """Whether the log holds all that this node ever published; followers may hold it earlier."""
+        """Whether the log holds everything that this node published; followers may hold it earlier."""
         return self._published <= self.own().size
 
     # Publishing first.

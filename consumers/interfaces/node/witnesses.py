@@ -11,8 +11,8 @@
 
 Once the policy's quorum is met, the note with its cosignatures replaces the last one in the file ``witnessed`` of the
 ledger's folder; late witnesses are added. A witness that disagrees answers with its size, so nothing else is stored.
-The node asks a witness that is unavailable or answers nonsense with growing pauses, and the others wait at most for
-the timeout of its answer.
+A witness that is unavailable or sends an invalid answer is asked again after growing pauses. It delays the others at
+most by the timeout of one answer.
 
 The node accepts a cosignature after the check that any reader makes, and only if it is from now. It logs a witness that
 signs another text, with another key or at another time, and drops its line. A witness that has seen more entries
@@ -77,7 +77,7 @@ class Witnessing:
     def run(self, stop: threading.Event) -> None:
         """Submit the log's head to witnesses that have not cosigned it, at most once a second, until ``stop`` is set.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: the log is not the one that was served.
+        Raises Corrupted: ``HISTORY_CHANGED``: the log does not continue the one that was served.
         """
         with ThreadPoolExecutor(threads_max, thread_name_prefix="deedbook-witness") as threads:
             while not stop.is_set():
@@ -88,17 +88,16 @@ class Witnessing:
         """Submit the log's head to each witness that has not cosigned it and whose pause is over."""
         note = self._client.signed_consistency(0).checkpoint
         if note != self._note:
-            self._client.remember()  # before anybody sees it: the log must continue from this head
+            self._client.remember()  # before anybody else has this head: the log must continue from it
             self._note, stored = note, self._client.checkpoint()
             for state in self._states:
                 state.line = ""
-                with suppress(
-                    DeedbookError
-                ):  # of an earlier run, if it was of this head; damaged, it is state for again
+                # Reuse an earlier run's cosignature of this head. If it is damaged, the node asks the witness again.
+                with suppress(DeedbookError):
                     state.line = _line_of(state.witness, note, stored)[0]
         due = [state for state in self._states if not state.line and state.again_s <= time.monotonic()]
         list(threads.map(self._ask, due))
-        self._keep()
+        self._store()
 
     def _ask(self, state: _WitnessState) -> None:
         try:
@@ -108,7 +107,7 @@ class Witnessing:
             self._metrics.count("witness_failures", state.name)
             if problem != state.problem:
                 log.warning("not witnessed", witness=state.name, error=problem)
-            state.problem, state.size = problem, 0  # the size that it named may have been wrong, too
+            state.problem, state.size = problem, 0  # the size that it named may be wrong, too
             state.again_s = time.monotonic() + state.pause_s
             state.pause_s = min(2 * state.pause_s, limits.witness_retry_max_s)
             return
@@ -132,7 +131,7 @@ class Witnessing:
             state.size = decode_decimal(body.decode("ascii", "replace").removesuffix("\n"), "witness' size")
         if status != _OK:
             raise Unavailable("STORE_UNAVAILABLE", f"it refused the checkpoint with status {status}", status=status)
-        line = self._believed(state, body.decode("utf-8", "replace"))
+        line = self._checked_line(state, body.decode("utf-8", "replace"))
         state.size = checkpoint.size
         return line
 
@@ -144,7 +143,7 @@ class Witnessing:
         answer = request("POST", url, body.encode(), limit_s=limit_s, answer_max_bytes=limit_bytes, read=read)
         return answer.status, answer.body
 
-    def _believed(self, state: _WitnessState, answer: str) -> str:
+    def _checked_line(self, state: _WitnessState, answer: str) -> str:
         line, time_s = _line_of(state.witness, self._note, answer)
         if not line:
             message = "its answer has no cosignature of the key in the policy"
@@ -154,10 +153,10 @@ class Witnessing:
             raise Corrupted("VERIFICATION_FAILED", message, witness=state.name, time_s=time_s)
         return line
 
-    def _keep(self) -> None:
-        """Replace the stored note by the cosigned one, once the quorum is met.
+    def _store(self) -> None:
+        """Replace the stored note with the cosigned one once the quorum is met.
 
-        If we crash before, the witnesses are state again; after it, only the late ones.
+        If we crash before the write, the next start asks all witnesses again; after it, only the late ones.
         """
         note = self._note + "".join(state.line for state in self._states)
         if note == self._stored or not self._policy.judge(note, time.time()).is_met:

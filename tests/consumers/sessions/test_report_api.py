@@ -206,7 +206,7 @@ def test_a_regex_bomb_answers_like_any_pattern() -> None:
     assert query_handoff_reports(task_pattern="(A*)*B$")["total_found"] == 1
 
 
-def test_importing_the_front_door_opens_nothing(home: Path) -> None:
+def test_importing_the_public_interface_opens_nothing(home: Path) -> None:
     program = (
         "import sys, consumers.sessions; heavy = {'lmdb', 'nats', 'dateparser', 're2', 'rs_bpe'};"
         "print(sorted(heavy & set(sys.modules)))"

@@ -99,9 +99,9 @@ def test_problem_of_the_whole_graph_is_shown_as_such_and_goes_to_a_human(reasone
 
 
 def test_assumption_is_shown_with_how_it_may_be_checked(reasoned: Deed) -> None:
-    reasoned("reasoning", "assume", "r", "--content", "One door", "--check", "grep the handlers", "--as", "a")
+    reasoned("reasoning", "assume", "r", "--content", "One interface", "--check", "grep the handlers", "--as", "a")
     said = reasoned("reasoning", "validate", "r", "--no-publish")
-    assert "assumption, step 4: not checked: One door (check: grep the handlers)\n" in said
+    assert "assumption, step 4: not checked: One interface (check: grep the handlers)\n" in said
 
 
 @pytest.mark.parametrize(

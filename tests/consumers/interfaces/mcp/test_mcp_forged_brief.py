@@ -1,4 +1,4 @@
-"""A service publishes a brief that says something else than its graph: no door hands it on, and each names who did."""
+"""A service publishes a brief that differs from its graph: no interface passes it on, and each names its author."""
 
 from __future__ import annotations
 

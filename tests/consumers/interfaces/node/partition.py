@@ -106,7 +106,7 @@ class Relays:
             routes[near].append(where)
         for name in nodes.names:
             self._before[name], where = self._relay(f"{HOST}:{nodes.ports[name]}")
-            nodes.doors[name] = f"nats://{where}"
+            nodes.urls[name] = f"nats://{where}"
             program = nodes.folder / f"programs-{name}" / "nats-server"
             program.parent.mkdir()
             # What servers tell each other of their addresses would lead past the relays.

@@ -36,7 +36,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def leader(fate: Fate) -> Any:
-    return next(node for node in fate.nodes if node.door is not None)
+    return next(node for node in fate.nodes if node.subscription is not None)
 
 
 def hear(listener: Any, subject: str, **fields: Any) -> None:

@@ -112,7 +112,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
     metrics("acts of killed agents that their ledger was away for, or back", len(findings))
 
 
-def test_what_is_spooled_is_said_to_be_no_record_at_every_door_and_is_one_when_the_server_is_back(
+def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_when_the_server_is_back(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told: dict[str, Any] = {"home": served.settings.home, "server": served.url, "spool": True}

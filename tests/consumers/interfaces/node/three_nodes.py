@@ -83,7 +83,7 @@ class Nodes:
         self.names: list[str] = list(self.script.NODES)
         self.hosts = hosts or dict.fromkeys(self.names, "127.0.0.1")
         self.ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
-        self.doors = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
+        self.urls = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
         """Where agents connect: to any of them."""
 
         self.command: dict[str, list[str]] = {}
@@ -226,7 +226,7 @@ class Nodes:
     @property
     def urls(self) -> str:
         """Where agents connect: to any."""
-        return ",".join(self.doors.values())
+        return ",".join(self.urls.values())
 
     @contextlib.contextmanager
     def work(self) -> Iterator[None]:

@@ -36,7 +36,7 @@ class Tool(NamedTuple):
     of: str
 
 
-class Doors(NamedTuple):
+class Interfaces(NamedTuple):
     """How a query is asked: its arguments, as a verb (or why there is none), as a tool, as SQL for the ids of a list.
 
     ``left_out`` are parts of the answer that the verb does not tell, ``ids`` the list and the column that SQL gives.
@@ -51,10 +51,10 @@ class Doors(NamedTuple):
     ids: tuple[str, str] = ("", "")
 
 
-def asked(query: str, verb: str | None, why_none: str = "", **more: Any) -> tuple[str, Doors]:
-    """Return a query and its doors, with the arguments that the view tests ask it with, and ``arguments``."""
+def asked(query: str, verb: str | None, why_none: str = "", **more: Any) -> tuple[str, Interfaces]:
+    """Return a query and its interfaces, with the arguments that the view tests ask it with, and ``arguments``."""
     arguments = ARGUMENTS.get(query, {}) | more.pop("arguments", {})
-    return query, Doors(arguments, verb, why_none, **more)
+    return query, Interfaces(arguments, verb, why_none, **more)
 
 
 PARTS = "a part of what other verbs show or check"
@@ -178,7 +178,7 @@ TABLE: Final = dict(
 
 def test_the_table_holds_every_query_and_says_why_one_has_no_verb() -> None:
     assert TABLE.keys() == QUERIES.keys()
-    assert all((doors.verb is None) == bool(doors.why_none) for doors in TABLE.values())
+    assert all((interfaces.verb is None) == bool(interfaces.why_none) for interfaces in TABLE.values())
 
 
 def by_http(reading: Reading, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def by_tool(reading: Reading, tool: Tool) -> Any:
 
 
 def holds(told: Any, answer: Any, *left_out: str) -> bool:
-    """Tell whether all of an answer stands in what a door told, which may say more beside it."""
+    """Tell whether an interface's output contains all of an answer; it may contain more."""
     if isinstance(answer, dict) and isinstance(told, dict):
         return all(holds(told.get(name), answer[name], *left_out) for name in answer if name not in left_out)
     if isinstance(answer, list) and isinstance(told, list):
@@ -214,25 +214,27 @@ def holds(told: Any, answer: Any, *left_out: str) -> bool:
 
 
 @pytest.mark.parametrize("query", sorted(TABLE))
-def test_every_door_tells_the_same_rows(
+def test_every_interface_tells_the_same_rows(
     reading: Reading, python: Ledger, capsys: pytest.CaptureFixture[str], query: str
 ) -> None:
-    doors = TABLE[query]
-    answer = python.ask(query, **doors.arguments)
-    http = by_http(reading, query, doors.arguments)
+    interfaces = TABLE[query]
+    answer = python.ask(query, **interfaces.arguments)
+    http = by_http(reading, query, interfaces.arguments)
     assert http | {"next": None} == answer | {"next": None}
-    if doors.verb is not None:
-        document = by_command_line(reading, doors.verb, capsys)
+    if interfaces.verb is not None:
+        document = by_command_line(reading, interfaces.verb, capsys)
         assert document["kind"] == kind_of(query)
-        assert holds(document["data"], answer, *doors.left_out), (document["data"], answer)
-    if doors.tool is not None:
-        told = by_tool(reading, doors.tool)
-        rows, of = doors.tool.rows, doors.tool.of
+        assert holds(document["data"], answer, *interfaces.left_out), (document["data"], answer)
+    if interfaces.tool is not None:
+        told = by_tool(reading, interfaces.tool)
+        rows, of = interfaces.tool.rows, interfaces.tool.of
         mine = next(value for value in answer.values() if isinstance(value, list)) if rows else [answer]
         assert [row[of] for row in (told[rows] if rows else [told])] == [row[of] for row in mine]
-    if doors.sql:
+    if interfaces.sql:
         with contextlib.closing(sqlite3.connect(f"file:{reading.home / VIEWS_FILE}?mode=ro", uri=True)) as views:
-            ids = [row[0] for row in views.execute(doors.sql)]
-        rows, column = doors.ids
+            ids = [row[0] for row in views.execute(interfaces.sql)]
+        rows, column = interfaces.ids
         mine = [row[column] for row in answer[rows]]
-        assert (ids if "ORDER BY" in doors.sql else sorted(ids)) == (mine if "ORDER BY" in doors.sql else sorted(mine))
+        assert (ids if "ORDER BY" in interfaces.sql else sorted(ids)) == (
+            mine if "ORDER BY" in interfaces.sql else sorted(mine)
+        )

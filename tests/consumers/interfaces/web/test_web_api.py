@@ -232,7 +232,7 @@ def test_head_and_options_say_what_a_get_would(reading: Reading) -> None:
     assert not [name for name in options.headers if name.startswith("access-control")]
 
 
-def test_a_body_or_an_endless_address_goes_no_further_than_the_door(reading: Reading) -> None:
+def test_a_body_or_an_endless_address_is_refused(reading: Reading) -> None:
     with_body = reading.client.request("GET", "/v1/handoffs/list", content=b"x")
     assert code_of(with_body) == (413, "TOO_LARGE")
     assert code_of(reading.get("/v1/handoffs/list?to=" + "a" * 9_000)) == (414, "TOO_LARGE")

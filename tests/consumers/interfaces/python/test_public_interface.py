@@ -38,7 +38,7 @@ def test_somebody_elses_modules_of_the_same_names_are_in_nobodys_way(tmp_path: P
     assert run(tmp_path, "-m", "deedbook", "--help").returncode == 0
 
 
-def test_the_front_door_offers_what_it_lists_and_opens_nothing(tmp_path: Path) -> None:
+def test_the_public_interface_offers_what_it_lists_and_opens_nothing(tmp_path: Path) -> None:
     assert deedbook.__all__ == sorted(deedbook.__all__)
     assert {name for name in dir(deedbook) if not name.startswith("_")} >= set(deedbook.__all__)
     assert all(getattr(deedbook, name).__name__ == name for name in deedbook.__all__)
