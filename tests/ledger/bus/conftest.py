@@ -37,7 +37,7 @@ def _public(seed: str) -> str:
 
 @dataclass
 class Bus:
-    """A server and the seeds of everybody who may use it."""
+    """A server and the seeds of all its users."""
 
     server: EmbeddedServer
     seeds: dict[str, str] = field(default_factory=lambda: {n: _new_seed() for n in ("node", "alice", "bob")})
@@ -45,7 +45,7 @@ class Bus:
 
     @property
     def users(self) -> BusUsers:
-        """The public keys, as the server's configuration names them."""
+        """The users of the server, with their public keys."""
         public = {name: _public(seed) for name, seed in self.seeds.items()}
         return BusUsers(nodes=(public.pop("node"),), agents=public)
 
@@ -55,7 +55,7 @@ class Bus:
 
     @staticmethod
     async def settle(client: Client) -> None:
-        """Wait until the server has taken in all that a client sent.
+        """Wait until the server has read everything that a client sent.
 
         nats-py writes the PING of ``flush`` ahead of what it has buffered (measured), so the first one only
         sends the buffer, and the second one is answered after it.
@@ -65,7 +65,7 @@ class Bus:
 
     @asynccontextmanager
     async def connect(self, name: str = "node", **options: Any) -> AsyncIterator[Client]:
-        """Connect as somebody; ``errors`` collects what the server says."""
+        """Connect as a user; ``errors`` collects the errors of the server."""
         errors: list[Exception] = options.pop("errors", [])
 
         async def collect(error: Exception) -> None:
@@ -82,7 +82,7 @@ class Bus:
             )
             yield client
         finally:
-            await client.close()  # One that was refused keeps its socket open too.
+            await client.close()  # A refused client keeps its socket open, too.
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def served(ledger: Ledger, shared_server: EmbeddedServer) -> Iterator[Served]:
 
 @pytest.fixture
 def never_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every time-out be longer than a test may take: what answers at all answers at once."""
+    """Make every time-out longer than a test may take."""
     monkeypatch.setattr(connection, "attempt_timeout_s", 1000)
     monkeypatch.setattr(connection, "request_time_max_s", 1000)
     monkeypatch.setattr(connection, "reconnect_wait_max_s", 1000)
@@ -120,7 +120,7 @@ def never_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what cannot be done fail before a test becomes long."""
+    """Shorten the time-outs, so that calls that must fail do so quickly."""
     monkeypatch.setattr(connection, "attempt_timeout_s", 0.1)
     monkeypatch.setattr(connection, "request_time_max_s", 0.3)
     monkeypatch.setattr(connection, "reconnect_wait_max_s", 0.3)

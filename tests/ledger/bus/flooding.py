@@ -33,7 +33,7 @@ class Flood(threading.Thread):
         self.socket.sendall(f"SUB _INBOX_{agent}.> 1\r\n".encode())
 
     def run(self) -> None:
-        """Send until the time is up; what the server cuts off is over."""
+        """Send until the time is up or the server ends the connection."""
         threading.Thread(target=self.read, daemon=True).start()
         count = 1 if self.per_second else max(1, PIECE_BYTES // len(self.message))
         piece, start = self.message * count, time.monotonic()
@@ -46,14 +46,14 @@ class Flood(threading.Thread):
                 self.sent += count
 
     def read(self) -> None:
-        """Throw answers away."""
+        """Discard the answers."""
         with suppress(OSError):
             while self.socket.recv(1 << 20):
                 pass
 
 
 def connect(port: int, seed: str) -> socket.socket:
-    """Return a socket on which the server has let this key in."""
+    """Return a socket on which the server has admitted this key."""
     connection = socket.create_connection(("127.0.0.1", port))
     lines = connection.makefile("rb", buffering=0)
     key = nkeys.from_seed(bytearray(seed, "ascii"))
@@ -69,7 +69,7 @@ def connect(port: int, seed: str) -> socket.socket:
 
 
 def heard(connection: socket.socket, text: bytes) -> bool:
-    """Read until the server has said something, or has ended the connection; return whether it did say it."""
+    """Read until the server sends these bytes or ends the connection; return whether it sent them."""
     answer = b""
     while text.lower() not in answer.lower():
         try:
@@ -82,7 +82,7 @@ def heard(connection: socket.socket, text: bytes) -> bool:
 
 
 def message_of(subject: str, agent: str, payload: bytes, headers: bytes = b"") -> bytes:
-    """Return one message, with a reply subject, as it stands on the wire."""
+    """Return the bytes of one message with a reply subject."""
     inbox = f"_INBOX_{agent}.x"
     if headers:
         return (
@@ -92,7 +92,7 @@ def message_of(subject: str, agent: str, payload: bytes, headers: bytes = b"") -
 
 
 def stop_at_end(floods: list[Flood]) -> None:
-    """Stop when nobody wants more."""
+    """Stop when standard input is closed."""
     sys.stdin.read()
     for flood in floods:
         flood.seconds = 0

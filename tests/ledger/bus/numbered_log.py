@@ -1,4 +1,4 @@
-"""A log whose every event follows from its index, so that any process can say what index i must be."""
+"""A log in which each event follows from its index, so that any process can compute the event of an index."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class NumberedLog:
         self.size = size
 
     def read(self, after_index: int, limit: int) -> list[OutboundMessage]:
-        """Return what follows an index."""
+        """Return the events after an index."""
         return [message(i) for i in range(after_index + 1, min(after_index + 1 + limit, self.size))]
 
     def grow(self, events: int, size_max: int) -> None:
-        """Commit more events, and the rest of a signed batch they begin."""
+        """Commit more events, and the rest of a signed batch that they begin."""
         self.size = min(self.size + events, size_max)
         while self.size < size_max and message(self.size - 1).unit_left:
             self.size += 1
@@ -67,7 +67,7 @@ async def check_stream(client: Client, generation: Generation, size: int) -> Non
 
 
 async def publish_all(publisher: StreamPublisher) -> int:
-    """Publish until the log holds no more, and return how many events went out."""
+    """Publish until the log holds no more; return the number of published events."""
     total = 0
     while count := await publisher.publish_next():
         total += count

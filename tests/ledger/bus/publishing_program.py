@@ -1,4 +1,4 @@
-"""A publisher in a process of its own, to be killed: each line it prints is a commit of its log."""
+"""A publisher in a process of its own, which a test kills; each line that it prints is a commit of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blobs among nodes: what a node wrote that is not the blob holds others up only until one that has it publishes it."""
+"""Blobs among nodes: wrong content delays other nodes only until a node that has the blob publishes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 async def write(node: Client, bus: Bus, number: int, chunk: bytes, headers: dict[str, str]) -> None:
-    """Write something as a chunk of the blob, as a broken node may."""
+    """Write wrong content as a chunk of the blob, as a broken node may."""
     await node.jetstream().publish(subjects.blob_subject(bus.ledger, REF, number), chunk, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""What a disk does to the stream's files is found: by the counts, or else by comparing every message."""
+"""The publisher detects damaged files of the stream: by the counts, or by comparing every message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def damage(bus: Bus, how: Callable[[Path], None]) -> None:
 
 
 def cut_in_half(block: Path) -> None:
-    """Lose the second half."""
+    """Cut off the second half of the file."""
     with block.open("r+b") as file:
         file.truncate(block.stat().st_size // 2)
 

@@ -1,4 +1,4 @@
-"""Tools of NATS find the nodes of a ledger; agents may ask who is there, and a flood of such questions ends itself."""
+"""NATS tools and agents find the nodes of a ledger, and a flood of such requests gets few answers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ L = "0123456789abcdef0123456789abcdef"
 
 @asynccontextmanager
 async def discovered(bus: Bus, *names: str) -> AsyncIterator[tuple[list[Discovery], Client]]:
-    """Run nodes that answer, and connect as somebody."""
+    """Run nodes that answer, and connect as a user."""
     nodes = [Discovery(L, lambda name=name: name, Metrics()) for name in names]
     async with bus.connect() as own, bus.connect() as other, bus.connect("alice") as alice:
-        tasks = [asyncio.create_task(one.run(nats)) for one, nats in zip(nodes, (own, other), strict=False)]
+        tasks = [asyncio.create_task(node.run(nats)) for node, nats in zip(nodes, (own, other), strict=False)]
         for nats in (own, other, alice):
             await bus.settle(nats)
         yield nodes, alice
@@ -57,14 +57,14 @@ def test_an_agent_finds_each_node_of_its_ledger_with_version_and_role(bus: Bus) 
     async def find() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
         async with discovered(bus, "leader", "follower") as (nodes, alice):
             pings = await ask(alice, "$SRV.PING", 2)
-            return pings, await ask(alice, f"$SRV.INFO.deedbook.{nodes[1].id}", 1), [one.id for one in nodes]
+            return pings, await ask(alice, f"$SRV.INFO.deedbook.{nodes[1].id}", 1), [node.id for node in nodes]
 
     pings, [info], ids = asyncio.run(find())
-    assert sorted(one["id"] for one in pings) == sorted(ids)
-    assert {one["metadata"]["role"] for one in pings} == {"leader", "follower"}
-    assert {one["metadata"]["ledger"] for one in pings} == {L}
+    assert sorted(ping["id"] for ping in pings) == sorted(ids)
+    assert {ping["metadata"]["role"] for ping in pings} == {"leader", "follower"}
+    assert {ping["metadata"]["ledger"] for ping in pings} == {L}
     assert (info["id"], info["metadata"]["role"]) == (ids[1], "follower")
-    assert [(one["name"], one["subject"]) for one in info["endpoints"]] == [
+    assert [(endpoint["name"], endpoint["subject"]) for endpoint in info["endpoints"]] == [
         ("submit", f"deedbook.{L}.submit.*"),
         ("read", f"deedbook.{L}.read.>"),
     ]

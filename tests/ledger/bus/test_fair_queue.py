@@ -1,4 +1,4 @@
-"""Who is served next: nobody gets ahead by asking more often, or for more, and what is shed is a flooder's own."""
+"""No agent gets ahead with more or larger requests, and a full queue drops requests of the flooder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDE = Share(
 
 
 def order(queue: FairQueue[str]) -> list[str]:
-    """Serve one after the other and return whose they were."""
+    """Serve the requests one after the other and return their agents."""
     served = []
     while (taken := queue.take()) is not None:
         agent, item = taken
@@ -124,7 +124,7 @@ def test_every_request_is_served_once_or_shed_and_each_agents_own_order_is_kept(
     while (taken := queue.take()) is not None:
         served.append(taken)
         queue.finish(taken[0], sizes[taken[1]])
-    assert sorted([*served, *shed], key=lambda one: one[1]) == [(agent, n) for n, (agent, _) in enumerate(requests)]
+    assert sorted([*served, *shed], key=lambda pair: pair[1]) == [(agent, n) for n, (agent, _) in enumerate(requests)]
     for agent in "abc":
         numbers = [number for whose, number in served if whose == agent]
         assert numbers == sorted(numbers)

@@ -1,4 +1,4 @@
-"""One agent sends as fast as it can, or what nobody should send: the node stays, and others are served."""
+"""One agent sends as fast as it can, or sends hostile bytes: the node stays connected and serves the others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _is_closed(served: Served) -> bool:
 
 
 def log_of(server: EmbeddedServer) -> str:
-    """Return what the server has logged."""
+    """Return the log of the server."""
     return (server.folder / "server.log").read_text()
 
 
@@ -79,7 +79,7 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
         assert child.stdout is not None
         child.stdin.write("\n")
         child.stdin.flush()
-        # Until the flood is there: by then the node has read some of it.
+        # Until the flood has arrived: by then the node has read some of it.
         served.run(until(lambda: served.nats.stats["in_msgs"] > 100 or _is_closed(served)))
         for number in range(SUBMISSIONS):
             submission = ledger.sign("bob", Draft(stream=f"session/{number}", data=SessionStarted()))
@@ -92,7 +92,7 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
 
 
 def size_when_let_in(served: Served) -> int:
-    """Ask as alice, again and again as she is told to: what is left of her flood is served or shed first."""
+    """Ask as alice until she gets an answer: the rest of her flood is served or shed first."""
     while True:
         try:
             return served.client("alice").head().size
@@ -124,7 +124,7 @@ def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
         served.run(served.nats.flush())
         arrived = served.nats.stats["in_msgs"] - before
         assert arrived <= limits.subscription_window_max + 1  # the answer to the flush comes in addition
-        # The server came to the end of the window before it heard of more: the node subscribes again.
+        # The server reached the end of the window before it got the new one: the node subscribes again.
         served.run(until(lambda: subscription.handle not in {None, first}))
         assert served.client().head().size == ledger.head()[0]
 

@@ -1,4 +1,4 @@
-"""Whoever waits for news of the log is woken by the next commit, of this process or another, and by nothing else."""
+"""The next commit of any process wakes each waiter of the log, and nothing else does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Much is read at once from the nearest replica: in order, within limits, and nothing that its leader has not."""
+"""A node reads many messages at once from the nearest replica: in order, within limits, as the leader has them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAIT_S = 5.0
 def entries(ledger: Ledger) -> list[bytes]:
     """Single events and signed batches."""
     for number in range(6):
-        findings = [Draft(stream=f"session/s{number}", data=FindingLogged(finding=f"{one}")) for one in range(9)]
+        findings = [Draft(stream=f"session/s{number}", data=FindingLogged(finding=f"{index}")) for index in range(9)]
         ledger.submit(ledger.sign("alice", Draft(stream=f"session/s{number}", data=SessionStarted())))
         ledger.submit(ledger.sign("alice", *findings))
     with ledger.log.snapshot() as snapshot:
@@ -91,8 +91,8 @@ def test_all_is_read_in_order_in_pieces_that_are_no_larger_than_wanted(
             while len(read) < len(entries):
                 near = await read_near(client, generation, len(read) + 1, len(entries), WAIT_S)
                 assert 0 < len(near) < len(entries) / 2
-                assert sum(len(one.data or b"") for one in near) < 20_000
-                read += [entry_at(seq, one) for seq, one in enumerate(near, len(read) + 1)]
+                assert sum(len(message.data or b"") for message in near) < 20_000
+                read += [entry_at(seq, message) for seq, message in enumerate(near, len(read) + 1)]
             assert read == entries
             assert len(await read_near(client, generation, 3, 7, WAIT_S)) == 5
             assert await read_near(client, generation, len(entries) + 1, len(entries) + 9, WAIT_S) == []
@@ -104,7 +104,9 @@ def test_nothing_is_taken_from_a_replica_whose_last_message_is_not_the_leaders(
     ledger: Ledger, server: EmbeddedServer, entries: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read_others(*arguments: Any) -> dict[int, RawStreamMsg | None]:
-        return {seq: one and replace(one, data=b"!") for seq, one in (await read_messages(*arguments)).items()}
+        return {
+            seq: message and replace(message, data=b"!") for seq, message in (await read_messages(*arguments)).items()
+        }
 
     async def run() -> None:
         async with published(server, ledger) as (client, generation):
@@ -139,8 +141,8 @@ def test_what_is_damaged_at_one_replica_is_read_from_the_leader_and_damage_there
     *,
     everywhere: bool,
 ) -> None:
-    def damaged(one: RawStreamMsg | None) -> RawStreamMsg | None:
-        return one and replace(one, data=(one.data or b"")[:-1] + b"!")
+    def damaged(message: RawStreamMsg | None) -> RawStreamMsg | None:
+        return message and replace(message, data=(message.data or b"")[:-1] + b"!")
 
     async def near(*arguments: Any) -> list[Any]:
         read = await read_near(*arguments)
@@ -148,7 +150,7 @@ def test_what_is_damaged_at_one_replica_is_read_from_the_leader_and_damage_there
 
     async def of_leader(*arguments: Any) -> dict[int, RawStreamMsg | None]:
         read = await read_messages(*arguments)
-        return {seq: damaged(one) if everywhere and seq == 21 else one for seq, one in read.items()}
+        return {seq: damaged(message) if everywhere and seq == 21 else message for seq, message in read.items()}
 
     monkeypatch.setattr(replica, "read_near", near)
     monkeypatch.setattr(replica, "read_messages", of_leader)

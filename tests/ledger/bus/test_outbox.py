@@ -60,7 +60,7 @@ def test_flipped_bit_is_refused_or_gives_another_leaf(bodies: list[bytes], data:
         with pytest.raises(Corrupted):
             entry_of(payload, changed)
         return
-    # These are the ledger's word, under its tree: read as another number, they give another leaf or place.
+    # The ledger sets these, and its tree covers them: another number gives another leaf or index.
     try:
         index, rebuilt = entry_of(payload, changed)
     except Corrupted:

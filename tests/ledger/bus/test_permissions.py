@@ -1,4 +1,4 @@
-"""What the two accounts keep agents from: a real server, agents that try."""
+"""Agents try forbidden operations on a real server, which refuses them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def render_one_account(users: BusUsers, text: str) -> str:
 
 
 async def answer(message: Msg) -> None:
-    """Serve as a node does: say something to whoever asks."""
+    """Answer every request, as a node does."""
     await message.respond(b"answer to " + message.data)
 
 
@@ -93,7 +93,7 @@ def test_in_one_account_every_form_would_arrive(bus: Bus, form: str, monkeypatch
 
 
 async def heard_by_node(bus: Bus, subject: str, reply: str = "") -> tuple[list[str], list[Exception]]:
-    """Return the submit subjects on which a node heard alice's message, and what the server told her."""
+    """Return the submit subjects on which a node got alice's message, and the errors that she got."""
     heard: list[str] = []
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""The stream holds the log, in order and nothing else; what does not fit ends publishing."""
+"""The stream holds the log, in order and nothing else; any other message ends publishing."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def test_an_generation_may_begin_later(bus: Bus) -> None:
 @given(st.lists(st.tuples(st.integers(1, 256), st.integers(0, 40_000)), min_size=1, max_size=20))
 def test_a_group_is_whole_units_within_the_limits_or_one_unit(units: list[tuple[int, int]]) -> None:
     messages = [
-        OutboundMessage(0, "s", b"x" * size, {"Deedbook-Index": "0"}, b"", count - 1 - place)
+        OutboundMessage(0, "s", b"x" * size, {"Deedbook-Index": "0"}, b"", count - 1 - position)
         for count, size in units
-        for place in range(count)
+        for position in range(count)
     ][:400]
     while messages and messages[-1].unit_left:
         messages.pop()

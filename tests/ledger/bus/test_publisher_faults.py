@@ -1,4 +1,4 @@
-"""Whatever is killed, lost or doubled: the stream holds the log, in order, without gap or duplicate."""
+"""After kills, losses and repetitions the stream holds the log in order, without gap or duplicate."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def test_two_publishers_of_one_log_store_every_event_once(bus: Bus) -> None:
     async def duel() -> None:
         log = NumberedLog(2000)
-        async with bus.connect() as one, bus.connect() as two:
-            both = [await opened(one, log), await opened(two, log)]
+        async with bus.connect() as first, bus.connect() as second:
+            both = [await opened(first, log), await opened(second, log)]
             sent = await asyncio.gather(*map(publish_all, both))
             assert sum(sent) == 2000
-            await check_stream(one, FIRST, 2000)
+            await check_stream(first, FIRST, 2000)
 
     asyncio.run(duel())
 
@@ -75,7 +75,7 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
             time.sleep(chance.uniform(0, 0.06))
             child.kill()
             lines += child.stdout.readlines()
-        # What was committed before the kill stays committed; a line cut in the middle was not.
+        # The commits before the kill stay; a line that was cut in the middle is no commit.
         size = max([size, *(int(line) for line in lines if line.endswith("\n"))])
 
     async def finish() -> None:

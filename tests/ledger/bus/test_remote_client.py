@@ -144,7 +144,8 @@ def test_requests_of_many_threads_share_a_connection(client: RemoteClient, ledge
     ]
     indexes: list[int] = []
     threads = [
-        threading.Thread(target=lambda one=one: indexes.append(client.submit(one)[0].index)) for one in submissions
+        threading.Thread(target=lambda submission=submission: indexes.append(client.submit(submission)[0].index))
+        for submission in submissions
     ]
     size = ledger.head()[0]
     for thread in threads:

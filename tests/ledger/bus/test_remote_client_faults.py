@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class OwnServer:
-    """A server of one test, to be killed."""
+    """A server of one test, which the test kills."""
 
     server: EmbeddedServer
 
@@ -60,27 +60,27 @@ def test_waiting_read_goes_on_after_the_server_was_killed(
     own_server: OwnServer, ledger: Ledger, never_give_up: None
 ) -> None:
     ledger.emit("alice", "session/s1", SessionStarted())
-    start, seen, stop = ledger.head()[0], list[int](), threading.Event()
+    start, indexes, stop = ledger.head()[0], list[int](), threading.Event()
     with Served(ledger, own_server.server) as served, served.client() as client:
 
         def subscribe() -> None:
             for item in follow(client, start, kinds=["finding.logged"], stop=stop, wait_s=20):
                 if isinstance(item, Event):
-                    seen.append(item.index)
-                if len(seen) == 2:
+                    indexes.append(item.index)
+                if len(indexes) == 2:
                     return
 
         subscribing = threading.Thread(target=subscribe)
         subscribing.start()
         for number in range(2):
-            while served.service.reads_waiting < 1 or len(seen) < number:
+            while served.service.reads_waiting < 1 or len(indexes) < number:
                 subscribing.join(0.01)
             own_server.again()
             ledger.submit(signed_finding(ledger, str(number)))
-            while len(seen) < number + 1:
+            while len(indexes) < number + 1:
                 subscribing.join(0.01)
         subscribing.join(30)
-    assert seen == [start, start + 1]
+    assert indexes == [start, start + 1]
 
 
 def test_connection_that_was_closed_for_good_is_made_again(served: Served, ledger: Ledger, never_give_up: None) -> None:
@@ -199,7 +199,7 @@ def test_ledger_that_keeps_forgetting_a_blob_is_not_sent_it_for_ever(
 
 
 class lying_server:  # noqa: N801 - used as a context manager
-    """Somebody with the node's key who is greeted as an honest node, and then answers whatever a test says."""
+    """A program with the node's key: clients greet it as an honest node, and it answers as the test says."""
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer, answer: Callable[[str], bytes]) -> None:
         with ledger.client() as client:

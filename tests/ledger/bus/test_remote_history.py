@@ -37,8 +37,8 @@ class Node:
         checkpoint = Checkpoint(self.signs.origin, consistency_proof.size, bytes.fromhex(consistency_proof.root))
         return msgspec.structs.replace(consistency_proof, checkpoint=sign_checkpoint(checkpoint, self.signs))
 
-    def entries(self, start: int, *, kinds: Any = (), **asked: Any) -> Page:
-        page = self.client.entries(start, kinds=kinds, **asked)
+    def entries(self, start: int, *, kinds: Any = (), **options: Any) -> Page:
+        page = self.client.entries(start, kinds=kinds, **options)
         return Page([], page.next_index, page.size) if self.hides in kinds else page
 
     def __getattr__(self, name: str) -> Any:
@@ -107,16 +107,16 @@ def test_client_follows_any_node_that_root_let_in_until_it_is_removed(
 def test_key_that_a_node_names_without_root_is_followed_by_nobody(
     ledger: Ledger, client: LocalClient, history: RemoteHistory
 ) -> None:
-    # By a thief of the log's disk: what no gate admits stands in it, and is well signed.
+    # A thief of the log's disk wrote this validly signed entry, which no gate admits.
     invitation = invite(ledger, "n2", "node")
     join(ledger, invitation)
     stranger = key_named("stranger")
-    shown = client.entries
+    entries_of_client = client.entries
     forged = registration(invitation_of(ledger, "n9", "node"), stranger)
     entry = entry_of(ledger, "n9", forged, stranger)
 
-    def entries(start: int, *, kinds: Any = (), **asked: Any) -> Page:
-        page = shown(start, kinds=kinds, **asked)
+    def entries(start: int, *, kinds: Any = (), **options: Any) -> Page:
+        page = entries_of_client(start, kinds=kinds, **options)
         return Page([*page.entries, (page.size, entry)], page.next_index, page.size)
 
     node = Node(client, key_of_node(ledger, "n9"))
@@ -126,7 +126,7 @@ def test_key_that_a_node_names_without_root_is_followed_by_nobody(
 
 
 def entry_of(ledger: Ledger, author: str, data: Any, key: Any) -> bytes:
-    """Return an entry that nobody admitted, well signed."""
+    """Return a validly signed entry that no gate admitted."""
     submission = ledger.sign(author, Draft(stream=f"agent/{author}", data=data), key=key)
     return Entry(
         version=ENTRY_VERSION,

@@ -1,4 +1,4 @@
-"""A node that lies to whoever reads to act: it edits its view, leaves entries out, or shows an old tree."""
+"""A node lies to clients that read in order to act: it edits its view, omits entries, or sends an old tree."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def show(client: Client) -> dict[str, object]:
 
 
 def lie(served: Served, monkeypatch: pytest.MonkeyPatch, edits: Callable[[StreamPage], StreamPage]) -> None:
-    """Let the node edit what it hands over."""
+    """Let the node edit its answers."""
     honest = served.local.signed_stream
 
-    def signed_stream(asked: StreamRequest) -> StreamPage:
-        return edits(honest(asked))
+    def signed_stream(request: StreamRequest) -> StreamPage:
+        return edits(honest(request))
 
     monkeypatch.setattr(served.local, "signed_stream", signed_stream)
 
@@ -51,8 +51,8 @@ def test_node_with_an_edited_view_shows_a_reviewer_what_was_signed(served: Serve
         db.execute("UPDATE handoffs SET title = ?, task = ?", (GOOD["title"], GOOD["task"]))
     client = served.client("bob")
     assert client.view("handoffs.show", {"id": "logs"})["title"] == GOOD["title"]
-    shown = show(client)
-    assert {name: shown[name] for name in BAD} == BAD
+    row = show(client)
+    assert {name: row[name] for name in BAD} == BAD
 
 
 def test_node_that_leaves_an_entry_out_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +80,8 @@ def test_node_that_shows_an_old_tree_again_is_refused(served: Served, monkeypatc
 
 def without(served: Served, page: StreamPage, hidden: int, **fields: object) -> StreamPage:
     """Return the page without the last entries of its stream."""
-    kept = served.ledger.head()[0] - hidden
-    return msgspec.structs.replace(page, entries=[one for one in page.entries if one.index < kept], **fields)
+    size = served.ledger.head()[0] - hidden
+    return msgspec.structs.replace(page, entries=[entry for entry in page.entries if entry.index < size], **fields)
 
 
 @pytest.mark.parametrize("hidden", [1, 2], ids=["its last entry", "all of it"])
@@ -110,10 +110,10 @@ def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
     honest = open_stream_heads(page.ends, key.verifier)
     lied = sign_stream_heads(msgspec.structs.replace(honest, streams={"handoff/logs": 1}), key)
     lie(served, monkeypatch, lambda page: without(served, page, 1, ends=lied))
-    shown = show(client)
-    assert (shown["title"], shown["as_of"]["size"], shown["as_of"]["ends"]) == (GOOD["title"], honest.size, lied)
-    # The note and the hidden entry, which stands under the same head, contradict each other; and whoever judges what
-    # was shown names its version, of which the ledger knows that it is another.
+    row = show(client)
+    assert (row["title"], row["as_of"]["size"], row["as_of"]["ends"]) == (GOOD["title"], honest.size, lied)
+    # The note and the hidden entry, which is under the same head, contradict each other. A reader who judges what they
+    # read also names its version, and the ledger knows that the version is another.
     assert (honest.root, honest.streams) == (page.consistency_proof.root, {"handoff/logs": 2})
 
 

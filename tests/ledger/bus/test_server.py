@@ -98,8 +98,8 @@ def test_reload_lets_a_new_agent_in_and_the_removed_one_out(bus: Bus) -> None:
                 pass
         async with bus.connect("bob", allow_reconnect=False) as bob, bus.connect("alice") as alice:
             users = bus.users
-            kept = {name: key for name, key in users.agents.items() if name != "bob"}
-            await asyncio.to_thread(bus.server.reload, replace(users, agents=kept))
+            remaining = {name: key for name, key in users.agents.items() if name != "bob"}
+            await asyncio.to_thread(bus.server.reload, replace(users, agents=remaining))
             async with bus.connect("carol") as carol:
                 await bus.settle(carol)
             for _ in range(100):
@@ -260,7 +260,7 @@ def test_agent_added_removed_and_added_again_by_reloads_is_heard_at_once(bus: Bu
 
     everybody = dict(bus.seeds)
     for name in ("carol", "bob", "carol", "bob"):
-        bus.seeds = {one: seed for one, seed in everybody.items() if one != name}
+        bus.seeds = {user: seed for user, seed in everybody.items() if user != name}
         bus.server.reload(bus.users)
         bus.seeds = everybody
         if name not in bus.seeds:

@@ -1,4 +1,4 @@
-"""What a node answers, to our client or to anybody's bytes: always a typed answer, and never more than it may hold."""
+"""A node answers our client and arbitrary bytes: always with a typed answer, and within its limits."""
 
 from __future__ import annotations
 
@@ -191,18 +191,18 @@ def replace_view(served: Served, monkeypatch: pytest.MonkeyPatch, answer: Callab
 def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_caught_up(
     served: Served, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = msgspec.json.encode({"old_size": (size := ledger.head()[0]) + 1})
+    arguments = msgspec.json.encode({"old_size": (size := ledger.head()[0]) + 1})
     subject = read_subject(ledger.id, "alice", "consistency")
-    assert served.ask(subject, asked)["size"] == size  # its caller finds that its log is shorter than it was
+    assert served.ask(subject, arguments)["size"] == size  # the caller then finds that the log is shorter than before
     monkeypatch.setattr(served.service, "_has_complete_log", lambda: False)
     with monkeypatch.context() as patch:
         patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
-        assert served.ask(subject, asked)["error"]["code"] == "BUS_UNAVAILABLE"
+        assert served.ask(subject, arguments)["error"]["code"] == "BUS_UNAVAILABLE"
     monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)
-    consistency_proof = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
-    consistency_proof.start()
-    assert served.ask(subject, asked, timeout=20)["size"] == size + 1
-    consistency_proof.join()
+    append_later = threading.Timer(0.05, ledger.emit, ("alice", "session/s1", SessionStarted()))
+    append_later.start()
+    assert served.ask(subject, arguments, timeout=20)["size"] == size + 1
+    append_later.join()
 
 
 @pytest.mark.parametrize("answer", [{"text": "x" * (answer_size_max_bytes + 1)}, {"object": object()}])
@@ -233,17 +233,17 @@ def test_waiting_reads_have_a_share_and_keep_nobody_from_working(
 
     async def ask_all() -> list[Any]:
         bob = await connect(served.url, "bob")
-        asked = [bob.request(read_subject(ledger.id, "bob", "range"), wait, timeout=20)]
+        requests = [bob.request(read_subject(ledger.id, "bob", "range"), wait, timeout=20)]
         subject = read_subject(ledger.id, "alice", "range")
-        asked += [served.alice.request(subject, wait, timeout=20) for _ in range(5)]
-        tasks = [asyncio.create_task(one) for one in asked]
+        requests += [served.alice.request(subject, wait, timeout=20) for _ in range(5)]
+        tasks = [asyncio.create_task(request) for request in requests]
         await until(lambda: served.service.reads_waiting == 6)
         busy = await served.alice.request(subject, wait, timeout=20)
         accepted = await served.alice.request(
             submit_subject(ledger.id, "alice"),
             ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode(),
         )
-        answers = [msgspec.json.decode(one.data) for one in (busy, accepted, *[await one for one in tasks])]
+        answers = [msgspec.json.decode(answer.data) for answer in (busy, accepted, *[await task for task in tasks])]
         await bob.close()
         return answers
 
@@ -278,7 +278,7 @@ def test_slow_views_do_not_hold_up_submissions(served: Served, ledger: Ledger, m
         accepted = await served.alice.request(submit_subject(ledger.id, "alice"), payload, timeout=10)
         assert "accepted" in msgspec.json.decode(accepted.data)
         go_on.set()
-        return [msgspec.json.decode((await one).data) for one in slow]
+        return [msgspec.json.decode((await request).data) for request in slow]
 
     assert served.run(ask_all()) == [{"waited": True}] * 20
 
@@ -297,7 +297,7 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
         payload = ledger.sign("alice", draft(SessionStarted(), "session/s1")).encode()
 
         async def stop() -> list[Any]:
-            asked = [
+            requests = [
                 asyncio.create_task(served.alice.request(subject, data, timeout=20))
                 for subject, data in (
                     (submit_subject(ledger.id, "alice"), payload),
@@ -309,7 +309,7 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
             await asyncio.sleep(0.01)
             go_on.set()
             await stopping
-            answers = [msgspec.json.decode((await one).data) for one in asked]
+            answers = [msgspec.json.decode((await request).data) for request in requests]
             with pytest.raises(Exception, match="no responders"):
                 await served.alice.request(read_subject(ledger.id, "alice", "head"), b"", timeout=60)
             return answers
@@ -318,7 +318,7 @@ def test_stopping_answers_what_was_asked_and_takes_no_more(
         assert accepted["accepted"][0]["index"] == ledger.head()[0] - 1
         assert page["entries"] == []
         assert not served.service._submissions._tasks | served.service._reads._tasks
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("deedbook-service")]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("deedbook-service")]
 
 
 def test_page_limits_are_those_of_the_contract() -> None:

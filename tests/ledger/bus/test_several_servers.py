@@ -1,4 +1,4 @@
-"""Several nodes of one ledger behind one client: who goes is left for the next, who tells another past is refused."""
+"""One client of several nodes: it leaves an absent node for the next, and refuses one with another history."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SESSION = "session/s1"
 
 
 def nobody() -> str:
-    """Return where nobody listens."""
+    """Return an address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return f"nats://127.0.0.1:{free.getsockname()[1]}"
 
 
 class Node:
-    """A server and a ledger that answers there, until it goes."""
+    """A server with a ledger that answers there until it ends."""
 
     def __init__(self, ledger: Ledger, folder: Path) -> None:
         self.server = EmbeddedServer(folder, Actors().id)
@@ -97,19 +97,19 @@ def test_subscriber_keeps_its_position_across_nodes_and_refuses_a_fork(
     first, second = serve(ledger, "first"), serve(ledger, "second")
     ledger.emit("alice", SESSION, SessionStarted())
     find(ledger, "a", "b")
-    seen: list[str] = []
+    findings: list[str] = []
 
     def run(*servers: Node, until: int) -> None:
         settings = settings_of(ledger, ",".join(server.url for server in servers))
         with Program(settings=settings) as program:
-            program.on("finding.logged")(lambda event, _: seen.append(event.data.finding))
+            program.on("finding.logged")(lambda event, _: findings.append(event.data.finding))
             program.run("mail", after=-1, until=until)
 
     run(first, second, until=ledger.head()[0])
     first.go()
     find(ledger, "c")
     run(first, second, until=ledger.head()[0])
-    assert seen == ["a", "b", "c"]
+    assert findings == ["a", "b", "c"]
     with Ledger(tmp_path / "fork") as fork:  # the same keys, another past: what a copy becomes that is written to
         fork.emit("alice", SESSION, SessionStarted())
         find(fork, "forged", "forged too", "and more", "and even more")
@@ -119,7 +119,7 @@ def test_subscriber_keeps_its_position_across_nodes_and_refuses_a_fork(
         second.go()
         error: Any = failure_of(lambda: run(first, forged, until=fork.head()[0]))
         assert error.code == "HISTORY_CHANGED"
-        assert seen == ["a", "b", "c"]
+        assert findings == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("servers", ["", "nats://a,", "nats://a,,nats://b", "nats://a, nats://b", "nats://a,b"])

@@ -1,4 +1,4 @@
-"""The log stream is made once, and any difference from what was made is found."""
+"""The log stream is made once, and every later difference is detected."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_settings_a_server_would_not_alter_are_compared_too(change: dict[str, An
 
 
 def info(config: StreamConfig | None = None, **state: Any) -> StreamInfo:
-    """Return what a server says of a sound stream of ten messages, but for what is given."""
+    """Return the information about a sound stream of ten messages, with these changes."""
     sound = {"messages": 10, "bytes": 1000, "first_seq": 1, "last_seq": 10, "consumer_count": 0}
     return StreamInfo(config=config or log_stream_config(FIRST), state=StreamState(**(sound | state)))
 

@@ -1,4 +1,4 @@
-"""What becomes part of a subject is checked or encoded."""
+"""Each part of a subject is checked or encoded."""
 
 from __future__ import annotations
 

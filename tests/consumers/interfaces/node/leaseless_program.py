@@ -1,4 +1,4 @@
-"""A node that asks for no lease: it leads as soon as it hears nobody lead, whoever else does."""
+"""A node without a lease: it leads as soon as it hears no leader, even if another node leads."""
 
 from __future__ import annotations
 

@@ -27,20 +27,20 @@ size_max_bytes: Final = 1 << 16
 
 
 class Network(Protocol):
-    """What cuts a node off."""
+    """The operations that cut a node off."""
 
     def cut_off(self, name: str, *, agents_too: bool) -> contextlib.AbstractContextManager[None]:
         """Cut a node off from the other nodes, and from the agents or not."""
 
 
 def cut_each(nodes: Nodes, network: Network, rounds: int) -> None:
-    """Cut the leader off so many times, and then a follower."""
+    """Cut off the leader so many times, and then a follower."""
     chance = random.Random(str(nodes.folder))
     for is_leader in (True, False):
         with nodes.work():
             for number in range(rounds):
                 leader = nodes.leader()
-                name = leader if is_leader else chance.choice([one for one in nodes.names if one != leader])
+                name = leader if is_leader else chance.choice([node for node in nodes.names if node != leader])
                 with network.cut_off(name, agents_too=number % 2 == 0):
                     if is_leader:
                         nodes.other_leader(leader)
@@ -51,7 +51,7 @@ def cut_each(nodes: Nodes, network: Network, rounds: int) -> None:
 
 
 class Relay:
-    """A port of loopback whose connections lead to another one, or to nowhere for a while."""
+    """A loopback port that relays its connections to another port, or to none for a while."""
 
     def __init__(self, target: str) -> None:
         self.is_open = asyncio.Event()
@@ -60,7 +60,7 @@ class Relay:
         self._port = int(port)
 
     async def listen(self) -> str:
-        """Listen, and return where."""
+        """Listen and return the address."""
         self.server = await asyncio.start_server(self._accept, HOST, 0)
         return f"{HOST}:{self.server.sockets[0].getsockname()[1]}"
 
@@ -91,7 +91,7 @@ async def _ended(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
 
 
 class Relays:
-    """Relays between each two servers, and before each node; the servers know of no other way to each other."""
+    """Relays between each two servers and before each node; the servers know no other path to each other."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._loop = asyncio.new_event_loop()
@@ -109,7 +109,7 @@ class Relays:
             nodes.urls[name] = f"nats://{where}"
             program = nodes.folder / f"programs-{name}" / "nats-server"
             program.parent.mkdir()
-            # What servers tell each other of their addresses would lead past the relays.
+            # Otherwise the servers would exchange their addresses and bypass the relays.
             words = shlex.join(["--cluster_advertise", f"{HOST}:1", "--client_advertise", where])
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(find_server()))} "$@" {words}\n', "ascii")
             program.chmod(0o700)
@@ -139,7 +139,7 @@ class Relays:
                 self._loop.call_soon_threadsafe(relay.is_open.set)
 
     def end(self) -> None:
-        """Let nothing through any more."""
+        """Relay nothing any more."""
 
         async def cancel() -> None:
             for relay in [*self._between.values(), *self._before.values()]:

@@ -1,4 +1,4 @@
-"""Three nodes, each in a network namespace of its own, cut off one after the other; prints what was counted.
+"""Three nodes, each in a network namespace of its own, cut off one after the other; prints the counts.
 
 To be run in a namespace of its own (``unshare --net``), which is the only way between them and where the agents are:
 all of it goes with this process. A node is cut off from everybody, by its link; or from the other nodes alone, while
@@ -59,7 +59,7 @@ class Network:
                 ip(*words, of=child.pid)
 
     def end(self) -> None:
-        """Give the namespaces up."""
+        """Remove the namespaces."""
         for child in self.holders.values():
             child.kill()
             child.wait()
@@ -85,7 +85,7 @@ class Network:
 
 
 def main(folder: str, rounds: str) -> None:
-    """Cut each of leader and followers off in turn."""
+    """Cut off the leader and the followers in turn."""
     network = Network()
     os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config"}
     nodes = Nodes(Path(folder), hosts=HOSTS)

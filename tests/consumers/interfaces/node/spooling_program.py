@@ -1,4 +1,4 @@
-"""An agent in a process of its own that reports whether or not its ledger is there, to be killed."""
+"""An agent in a process of its own that reports even without its ledger; a test kills it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deedbook.ledger.events.session import FindingLogged
 
 
 def main(home: str, server: str, name: str) -> None:
-    """Report numbered findings, and print each number once it is recorded or kept."""
+    """Report numbered findings, and print each number once it is recorded or spooled."""
     with Ledger("carol", home=home, server=server, spool=True) as ledger:
         for number in range(10**6):
             try:

@@ -1,4 +1,4 @@
-"""An agent whose key was revoked, or who was removed, while it is connected: the server cuts it off, and refuses it."""
+"""The server disconnects and refuses an agent that is removed, or whose key is revoked, while it is connected."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_agent_that_lost_its_key_is_cut_off_while_it_waits_and_refused_after(hom
         wait = msgspec.json.encode({"start": 10**6, "wait_s": poll_wait_max_s})
         waiting = asyncio.create_task(client.request(subject, wait, timeout=60))
         await asyncio.to_thread(deed, settings, *act, CAROL if act[0] == "agent" else key)
-        async with asyncio.timeout(20):  # far less than the read would have waited
+        async with asyncio.timeout(20):  # far less than the wait of the read
             await cut.wait()
         await until(lambda: client.is_closed or not client.is_connected)
         waiting.cancel()

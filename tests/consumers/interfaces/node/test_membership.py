@@ -1,6 +1,6 @@
-"""Nodes whose log stream another one retires, wherever that one ends: they go on in the next, and lose nothing.
+"""A node retires the log stream and may end at any point: the other nodes continue in the next, and lose nothing.
 
-The world is the simulator's, without its faults: only the one that a test names befalls it.
+The world is the simulator's, without its faults except the one that a test names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEED_OF_A_CLUSTER: Final = 4
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    gc.collect()  # else what a world left behind ends in another test, which expects no warnings
+    gc.collect()  # otherwise the remains of a world end in another test, which expects no warnings
 
 
 def leader(fate: Fate) -> Any:
@@ -40,7 +40,7 @@ def leader(fate: Fate) -> Any:
 
 
 def hear(listener: Any, subject: str, **fields: Any) -> None:
-    """Let a node hear a heartbeat as it comes on a subject."""
+    """Deliver a heartbeat to a node on a subject."""
     beat = Beat(**{"node": "node-b", "term": 99, "size": 1, "leads": True} | fields)
     message = SimpleNamespace(subject=f"deedbook.{actors().id}.node.{subject}", data=msgspec.json.encode(beat))
     with pytest.raises(StopIteration):
@@ -54,7 +54,7 @@ def test_a_heartbeat_counts_for_the_node_on_whose_subject_it_comes_and_of_nodes_
         fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
         world.run(3.0)
         node = leader(fate)
-        others, before = {one.host for one in fate.nodes} - {node.host}, node.membership.state
+        others, before = {other.host for other in fate.nodes} - {node.host}, node.membership.state
         other = min(others)
         hear(node, min(others - {other}), node=other)
         for number in range(50):
@@ -95,11 +95,11 @@ def test_a_leader_that_is_ended_hands_over_also_when_the_first_answer_is_lost_an
     world, lost = World(SEED_OF_A_CLUSTER), list[str]()
     put, ended = LeaseBucket.put, list[float]()
 
-    async def put_later(self: LeaseBucket, asked: PutLease) -> LeasePut | LeaseRefused:
-        if asked.lease.node != node.host and not lost:
-            lost.append(asked.lease.node)
+    async def put_later(self: LeaseBucket, change: PutLease) -> LeasePut | LeaseRefused:
+        if change.lease.node != node.host and not lost:
+            lost.append(change.lease.node)
             raise Unavailable("BUS_UNAVAILABLE", "the answer was lost")
-        return await put(self, asked)
+        return await put(self, change)
 
     async def end(leaving: Any) -> None:
         await leaving.membership.leave()
@@ -111,8 +111,8 @@ def test_a_leader_that_is_ended_hands_over_also_when_the_first_answer_is_lost_an
         world.run(3.0)
         node, begun = leader(fate), world.now
         monkeypatch.setattr(LeaseBucket, "put", put_later)
-        for one in fate.nodes if others_leave else [node]:
-            one.process.run_task(end(one))
+        for leaving in fate.nodes if others_leave else [node]:
+            leaving.process.run_task(end(leaving))
         world.run(world.now + 12)
     assert lost or others_leave
     assert max(ended) - begun < 5
@@ -153,7 +153,7 @@ def test_a_stream_that_no_server_leads_for_long_is_a_fault_that_names_the_runboo
         fate = Fate(world)
         fate.is_over, fate.network.loss, fate.network.twice = True, 0.0, 0.0
         world.run(3.0)
-        node = next(one for one in fate.nodes if one is not leader(fate))
+        node = next(node for node in fate.nodes if node is not leader(fate))
         assert node.membership._beat().fault == ""
         with monkeypatch.context() as patch:
             patch.setattr(replica, "stream_info", nobody)

@@ -1,4 +1,4 @@
-"""A whole node: agents work over the bus, and whatever it started ends with it, also when it cannot start."""
+"""A whole node: agents work over the bus, and everything that it started ends with it, even after a failed start."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = {one.name for one in set(threading.enumerate()) - before if not one.name.startswith("asyncio")}
+    left = {thread.name for thread in set(threading.enumerate()) - before if not thread.name.startswith("asyncio")}
     assert left == set()
 
 
 @pytest.fixture
 def settings(home: Path) -> Settings:
-    """A ledger in a folder, opened by nobody."""
+    """The settings of a ledger that is not open."""
     return make_home(home)
 
 
@@ -67,8 +67,8 @@ def test_agents_write_read_and_ask_for_views(settings: Settings) -> None:
         begin(client, author)
         (index,) = find(author, "it works")
         assert client.head().size == index + 1
-        shown = client.view("sessions.show", {"id": "work"})
-        assert "it works" in msgspec.json.encode(shown).decode()
+        session = client.view("sessions.show", {"id": "work"})
+        assert "it works" in msgspec.json.encode(session).decode()
 
     served(settings, act)
     assert check_published(settings).number == 1
@@ -115,7 +115,7 @@ def test_block_that_raises_still_ends_everything(settings: Settings) -> None:
 
     node = asyncio.run(run())
     assert not node._server.is_running
-    assert size_of(settings) > 0  # The log can be opened again: nothing holds it.
+    assert size_of(settings) > 0  # The log can be opened again: nothing has it open.
     served(settings, begin)
 
 
@@ -177,7 +177,7 @@ def test_agent_registered_while_it_serves_can_connect(settings: Settings) -> Non
 
 @contextlib.contextmanager
 def open_ledger(settings: Settings) -> Iterator[Ledger]:
-    """Open the log beside whoever serves it, with every key in hand."""
+    """Open the log beside the node that serves it, with every key."""
     with Ledger(settings.home) as ledger:
         ledger.clock.now_ms = time.time_ns() // 1_000_000
         yield ledger
@@ -210,10 +210,10 @@ def test_bus_users_are_the_agents_with_a_valid_identity_key(settings: Settings) 
         assert users()["dave"] == public_key("dave")
         ledger.emit(ROOT, "agent/dave", KeyCompromised(key=key, since=0))
         assert "dave" not in users()
-        with pytest.raises(Refused) as refused:  # it would shut carol out
+        with pytest.raises(Refused) as refused:  # it would exclude carol
             ledger.emit(ROOT, "agent/dave", rotated(public_key(CAROL)))
         assert refused.value.code == "KEY_EXISTS"
-        with pytest.raises(Refused) as refused:  # and its own old one is in somebody else's hands
+        with pytest.raises(Refused) as refused:  # and somebody else has its own old key
             ledger.emit(ROOT, "agent/dave", rotated(public_key("dave")))
         assert refused.value.code == "KEY_EXISTS"
         ledger.emit(ROOT, "agent/dave", rotated(public_key("another")))

@@ -1,4 +1,4 @@
-"""A whole node: whatever is killed or damaged, what it acknowledged is in the log and on the stream."""
+"""A whole node: after kills and damage, all acknowledged entries are in the log and on the stream."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def settings(home: Path) -> Settings:
-    """A ledger in a folder, opened by nobody."""
+    """The settings of a ledger that is not open."""
     return make_home(home)
 
 
@@ -89,8 +89,8 @@ def test_killed_nodes_lose_nothing_they_acknowledged(settings: Settings) -> None
     writing.start()
     try:
         for _ in range(rounds):
-            seen = len(acknowledged)
-            while len(acknowledged) < seen + 5 and writing.is_alive():
+            count = len(acknowledged)
+            while len(acknowledged) < count + 5 and writing.is_alive():
                 time.sleep(0.005)
             time.sleep(chance.uniform(0, 0.05))
             node.kill()
@@ -114,13 +114,13 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
     # A busy machine takes longer to start the server again than a client waits.
     monkeypatch.setattr(connection, "request_time_max_s", 100)
     monkeypatch.setattr(connection, "reconnect_wait_max_s", 100)
-    found: list[str] = []
+    effects: list[str] = []
     kills = times(2, 2)
 
     def subscribe(client: RemoteClient, start: int, until: int) -> None:
         subscriptions = Subscriptions(tmp_path / "subscriber.db")
         reactor = Reactor(client, subscriptions, "one", wait_s=5)
-        reactor.on("finding.logged")(lambda event, _: found.append(event.data.finding))
+        reactor.on("finding.logged")(lambda event, _: effects.append(event.data.finding))
         reactor.start_at(start)
         reactor.run(threading.Event(), until=until)
         subscriptions.close()
@@ -145,7 +145,7 @@ def test_killed_server_is_started_again_and_nobody_loses_anything(
 
     assert asyncio.run(run()).number == 1
     texts = [str(number) for number in range(10 * kills)]
-    settle("kill -9 of the server under a node", kills, events=texts, published=texts, effects=found)
+    settle("kill -9 of the server under a node", kills, events=texts, published=texts, effects=effects)
 
 
 def test_slow_and_absent_subscribers_hold_up_nobody_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def damage(settings: Settings, how: Callable[[bytearray], None]) -> None:
 
 
 def cut(content: bytearray) -> None:
-    """Lose the second half."""
+    """Cut off the second half of the file."""
     del content[len(content) // 2 :]
 
 
@@ -246,7 +246,7 @@ def test_flipped_byte_is_found_by_the_scrub_and_the_next_generation_is_sound(
     texts = [f"find-{number}" for number in range(20)]
     served(settings, lambda client, author: (begin(client, author), find(author, *texts)))
     damage(settings, flip)
-    # The end of the stream is compared at the start: only the scrub comes as far back as the damage.
+    # The start compares only the end of the stream: only the scrub reads back to the damage.
     monkeypatch.setattr("deedbook.ledger.limits.batch_events_max", 4)
 
     async def run() -> None:
@@ -264,11 +264,11 @@ def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
     record = settings.home / "bus" / "generation.json"
     first = record.read_bytes()
     for number in (2, 3):
-        # A stream that was made at another time is none of ours: it is retired, and the next one built.
-        found = msgspec.json.decode(record.read_bytes(), type=Generation)
-        record.write_bytes(msgspec.json.encode(dataclasses.replace(found, created="another time")))
+        # A stream that was made at another time is not ours: it is retired, and the next one is built.
+        recorded = msgspec.json.decode(record.read_bytes(), type=Generation)
+        record.write_bytes(msgspec.json.encode(dataclasses.replace(recorded, created="another time")))
         assert check_published(settings).number == number
-    record.write_bytes(first)  # As a copy of the folder would, or a crash before the record was written.
+    record.write_bytes(first)  # As after a copy of the folder, or a crash before the record was written.
     served(settings, lambda _, author: find(author, "after"))
     assert check_published(settings).number == 3
 
@@ -296,7 +296,7 @@ def test_bus_folder_of_another_ledger_is_left_alone(settings: Settings) -> None:
     assert "Move this folder away" in refused.value.message
 
 
-# What fails in the background
+# Failures in the background
 
 
 def test_background_work_that_fails_is_started_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,11 +308,11 @@ def test_background_work_that_fails_is_started_again(settings: Settings, monkeyp
         calls["thread"] += 1
         raise RuntimeError("the worker broke")
 
-    def users(*given: Any) -> Any:
+    def users(*arguments: Any) -> Any:
         calls["users"] += 1
         if 2 < calls["users"] < 5:  # the first two are the start
             raise DeedbookError("UNEXPECTED", "no users")
-        return real(*given)
+        return real(*arguments)
 
     monkeypatch.setattr(CompressorWorker, "run", run_worker)
     monkeypatch.setattr(node_module, "current_users", users)
@@ -348,7 +348,7 @@ def test_node_whose_process_can_use_the_store_no_more_ends_and_says_so(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def panic() -> None:
-        raise lmdb.PanicError  # what LMDB answers to everything once its meta page could not be written
+        raise lmdb.PanicError  # LMDB answers every call so after it could not write its meta page
 
     async def run() -> None:
         async with Node(settings) as node:

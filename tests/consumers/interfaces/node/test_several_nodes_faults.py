@@ -1,4 +1,4 @@
-"""Three nodes with their servers: whatever befalls them, what was acknowledged is in each log and the stream, once.
+"""Three nodes with their servers: after every fault, each acknowledged entry is once in each log and the stream.
 
 The scene is shared by the tests of this module, one after the other: what one of them leaves is what the next begins
 with, and each makes all its faults while the agents go on writing. All of it is made by ``make faults`` alone: in
@@ -37,7 +37,7 @@ pytestmark = [
 HERE: Final = Path(__file__).parent
 DAMAGES: Final = ("flipped", "truncated", "deleted")
 each: Final = 1.2
-"""In the long run 30 of each fault."""
+"""The long run makes 30 of each fault."""
 
 chance = random.Random("three nodes")
 
@@ -59,7 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    """The nodes, and where this user keeps what he trusts and remembers of them."""
+    """The nodes, with this user's trust records and trusted heads of them."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(made.folder / name))
     return made
@@ -119,7 +119,7 @@ KILLS: Final = {
 
 
 def repeat(nodes: Nodes, fault: str, make: Callable[[], None]) -> None:
-    """Make a fault as often as is asked for, each at some moment of a whole ledger's work; then count."""
+    """Make a fault repeatedly, each at a random time while the whole ledger works; then count."""
     with nodes.work():
         for _ in range(count := times(1, each)):
             time.sleep(chance.uniform(0, 0.5))
@@ -138,7 +138,7 @@ def test_kills_among_three_nodes_lose_nothing_that_was_acknowledged(nodes: Nodes
 
 
 def damage(home: Path, how: str) -> None:
-    """Damage what a server keeps of the log's stream."""
+    """Damage a server's files of the log stream."""
     streams = home.glob("bus/jetstream-cluster/jetstream/*/streams/DEEDBOOK_*_[0-9]*")
     stream = max(streams, key=lambda path: int(path.name.rpartition("_")[2]))
     if how == "deleted":
@@ -183,11 +183,11 @@ def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_lo
     repeat(nodes, f"stream files of all replicas {how}", make)
 
 
-# Without what keeps nodes from leading at once, and cut off
+# Without the lease that keeps two nodes from leading at once, and cut off
 
 
 def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> None:
-    """Then only the compare-and-set of the stream stands between two who both believe that they lead."""
+    """Then only the compare-and-set of the stream separates two nodes that both believe that they lead."""
 
     def make() -> None:
         leader = nodes.leader()

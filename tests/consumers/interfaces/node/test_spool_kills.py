@@ -1,4 +1,4 @@
-"""An agent reports while its server goes and comes, and is killed anywhere: nothing is lost, twice, or overtaken."""
+"""An agent reports while its server stops and starts, and is killed: no report is lost, doubled or reordered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAM = Path(__file__).with_name("spooling_program.py")
 
 
 class Served:
-    """A ledger whose server is there or away, always at one port."""
+    """A ledger whose server runs or not, always at the same port."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -42,16 +42,16 @@ class Served:
         as_carol(settings, self.url, begin)
 
     def go(self) -> None:
-        """Be away; its nats-server stays behind, or not."""
+        """Stop serving; the nats-server may go on."""
         self.process.kill()
         self.is_away = True
 
     def come(self) -> None:
-        """Be there again."""
+        """Serve again."""
         self.process, self.is_away = ServeProcess(self.settings, self.process.port), False
 
     def findings(self) -> list[str]:
-        """Return what is recorded, in the order of the log."""
+        """Return the recorded findings, in the order of the log."""
         with LocalClient(self.settings) as client:
             page = client.entries(0, kinds=["finding.logged"], limit=10**6)
             texts, size = list[str](), client.head().size
@@ -68,7 +68,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """A ledger with a server, and carol, who began a session."""
+    """A ledger with a server, and carol, who has begun a session."""
     served = Served(make_home(tmp_path / ".deedbook"))
     yield served
     if not served.is_away:
@@ -76,37 +76,37 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def report(served: Served, name: str, chance: random.Random) -> int:
-    """Let an agent report, kill it, and return how many of its reports it was told of."""
+    """Let an agent report, kill it, and return the number of reports that it printed."""
     environment = os.environ | {"PYTHONPATH": str(PROGRAM.parents[3])}
     command = [sys.executable, str(PROGRAM), str(served.settings.home), served.url, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout
-        told = [child.stdout.readline() for _ in range(chance.randrange(1, 40))]
+        lines = [child.stdout.readline() for _ in range(chance.randrange(1, 40))]
         child.kill()
-        told += child.stdout.readlines()
-    assert "".join(told).endswith("\n"), told
-    return len(told)
+        lines += child.stdout.readlines()
+    assert "".join(lines).endswith("\n"), lines
+    return len(lines)
 
 
 def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_server_is_back(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chance, told = random.Random(os.environ.get("DEEDBOOK_SEED", "spool")), list[int]()
+    chance, counts = random.Random(os.environ.get("DEEDBOOK_SEED", "spool")), list[int]()
     for number in range(rounds := times(4, 1.2)):
         if number % 2 == 0:
             served.go()
         elif served.is_away:
             served.come()
-        told.append(report(served, str(number), chance))
-    if served.is_away:  # as it is after an odd number of rounds
+        counts.append(report(served, str(number), chance))
+    if served.is_away:  # so it is after an odd number of rounds
         served.come()
     assert served.deed("spool", "send") == 0
     assert Spool(served.settings.home, CAROL).counts() == (0, 0)
     expected, findings = list[str](), served.findings()
-    for number, count in enumerate(told):
+    for number, count in enumerate(counts):
         recorded = [text for text in findings if text.startswith(f"{number} ")]
-        assert 0 <= len(recorded) - count <= 1  # the last one may be there before its agent is told
-        expected += [f"{number} {place}" for place in range(len(recorded))]
+        assert 0 <= len(recorded) - count <= 1  # the last one may be recorded before its agent prints it
+        expected += [f"{number} {position}" for position in range(len(recorded))]
     assert findings == expected
     settle("kill -9 of a spooling agent", rounds, events=expected, published=findings)
     metrics("acts of killed agents that their ledger was away for, or back", len(findings))
@@ -115,7 +115,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
 def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_when_the_server_is_back(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: dict[str, Any] = {"home": served.settings.home, "server": served.url, "spool": True}
+    options: dict[str, Any] = {"home": served.settings.home, "server": served.url, "spool": True}
     served.go()
     words = ["emit", "finding.logged", "--stream", SESSION, "--data", '{"finding": "by hand"}']
     assert served.deed(*words) == 7
@@ -123,10 +123,10 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_w
     assert served.deed("--spool", "--json", *words) == 7
     answer = json.loads(capsys.readouterr().out)["error"]
     assert (answer["code"], answer["recoverable"], answer["details"]["recorded"]) == ("SPOOLED", False, False)
-    with Ledger(CAROL, **told) as ledger, pytest.raises(Unavailable, match="NOT recorded yet"):
+    with Ledger(CAROL, **options) as ledger, pytest.raises(Unavailable, match="NOT recorded yet"):
         ledger.publish(SESSION, FindingLogged(finding="by a program"))
-    assert asyncio.run(report_on_loop(told)) == "SPOOLED"
-    assert served.deed("--spool", "handoff", "claim", "h1") == 7  # what asks first is not spooled
+    assert asyncio.run(report_on_loop(options)) == "SPOOLED"
+    assert served.deed("--spool", "handoff", "claim", "h1") == 7  # a command that reads first is not spooled
     assert "h1" not in str(list(Spool(served.settings.home, CAROL).entries()))
     served.come()
     assert served.findings() == []
@@ -135,7 +135,8 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_w
     assert "of carol 3 operations wait to be recorded" in capsys.readouterr().err
     assert served.deed("doctor") == 7
     assert "`deed spool list`" in capsys.readouterr().out
-    with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:  # who spools nothing sends it, too
+    # A client without a spool sends it, too.
+    with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:
         ledger.publish(SESSION, FindingLogged(finding="last"))
     assert served.findings() == ["by hand", "by a program", "on a loop", "last"]
 
@@ -144,25 +145,25 @@ def test_outage_that_fills_the_spool_costs_what_was_refused_and_nothing_else(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "spool_events_max", 10)
-    kept = list[str]()
+    spooled = list[str]()
     for number in range(rounds := times(1, 2)):
         served.go()
         codes = list[str]()
         with Ledger(CAROL, home=served.settings.home, server=served.url, spool=True) as ledger:
-            for place in range(13):
+            for position in range(13):
                 with pytest.raises(Unavailable) as answer:
-                    ledger.publish(SESSION, FindingLogged(finding=(text := f"{number} {place}")))
+                    ledger.publish(SESSION, FindingLogged(finding=(text := f"{number} {position}")))
                 codes.append(answer.value.code)
-                kept += [text] if codes[-1] == "SPOOLED" else []
+                spooled += [text] if codes[-1] == "SPOOLED" else []
         assert codes == ["SPOOLED"] * 10 + ["SPOOL_FULL"] * 3
         served.come()
         assert served.deed("spool", "send") == 0
-    settle("an outage with a full spool", rounds, events=kept, published=served.findings())
+    settle("an outage with a full spool", rounds, events=spooled, published=served.findings())
 
 
-async def report_on_loop(told: dict[str, Any]) -> str:
-    """Report on an event loop, and return the code with which that is answered."""
-    async with AsyncLedger(CAROL, **told) as ledger:
-        with pytest.raises(Unavailable) as kept:
+async def report_on_loop(options: dict[str, Any]) -> str:
+    """Report on an event loop and return the code of the answer."""
+    async with AsyncLedger(CAROL, **options) as ledger:
+        with pytest.raises(Unavailable) as raised:
             await ledger.publish(SESSION, FindingLogged(finding="on a loop"))
-        return kept.value.code
+        return raised.value.code

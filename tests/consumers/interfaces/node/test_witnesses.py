@@ -1,4 +1,4 @@
-"""A node and its witnesses: a real one, one that is away, and one that lies in every way that it can."""
+"""A node and its witnesses: a real one, an unavailable one, and one that sends every wrong answer."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ LIAR: Final = Signer("liar.example", 7)
 
 
 class Liar(HttpDouble):
-    """A witness that answers with what the test says: (status, body), made of what was asked."""
+    """A witness that answers each request with the (status, body) of a function of the test."""
 
     def read(self, path: str, headers: dict[str, str], body: bytes) -> Any:
         del path, headers
         return body.decode()
 
     def beyond_script(self) -> Any:
-        return lambda asked: (200, LIAR.line(note_in(asked), int(time.time())))
+        return lambda body: (200, LIAR.line(note_in(body), int(time.time())))
 
     def send(self, request: BaseHTTPRequestHandler, reply: Any) -> None:
         status, content = reply(self.received[-1])
@@ -54,8 +54,8 @@ class Liar(HttpDouble):
         request.wfile.write(content.encode())
 
 
-def note_in(asked: str) -> str:
-    return asked.partition("\n\n")[2]
+def note_in(body: str) -> str:
+    return body.partition("\n\n")[2]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def client(ledger: Ledger) -> Iterator[LocalClient]:
 
 @pytest.fixture
 def process(tmp_path: Path, ledger: Ledger) -> Iterator[WitnessProcess]:
-    """A witness of its own for each test: their logs have one origin, and two histories of one it cosigns never."""
+    """A witness of its own for each test: their logs share an origin, and it never cosigns two histories."""
     make(tmp_path / "state", ledger.checkpoint_key.verifier.vkey)
     with WitnessProcess(tmp_path / "state") as made:
         yield made
@@ -86,11 +86,11 @@ def witnessing(client: LocalClient, policy: str, fail: str = "open") -> Witnessi
 
 
 def ask(witnessing: Witnessing, *, rounds: int = 1) -> list[str]:
-    """Let it ask, whatever pauses it would make; return what it logged of problems."""
+    """Let it ask without pauses; return the problems that it logged."""
     with capture_logs() as logs, ThreadPoolExecutor(4) as threads:
         for _ in range(rounds):
-            for asked in witnessing._states:
-                asked.again_s = 0.0
+            for state in witnessing._states:
+                state.again_s = 0.0
             witnessing.ask_once(threads)
     return [str(entry["error"]) for entry in logs if entry["event"] == "not witnessed"]
 
@@ -128,25 +128,25 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
     with LocalClient(ledger.settings(), log=ledger.log, views=Reader) as reading:
         size = parse_checkpoint(note).size
         receipt = take(reading, size - 1, policy=policy)
-        found = check(Receipt.parse(receipt.to_text()), Anchors(policy=policy)).witnessed
-        assert found is not None
-        assert str(found).startswith("witnessed at 20")
-        assert str(found).endswith(f" by 1 of 1 ({size} entries)")
+        result = check(Receipt.parse(receipt.to_text()), Anchors(policy=policy)).witnessed
+        assert result is not None
+        assert str(result).startswith("witnessed at 20")
+        assert str(result).endswith(f" by 1 of 1 ({size} entries)")
         with pytest.raises(Corrupted, match="NOT_WITNESSED"):
             take(reading, size, policy=policy, wait_max_s=0.0)
-        assert take(reading, size).index == size  # without a policy it is not waited for
+        assert take(reading, size).index == size  # without a policy nothing waits for it
 
 
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (lambda asked: (200, Signer("liar.example", 8).line(note_in(asked))), "has no cosignature of the key"),
-        (lambda asked: (200, Signer("other.example", 7).line(note_in(asked))), "has no cosignature of the key"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 1_600_000_000)), "not from now"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 4_000_000_000)), "not from now"),
-        (lambda asked: (200, LIAR.line(note_in(asked), 0)), "does not match the checkpoint"),
-        (lambda asked: (200, LIAR.line(note_in(asked).replace("\n", "\n1", 1), int(time.time()))), "does not match"),
-        (lambda asked: (200, LIAR.line(note_in(asked), int(time.time()), signed_time_s=1)), "does not match"),
+        (lambda body: (200, Signer("liar.example", 8).line(note_in(body))), "has no cosignature of the key"),
+        (lambda body: (200, Signer("other.example", 7).line(note_in(body))), "has no cosignature of the key"),
+        (lambda body: (200, LIAR.line(note_in(body), 1_600_000_000)), "not from now"),
+        (lambda body: (200, LIAR.line(note_in(body), 4_000_000_000)), "not from now"),
+        (lambda body: (200, LIAR.line(note_in(body), 0)), "does not match the checkpoint"),
+        (lambda body: (200, LIAR.line(note_in(body).replace("\n", "\n1", 1), int(time.time()))), "does not match"),
+        (lambda body: (200, LIAR.line(note_in(body), int(time.time()), signed_time_s=1)), "does not match"),
         (lambda _: (200, ""), "has no cosignature"),
         (lambda _: (200, "<html>"), "INVALID_FORMAT"),
         (lambda _: (200, "x" * 300_000), "larger than"),
@@ -164,22 +164,22 @@ def test_a_witness_that_lies_is_told_of_and_nothing_of_it_is_kept(
 ) -> None:
     ours = witnessing(client, of_liar(liar))
     liar.script = [reply, reply]
-    [told] = ask(ours)
-    assert problem in told
+    [logged] = ask(ours)
+    assert problem in logged
     assert witnessed(ledger) is None
     liar.script = []
-    assert ask(ours) == []  # it came to its senses
+    assert ask(ours) == []  # now it answers correctly
     assert witnessed(ledger) is not None
 
 
 def test_a_witness_that_is_away_keeps_nobody_waiting_and_is_asked_less_and_less(
     ledger: Ledger, client: LocalClient, process: WitnessProcess, liar: Liar
 ) -> None:
-    liar.close()  # its port answers no more
+    liar.close()  # its port does not answer any more
     text = any_of(process, liar)
     ours = witnessing(client, text)
-    [told] = ask(ours, rounds=3)  # a problem that stays is told once
-    assert "the connection failed" in told
+    [logged] = ask(ours, rounds=3)  # a lasting problem is logged once
+    assert "the connection failed" in logged
     assert witnessed(ledger) == client.checkpoint()
     away = ours._states[1]
     assert away.pause_s == 8.0
@@ -201,17 +201,17 @@ def test_a_late_witness_is_added_to_the_note_that_others_made_enough(
     note = witnessed(ledger)
     assert note is not None
     assert policy.judge(note, time.time()).by == ["liar", "one"]
-    again = witnessing(client, text)  # a node that starts again asks for what it lacks only
-    asked = len(liar.received)
+    again = witnessing(client, text)  # a node that starts again asks only for missing cosignatures
+    count = len(liar.received)
     ask(again)
-    assert len(liar.received) == asked
+    assert len(liar.received) == count
     assert witnessed(ledger) == note
     damaged = LIAR.line(note, int(time.time()), signed_time_s=1)
     (ledger.home.path / WITNESSED_FILE).write_text(note[: note.index("— liar")] + damaged)
-    ask(witnessing(client, text))  # what was damaged is asked for again
-    kept = witnessed(ledger)
-    assert kept is not None
-    assert policy.judge(kept, time.time()).by == ["liar", "one"]
+    ask(witnessing(client, text))  # a damaged cosignature is requested again
+    note = witnessed(ledger)
+    assert note is not None
+    assert policy.judge(note, time.time()).by == ["liar", "one"]
 
 
 def test_a_witness_that_has_seen_less_gets_the_proof_from_there(
@@ -238,7 +238,7 @@ def test_failing_closed_hands_out_witnessed_proofs_only_and_failing_open_all(
     for give in (client.published_checkpoint, lambda: client.prove(0)):
         with pytest.raises(Corrupted, match="NOT_WITNESSED"):
             give()
-    assert client.checkpoint()  # readers of the ledger itself read on
+    assert client.checkpoint()  # readers of the ledger itself still read
     ask(closed)
     note = client.published_checkpoint()
     size = ledger.emit("alice", "session/s", SessionStarted()).index
@@ -251,27 +251,25 @@ def test_failing_closed_hands_out_witnessed_proofs_only_and_failing_open_all(
     assert client.prove(size).checkpoint_text != note
 
 
-def test_reader_is_told_when_the_log_that_he_is_shown_was_cosigned(
-    ledger: Ledger, client: LocalClient, liar: Liar
-) -> None:
+def test_reader_learns_when_the_log_was_cosigned(ledger: Ledger, client: LocalClient, liar: Liar) -> None:
     table = {"policy": of_liar(liar), "fail": "closed"}
     settings = replace(ledger.settings(), actions=Actions(witness=table))
 
-    def told(size: int, root: str) -> str:
+    def verdict(size: int, root: str) -> str:
         return str(witnessed_of(client, settings, size, root))
 
     ours, before = witnessing(client, table["policy"], "closed"), client.head()
-    assert told(before.size, before.root).startswith("witnessed by 0 of 1")
+    assert verdict(before.size, before.root).startswith("witnessed by 0 of 1")
     ledger.emit("alice", "session/s", SessionStarted())
     ask(ours)
-    seen = ledger.head()[0]
+    cosigned_size = ledger.head()[0]
     ledger.emit("alice", "session/s", FindingLogged(finding="not witnessed yet"))
-    for head in (client.head(), before):  # a node may show an old one: what was cosigned stands beside it
-        words = told(head.size, head.root)
-        assert words.startswith("witnessed at 20")
-        assert words.endswith(f"by 1 of 1 ({seen} entries)")
+    for head in (client.head(), before):  # a node may send an old head beside the cosigned one
+        text = verdict(head.size, head.root)
+        assert text.startswith("witnessed at 20")
+        assert text.endswith(f"by 1 of 1 ({cosigned_size} entries)")
         with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
-            told(head.size, "0" * 64)
+            verdict(head.size, "0" * 64)
     assert witnessed_of(client, replace(settings, actions=Actions()), before.size, before.root) is None
     assert witnessed_of(client, ledger.settings(), before.size, before.root) is None
 
@@ -323,6 +321,6 @@ def test_it_runs_until_it_is_stopped_and_begins_again_after_an_error(
         ours.run(stop)
     path.rmdir()
     monkeypatch.setattr(stop, "wait", lambda _: stop.set())
-    ours.run(stop)  # once, and it keeps what was cosigned before
+    ours.run(stop)  # once, and it keeps the earlier cosignatures
     assert len(liar.received) == 1
     assert witnessed(ledger) is not None

@@ -1,4 +1,4 @@
-"""Three nodes that agents write to and a subscriber reads from, while a test does its worst to them.
+"""Three nodes that agents write to and a subscriber reads from, while a test makes faults.
 
 The folders are made by the script of ``deploy/``. Agents submit each finding until it is acknowledged, however often it
 takes; the subscriber writes each into its own store. ``settle`` then holds all three against each other: the logs, the
@@ -48,7 +48,7 @@ wait_s: Final = 120.0
 copied_wait_s: Final = 15.0
 pause_s: Final = 0.05
 _COPIED: Final = re.compile("Catchup for stream '[^']* > DEEDBOOK_[^']*' complete")
-# A node, or what it runs: the compressor of the first one, and ``router-node-2``.
+# A node or its service agent: the compressor of the first node, and ``router-node-2``.
 _WRITER: Final = re.compile(r"(?:compressor|router|(?:compressor-|router-)?(node(?:-\d)?))")
 _SCRIPT: Final = Path(__file__).parents[4] / "deploy" / "three-nodes.py"
 
@@ -72,10 +72,10 @@ def eventually(is_true: Callable[[], bool], what: str) -> None:
 
 
 class Nodes:
-    """The nodes, what agents were told of, and what the subscriber did."""
+    """The nodes, the acknowledged findings of the agents, and the effects of the subscriber."""
 
     def __init__(self, folder: Path, *, hosts: dict[str, str] | None = None) -> None:
-        """Make them; ``hosts`` are the addresses at which they listen, of loopback unless given."""
+        """Make the nodes; ``hosts`` are their addresses, by default of loopback."""
         self.script = load()
         self.folder = folder
         self.scene = self.script.Scene(folder, 2)
@@ -84,10 +84,10 @@ class Nodes:
         self.hosts = hosts or dict.fromkeys(self.names, "127.0.0.1")
         self.ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
         self.urls = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
-        """Where agents connect: to any of them."""
+        """The addresses for agents, one of each node."""
 
         self.command: dict[str, list[str]] = {}
-        """What a node's process is called by, in place of ``deed serve``; and by what it is called (``prefix``)."""
+        """The command of a node in place of ``deed serve``; ``prefix`` comes before the command."""
         self.prefix: dict[str, list[str]] = {}
         if hosts:
             self._place()
@@ -99,14 +99,14 @@ class Nodes:
         self._stop = threading.Event()
 
     def _place(self) -> None:
-        """Have each node listen at its own address."""
+        """Let each node listen at its own address."""
         ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
         routes = [f"{self.hosts[name]}:{ports[name]}" for name in self.names]
         for name, listen in zip(self.names, routes, strict=True):
             self.configure(name, listen=listen, routes=routes, host=self.hosts[name])
 
     def listen(self, name: str) -> str:
-        """Return where a node's server listens for the other servers."""
+        """Return the address of a node's server for the other servers."""
         config = tomllib.loads((self.scene.home[name] / "config.toml").read_text("utf-8"))
         return str(config["cluster"]["listen"])
 
@@ -154,7 +154,7 @@ class Nodes:
         for name in names:
             self.scene.served[name].wait()
             self.scene.served[name].stdout.close()
-            (self.scene.home[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # nobody waits for what it said
+            (self.scene.home[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
 
     def whole(self) -> None:
         """Wait until every node follows the same leader, or is it, finds no fault, and has what was acknowledged."""
@@ -166,18 +166,18 @@ class Nodes:
             except FileNotFoundError:
                 return False
             own = [view["nodes"][0] for view in views]
-            roles = sorted(one["role"] for one in own)
+            roles = sorted(node["role"] for node in own)
             return (
                 len({view["leader"] for view in views}) == 1
                 and roles == sorted(["leader", *["follower"] * (len(self.names) - 1)])
-                and all(one["size"] > least and not one["fault"] for one in own)
+                and all(node["size"] > least and not node["fault"] for node in own)
             )
 
         eventually(lambda: is_whole() or bool(self.failures), "all nodes are whole again")
         assert self.failures == []
 
     def copies(self) -> int:
-        """Return how often a server gave another one what its copy of a stream lacked."""
+        """Return how often a server sent another one the missing part of a stream."""
         logs = (home / "bus" / "server.log" for home in self.scene.home.values())
         return sum(len(_COPIED.findall(path.read_text("utf-8", "replace"))) for path in logs)
 
@@ -191,16 +191,16 @@ class Nodes:
             time.sleep(0.1)
 
     def leader(self) -> str:
-        """Return who leads, as a node that runs says."""
+        """Return the leader, as a running node reports it."""
         name: str = self.scene.leader()
         return name
 
     def role(self, name: str) -> str:
-        """Return what a node says that it is."""
+        """Return the state that a node reports of itself."""
         return str(self.scene.view(name)["nodes"][0]["role"])
 
     def other_leader(self, than: str) -> str:
-        """Wait until another node leads, as one of the others says; return which."""
+        """Wait until one of the others reports a new leader; return it."""
 
         def leading() -> str:
             for name in self.names:
@@ -214,7 +214,7 @@ class Nodes:
         return leading() or self.other_leader(than)
 
     def end(self) -> None:
-        """End what still runs."""
+        """End all processes that still run."""
         for name, child in self.scene.served.items():
             if child.poll() is None:
                 with contextlib.suppress(OSError):
@@ -225,7 +225,7 @@ class Nodes:
 
     @property
     def urls(self) -> str:
-        """Where agents connect: to any."""
+        """The addresses for agents, separated by commas."""
         return ",".join(self.urls.values())
 
     @contextlib.contextmanager
@@ -243,13 +243,13 @@ class Nodes:
             yield
             self.progress(5)
         except BaseException:
-            self._is_over = True  # what was begun may never be acknowledged now
+            self._is_over = True  # begun findings may never be acknowledged now
             raise
         finally:
             self._stop.set()
             for thread in threads[:-1]:
                 thread.join()
-            with contextlib.suppress(AssertionError):  # what is missing is counted
+            with contextlib.suppress(AssertionError):  # missing findings are counted
                 eventually(lambda: len(self.effects()) >= len(self.acknowledged) or bool(self.failures), "all effects")
             reading.set()
             threads[-1].join()
@@ -315,7 +315,7 @@ class Nodes:
         subscriptions.close()
 
     def effects(self) -> list[str]:
-        """Return what the subscriber did, in its order."""
+        """Return the effects of the subscriber, in order."""
         if not (self.folder / "subscriber.db").exists():
             return []
         subscriptions = Subscriptions(self.folder / "subscriber.db")
@@ -324,10 +324,10 @@ class Nodes:
         finally:
             subscriptions.close()
 
-    # What became of it.
+    # The result.
 
     def settle(self, fault: str, count: int = 1) -> None:
-        """Hold the logs, the stream, what was acknowledged and the effects against each other."""
+        """Compare the logs, the stream, the acknowledged findings and the effects."""
         least = max(self.acknowledged.values())
         eventually(
             lambda: all(self._size(name) > least for name in self.names), "every log holds what was acknowledged"
@@ -391,4 +391,4 @@ def check_terms(entries: list[bytes]) -> None:
 
 
 async def _ignore(_: Exception) -> None:
-    """What the server says of a node that goes is not what these tests ask for."""
+    """Ignore the errors of a server whose node ends."""
