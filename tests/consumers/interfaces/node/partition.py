@@ -106,7 +106,7 @@ class Relays:
             routes[near].append(where)
         for name in nodes.names:
             self._before[name], where = self._relay(f"{HOST}:{nodes.ports[name]}")
-            nodes.urls[name] = f"nats://{where}"
+            nodes.url_by_node[name] = f"nats://{where}"
             program = nodes.folder / f"programs-{name}" / "nats-server"
             program.parent.mkdir()
             # Otherwise the servers would exchange their addresses and bypass the relays.

@@ -83,7 +83,7 @@ class Nodes:
         self.names: list[str] = list(self.script.NODES)
         self.hosts = hosts or dict.fromkeys(self.names, "127.0.0.1")
         self.ports = dict(zip(self.names, self.script.free_ports(len(self.names)), strict=True))
-        self.urls = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
+        self.url_by_node = {name: f"nats://{self.hosts[name]}:{self.ports[name]}" for name in self.names}
         """The addresses for agents, one of each node."""
 
         self.command: dict[str, list[str]] = {}
@@ -226,7 +226,7 @@ class Nodes:
     @property
     def urls(self) -> str:
         """The addresses for agents, separated by commas."""
-        return ",".join(self.urls.values())
+        return ",".join(self.url_by_node.values())
 
     @contextlib.contextmanager
     def work(self) -> Iterator[None]:
