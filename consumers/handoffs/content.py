@@ -40,7 +40,7 @@ _text_max_chars: Final = 80
 
 
 def creation(
-    view: Ask, sender: str, settings: Settings, id_: str | None, given: dict[str, Any]
+    view: Ask, sender: str, settings: Settings, id_: str | None, values: dict[str, Any]
 ) -> tuple[str, kinds.HandoffCreated]:
     """Return the id and the event of a new handoff, with today's date and the configured reviewer if none is named.
 
@@ -48,11 +48,11 @@ def creation(
     Raises Refused: ``USAGE`` if no id can be made of the title; ``INVALID_FIELD`` or ``TOO_LARGE`` if no handoff file
     could hold the content; ``NOT_FOUND`` or ``REF_AMBIGUOUS`` for a reasoning.
     """
-    name = id_.removesuffix(".md") if id_ else default_id(given["title"])
+    name = id_.removesuffix(".md") if id_ else default_id(values["title"])
     default = settings.config.default_reviewer  # unless it is party to the handoff
-    reviewer = given.get("reviewer") or (None if default in (sender, given["to"]) else default)
-    changes = changes_of(view, given)
-    notes = notes_of(view, sender, changes.pop("notes", {}), given.get("session"))
+    reviewer = values.get("reviewer") or (None if default in (sender, values["to"]) else default)
+    changes = changes_of(view, values)
+    notes = notes_of(view, sender, changes.pop("notes", {}), values.get("session"))
     data = kinds.HandoffCreated(
         **changes | {"reviewer": reviewer}, notes=notes, created=datetime.now(UTC).strftime("%Y-%m-%d")
     )
@@ -114,47 +114,47 @@ def told_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{field} {verbs[line['mark']]}"
 
 
-def events_of(verb: Verb, handoff: dict[str, Any], given: dict[str, Any], author: Author) -> list[EventData]:
+def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], author: Author) -> list[EventData]:
     """Return the events that an operation signs; ``handoff`` is the answer of the query that ``query_for`` names.
 
     Raises Refused: ``USAGE``, ``INVALID_FIELD`` or ``TOO_LARGE`` for a part that the handoff lacks or cannot hold.
     """
     view = partial(ask, author.client)
     if verb == "amend":
-        return [amendment_of(handoff, changes_of(view, given), given.get("reason", ""), author)]
+        return [amendment_of(handoff, changes_of(view, values), values.get("reason", ""), author)]
     if verb == "complete":
-        return [kinds.HandoffCompleted(**changes_of(view, given))]
+        return [kinds.HandoffCompleted(**changes_of(view, values))]
     if verb == "approve":
-        return [kinds.HandoffApproved(**{"version": handoff["version"]} | given)]
+        return [kinds.HandoffApproved(**{"version": handoff["version"]} | values)]
     if verb == "claim":
-        minutes = given.get("lease_minutes")
+        minutes = values.get("lease_minutes")
         return [kinds.HandoffClaimed(lease_seconds=None if minutes is None else 60 * minutes)]
     if verb == "check":
-        return ticks_of(handoff, **{name: value for name, value in given.items() if name != "version"})
+        return ticks_of(handoff, **{name: value for name, value in values.items() if name != "version"})
     if verb in ("waive", "ask_waiver"):
-        numbers = given["criterion_numbers"]
+        numbers = values["criterion_numbers"]
         numbers = [numbers] if isinstance(numbers, int) else numbers
         positions = [position_of(handoff["criteria"], "criterion", number) for number in numbers]
         if verb == "ask_waiver":
-            return [kinds.HandoffWaiverAsked(position=position, reason=given["reason"]) for position in positions]
-        rest = {"reason": given["reason"], "granted": not given.get("refuse", False)}
+            return [kinds.HandoffWaiverAsked(position=position, reason=values["reason"]) for position in positions]
+        rest = {"reason": values["reason"], "granted": not values.get("refuse", False)}
         return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
     if verb == "request_changes":
-        reasons = given["reason"]
+        reasons = values["reason"]
         reasons = [reasons] if isinstance(reasons, str) else reasons
         return [kinds.HandoffChangesRequested(completion=handoff["completion"], reasons=reasons)]
     if verb == "verify":
-        return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | given)]
+        return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | values)]
     # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
     assert verb != "create"  # noqa: S101 - there is no state yet: that is ``creation``
     (data,) = OPERATIONS[verb].signs
-    return [data(**{name: value for name, value in given.items() if name != "version"})]
+    return [data(**{name: value for name, value in values.items() if name != "version"})]
 
 
-def changes_of(view: Ask, given: dict[str, Any]) -> dict[str, Any]:
+def changes_of(view: Ask, values: dict[str, Any]) -> dict[str, Any]:
     """Return the event fields that the arguments set, with their new values."""
-    changes = {name: value for name, value in given.items() if name not in ("reason", "version", "session", *NOTES)}
-    if notes := {name: list(given[name]) for name in NOTES if given.get(name)}:
+    changes = {name: value for name, value in values.items() if name not in ("reason", "version", "session", *NOTES)}
+    if notes := {name: list(values[name]) for name in NOTES if values.get(name)}:
         changes["notes"] = notes
     if "body" in changes:
         changes["task"] = changes.pop("body")

@@ -35,13 +35,13 @@ _STORED: Final = "kept: "
 _TEST: Final = re.compile(rf"test|check|{_STORED}", re.IGNORECASE)
 
 
-def notes_of(view: Ask, sender: str, given: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
+def notes_of(view: Ask, sender: str, notes: Mapping[str, list[str]], session: str | None) -> ReceiverNotes:
     """Return the sender's notes, followed by those from the session. Raises Refused: as ``sessions.show``."""
     name = session or present_session() or _only_open(view, sender)
     recorded = {} if name in (None, "none") else _recorded(view("sessions.show", {"id": name.removeprefix("session/")}))
     return ReceiverNotes(
         **{
-            kind: list(dict.fromkeys([*given.get(kind, ()), *recorded.get(kind, [])[-derived_max:]]))
+            kind: list(dict.fromkeys([*notes.get(kind, ()), *recorded.get(kind, [])[-derived_max:]]))
             for kind in ReceiverNotes.__struct_fields__
         }
     )

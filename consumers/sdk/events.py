@@ -24,8 +24,8 @@ def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
     entry, event = decode_entry(raw), read_event(index, raw)
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
     batch = {"index": entry.batch_index, "size": entry.batch_size}
-    shown = describe(event) | CompromisedKeys(ask).mark(event) | versions
-    return shown | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
+    answer = describe(event) | CompromisedKeys(ask).mark(event) | versions
+    return answer | {"sig": entry.sig.hex(), "batch": batch, "bytes": len(raw)}
 
 
 class CompromisedKeys:
@@ -39,12 +39,12 @@ class CompromisedKeys:
 
     def _read(self) -> None:
         self._keys: dict[str, list[dict[str, int]]] = {}
-        for one in self._ask("agents.compromised", {})["keys"]:
-            self._keys.setdefault(one["key"], []).append(one)
+        for key in self._ask("agents.compromised", {})["keys"]:
+            self._keys.setdefault(key["key"], []).append(key)
 
     def mark(self, event: Event) -> dict[str, int]:
         """Return ``{"compromised": N}`` for an event with a compromised signature, else an empty dict."""
         if event.kind == "key.compromised" or self._is_filtered:
             self._read()
-        found = [one["compromised"] for one in self._keys.get(event.key, ()) if event.index >= one["since"]]
-        return {"compromised": found[0]} if found else {}
+        since = [key["compromised"] for key in self._keys.get(event.key, ()) if event.index >= key["since"]]
+        return {"compromised": since[0]} if since else {}

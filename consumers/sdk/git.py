@@ -141,10 +141,10 @@ class Git:
         """
         what = f"git {arguments[0]}"
         try:
-            with tempfile.TemporaryFile() as given:
-                given.write(data)
-                given.seek(0)
-                with self.start(*arguments, stdin=given, stderr=subprocess.PIPE, variables=variables) as process:
+            with tempfile.TemporaryFile() as file:
+                file.write(data)
+                file.seek(0)
+                with self.start(*arguments, stdin=file, stderr=subprocess.PIPE, variables=variables) as process:
                     try:
                         return _answer(process, what, time_max_s, size_max)
                     finally:
@@ -237,15 +237,15 @@ class Objects(Resource):
 
     def _content(self, size: int, size_max: int) -> tuple[str, bytes | None]:
         digest = blake3()
-        kept: list[bytes] = []
+        chunks: list[bytes] = []
         left = size
         while left:
             chunk = self._take(min(left, chunk_max_bytes))
             left -= len(chunk)
             digest.update(chunk)
             if size <= size_max:
-                kept.append(chunk)
-        return f"blake3:{digest.hexdigest()}", b"".join(kept) if size <= size_max else None
+                chunks.append(chunk)
+        return f"blake3:{digest.hexdigest()}", b"".join(chunks) if size <= size_max else None
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -323,8 +323,8 @@ def masked(text: str) -> str:
 
 
 def _own_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
-    return {"GIT_ASKPASS": "", **kept, **_SET}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    return {"GIT_ASKPASS": "", **variables, **_SET}
 
 
 def _answer(process: subprocess.Popen[bytes], what: str, time_max_s: float, size_max: int) -> Answer:

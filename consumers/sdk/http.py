@@ -165,11 +165,11 @@ async def _try_once(
         try:
             status = response.status_code
             wait_s = retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
-            told = await _beginning(response) if read is None and status not in _OK else b""
+            start = await _beginning(response) if read is None and status not in _OK else b""
             if status in passing:
-                raise NoAnswer(f"the endpoint answered {status}", may_pass=True, answer=Answer(status, told, wait_s))
-            if told:
-                return Answer(status, told, wait_s)
+                raise NoAnswer(f"the endpoint answered {status}", may_pass=True, answer=Answer(status, start, wait_s))
+            if start:
+                return Answer(status, start, wait_s)
             is_read = status in (_OK if read is None else read) and answer_max_bytes is not None
             return Answer(status, await _read(response, answer_max_bytes or 0) if is_read else b"", wait_s)
         finally:

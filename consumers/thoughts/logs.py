@@ -255,12 +255,12 @@ def _request_line(data: kinds.Message, line: Line) -> kinds.LogEntry | None:
             return line("info", "config", **about, branching=config.branching_factor)
         case kinds.GenerateThoughts():
             parent, count = data.payload.parent_node, data.payload.num_candidates
-            shown = {"parent_node": parent.id, "num_candidates": count}
-            return line("progress", "expand", shown, level=parent.depth + 1, count=1)
+            fields = {"parent_node": parent.id, "num_candidates": count}
+            return line("progress", "expand", fields, level=parent.depth + 1, count=1)
         case kinds.EvaluateThoughts():
             nodes = data.payload.candidates
-            shown = {"candidates": [node.id for node in nodes]}
-            return line("progress", "evaluate", shown, level=nodes[0].depth, count=len(nodes))
+            fields = {"candidates": [node.id for node in nodes]}
+            return line("progress", "evaluate", fields, level=nodes[0].depth, count=len(nodes))
         case kinds.SynthesizeSolution():
             path = [node.id for node in data.payload.best_path]
             return line("progress", "synthesize", {"best_path": path}, count=len(path))
@@ -322,8 +322,8 @@ def _note_line(data: Any, config: kinds.SearchConfig | None, line: Line) -> kind
 
 def _failed(sender: str, error: kinds.Failure) -> kinds.LogEntry:
     text = f"❌ [{sender.capitalize()}] {error.code}: {error.message.removeprefix(f'{error.code}: ')}"
-    shown = {"code": error.code, "recoverable": error.recoverable}
-    return kinds.LogEntry(level="error", msg=text[:line_chars_max], data=shown)
+    fields = {"code": error.code, "recoverable": error.recoverable}
+    return kinds.LogEntry(level="error", msg=text[:line_chars_max], data=fields)
 
 
 def _line(

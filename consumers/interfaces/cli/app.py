@@ -74,13 +74,13 @@ class App(ReadingApp):
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        return self._with_witnesses(self.ledger().ask(query, as_of=self.moment, **arguments))
+        return self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments))
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the views brought up to date first."""
         self._has_asked = True
 
-        answer = self._with_witnesses(ask(self.client(), query, arguments, self.moment))
+        answer = self._with_witnesses(ask(self.client(), query, arguments, self.instant))
 
         self._doubts |= compromised_names(answer)  # what is made of it may not pass the marks on
         return answer
@@ -112,8 +112,11 @@ class App(ReadingApp):
 
     def ask_passphrase(self, name: str) -> str | None:
         """Return the passphrase of ``name``'s key from the descriptor or the terminal; None when there is neither."""
-        if name not in self._passphrases and (given := self.read_passphrase(f"Passphrase of {name}: ")) is not None:
-            self._passphrases[name] = given
+        if (
+            name not in self._passphrases
+            and (passphrase := self.read_passphrase(f"Passphrase of {name}: ")) is not None
+        ):
+            self._passphrases[name] = passphrase
         return self._passphrases.get(name)
 
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
@@ -197,10 +200,10 @@ def parse_json(text: str, what: str) -> dict[str, Any]:
 
     Raises Refused: the strict JSON codes, ``INVALID_FIELD`` when it is no object; ``NOT_FOUND`` for the file.
     """
-    given = check_strict(read_argument(text, what))
-    if not isinstance(given, dict):
+    value = check_strict(read_argument(text, what))
+    if not isinstance(value, dict):
         raise Refused("INVALID_FIELD", f"{what} must be a JSON object")
-    return given
+    return value
 
 
 def read_argument(text: str, what: str) -> bytes:
@@ -219,12 +222,12 @@ def read_argument(text: str, what: str) -> bytes:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
 
 
-def kept(app: App, path: str) -> str:
+def store_artifact(app: App, path: str) -> str:
     """Keep the content of a file as a blob, and return the words that name it: a path alone dies with its folder."""
     # A link in a stranger's tree, of a folder too, may lead to what is nobody else's to read.
     file = Path(path)
-    below = (one for one in file.parents if not one.is_absolute() or Path.cwd() in one.parents)
-    if any(one.is_symlink() for one in (file, *below)):
+    below = (folder for folder in file.parents if not folder.is_absolute() or Path.cwd() in folder.parents)
+    if any(part.is_symlink() for part in (file, *below)):
         raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
     if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
         raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)
@@ -233,7 +236,10 @@ def kept(app: App, path: str) -> str:
 
 def with_contents(app: App, artifacts: tuple[str, ...] | list[str]) -> list[str]:
     """Return artifacts with those that are files here kept; commits and pages stay as they are named."""
-    return [f"{one} ({kept(app, one)})" if Path(one).is_file() else one for one in artifacts]
+    return [
+        f"{artifact} ({store_artifact(app, artifact)})" if Path(artifact).is_file() else artifact
+        for artifact in artifacts
+    ]
 
 
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:

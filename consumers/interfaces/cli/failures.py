@@ -56,7 +56,7 @@ def machine_error(error: OSError) -> Unavailable:
     return Unavailable("STORE_UNAVAILABLE", message)
 
 
-def print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool) -> int:
+def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: bool) -> int:
     """Print what is wrong with a call, and return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         if not as_json and error.ctx is not None:
@@ -64,24 +64,28 @@ def print_usage(error: click.UsageError, given: Sequence[str], *, as_json: bool)
             return Exit.USAGE
         error = click.UsageError("a verb is missing", error.ctx)
     hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
-    message = without_secrets(error.format_message().rstrip("."), given)
-    is_text = any(one[:1] == "-" and (one[1:2] != "-" or " " in one) for one in given)
+    message = without_secrets(error.format_message().rstrip("."), arguments)
+    is_text = any(argument[:1] == "-" and (argument[1:2] != "-" or " " in argument) for argument in arguments)
     if isinstance(error, click.NoSuchOption) and is_text:
         message += ": before a text that begins with a dash goes `--`"
     return print_error(Refused("USAGE", message + hint), as_json=as_json)
 
 
-def without_secrets(message: str, given: Sequence[str]) -> str:
+def without_secrets(message: str, arguments: Sequence[str]) -> str:
     """Return what is said of a wrong call without the secrets among its arguments, and with long ones cut short.
 
     A terminal, a log of a build and a transcript keep what is printed.
     """
-    for word in sorted({part for one in given for part in (one, one.partition("=")[2]) if part}, key=len, reverse=True):
-        shown = word if len(word) <= argument_shown_max else f"{word[:argument_shown_max]}…"
+    for word in sorted(
+        {part for argument in arguments for part in (argument, argument.partition("=")[2]) if part},
+        key=len,
+        reverse=True,
+    ):
+        replacement = word if len(word) <= argument_shown_max else f"{word[:argument_shown_max]}…"
         if scan(word) is not None:
-            shown = "(not repeated: it looks like a secret)"
+            replacement = "(not repeated: it looks like a secret)"
         for form in {word, repr(word)[1:-1]}:
-            message = message.replace(form, shown) if shown != word else message
+            message = message.replace(form, replacement) if replacement != word else message
     # The message may quote an argument in another spelling: cut short, or inside another library's error.
     return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
 

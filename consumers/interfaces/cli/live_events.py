@@ -40,5 +40,5 @@ def follow_events(  # noqa: PLR0917 - what a listing takes, and where it is prin
 
 def print_event(event: Event, mark: str = "") -> None:
     """Print one event on a line, as it comes."""
-    words = (event.index, output.when(event.accepted_ms), event.author, event.kind, sanitize_text(event.stream), mark)
-    output.print_lines("  ".join(map(str, words)).rstrip())
+    cells = (event.index, output.when(event.accepted_ms), event.author, event.kind, sanitize_text(event.stream), mark)
+    output.print_lines("  ".join(map(str, cells)).rstrip())

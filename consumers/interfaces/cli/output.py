@@ -106,13 +106,13 @@ def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[s
         min(wide, room // 2 if at == 0 else wide if all(map(_match_whole, column[1:])) else cut_cells_min)
         for at, (wide, column) in enumerate(zip(wanted, columns, strict=True))
     ]
-    shown = len(columns)
-    while shown > 1 and sum(least[:shown]) > room:
-        shown -= 1
-    widths = wanted[:shown]
-    while sum(widths) > room and (longer := [at for at in range(shown) if widths[at] > least[at]]):
+    count = len(columns)
+    while count > 1 and sum(least[:count]) > room:
+        count -= 1
+    widths = wanted[:count]
+    while sum(widths) > room and (longer := [at for at in range(count) if widths[at] > least[at]]):
         widths[max(longer, key=lambda at: widths[at])] -= 1
-    return [wide - len(gap) for wide in widths], [name for name, *_ in columns[shown:]]
+    return [wide - len(gap) for wide in widths], [name for name, *_ in columns[count:]]
 
 
 def terminal_cells() -> int | None:
@@ -146,7 +146,7 @@ def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
     drawn = []
     follows = [goes_on] * (max(depths, default=0) + 2)  # whether a line of a depth comes before a shallower one, below
     for depth in reversed(depths):
-        stem = "".join("│  " if follows[one] else "   " for one in range(1, depth))
+        stem = "".join("│  " if follows[level] else "   " for level in range(1, depth))
         if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
             stem = f"⋯ {depth} deep "
         drawn.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
@@ -157,9 +157,9 @@ def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
 
 def print_command(command: str, before: str = "") -> None:
     """Print a command that can be pasted, broken behind a backslash where it is wider than the terminal."""
-    cells, (first, *words) = terminal_cells(), re.findall(_WORDS, command)
+    cells, (first, *arguments) = terminal_cells(), re.findall(_WORDS, command)
     line = before + first
-    for word in words:
+    for word in arguments:
         if cells is not None and width(line) + width(word) + len(" " + " \\") > cells:
             click.echo(f"{line} \\")
             line = " " * (len(before) - len(before.lstrip()) + len(gap)) + word
@@ -194,9 +194,9 @@ def _coloured(text: str, status: str = "") -> str:
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
     """Print names and values, nested ones indented; what is empty is left out."""
-    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-    wide = max((len(name) for name in shown), default=0)
-    for name, value in shown.items():
+    present = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    wide = max((len(name) for name in present), default=0)
+    for name, value in present.items():
         if isinstance(value, dict):
             click.echo(f"{indent}{name}")
             print_fields(value, indent + "  ")
@@ -267,20 +267,28 @@ def show_page(
 
 
 def list_page(
-    app: ReadingApp, query: str, of: str, asked: dict[str, Any], cells: Callable[[dict[str, Any]], dict[str, object]]
+    app: ReadingApp,
+    query: str,
+    of: str,
+    arguments: dict[str, Any],
+    cells: Callable[[dict[str, Any]], dict[str, object]],
 ) -> None:
     """Print a page of the rows ``of`` a query as a table, each row as ``cells`` by the names of their columns."""
-    answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in asked.items()})
+    answer = app.query(query, **{"after" if name == "cursor" else name: value for name, value in arguments.items()})
     rows = [cells(row) for row in answer[of]]
     show_page(app, query, answer, lambda: print_table([*rows[0]] if rows else (), [[*row.values()] for row in rows]))
 
 
-def _unknown_names(app: ReadingApp, asked: dict[str, Any]) -> Iterator[str]:
+def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
     """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
-    if given := [asked[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if asked.get(of)]:
-        names = {one["name"] for one in app.query("agents.list", all=True)["agents"]}
-        yield from (f"there is no agent {name}{did_you_mean(near(name, names))}" for name in given if name not in names)
-    if (stream := asked.get("stream")) is not None:
+    if wanted := [
+        arguments[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if arguments.get(of)
+    ]:
+        names = {agent["name"] for agent in app.query("agents.list", all=True)["agents"]}
+        yield from (
+            f"there is no agent {name}{did_you_mean(near(name, names))}" for name in wanted if name not in names
+        )
+    if (stream := arguments.get("stream")) is not None:
         try:
             whole = [app.query("resolve", ref=stream)["stream"]]
         except Refused as refusal:
@@ -301,21 +309,21 @@ def next_page(value: object, cursor: str = "cursor") -> str | None:
         return None
 
     context = click.get_current_context()
-    asked, agent = context.params | {cursor: value}, context.ensure_object(Options).agent
+    parameters, agent = context.params | {cursor: value}, context.ensure_object(Options).agent
     arguments: list[str] = []
     options = [] if agent is None else ["--as", agent]
     for parameter in context.command.params:
-        given = asked.get(parameter.name or "")
-        values = [one for one in (given if isinstance(given, tuple) else (given,)) if one not in (None, "")]
+        setting = parameters.get(parameter.name or "")
+        values = [item for item in (setting if isinstance(setting, tuple) else (setting,)) if item not in (None, "")]
         if isinstance(parameter, click.Argument):
             arguments += map(str, values)
-        elif given is True or (given is False and parameter.secondary_opts):
-            options.append((parameter.opts if given else parameter.secondary_opts)[0])
-        elif given is not False:
-            options += [word for one in values for word in (parameter.opts[0], str(one))]
+        elif setting is True or (setting is False and parameter.secondary_opts):
+            options.append((parameter.opts if setting else parameter.secondary_opts)[0])
+        elif setting is not False:
+            options += [word for item in values for word in (parameter.opts[0], str(item))]
     is_plain = not any(argument.startswith("-") for argument in arguments)
-    words = [*arguments, *options] if is_plain else [*options, "--", *arguments]
-    return join([*context.command_path.split(), *words])
+    parts = [*arguments, *options] if is_plain else [*options, "--", *arguments]
+    return join([*context.command_path.split(), *parts])
 
 
 def since_option(what: str) -> Callable[[VerbT], VerbT]:
@@ -338,11 +346,11 @@ def page_options(default: int = 50, rows_max: int = 500) -> Callable[[VerbT], Ve
     return lambda verb: limit(cursor(verb))
 
 
-def accepted_line(one: Accepted) -> str:
+def accepted_line(accepted: Accepted) -> str:
     """Return what the ledger answered for one event, in a line."""
-    return f"{one.index}  {one.id}{'  (was there already)' if one.is_repeat else ''}"
+    return f"{accepted.index}  {accepted.id}{'  (was there already)' if accepted.is_repeat else ''}"
 
 
 def show_accepted(app: ReadingApp, accepted: list[Accepted]) -> None:
     """Print what the ledger answered."""
-    app.show("accepted", {"accepted": [asdict(one) for one in accepted]}, map(accepted_line, accepted))
+    app.show("accepted", {"accepted": [asdict(entry) for entry in accepted]}, map(accepted_line, accepted))

@@ -11,9 +11,9 @@ from rich.progress import Progress
 
 
 @contextlib.contextmanager
-def progress(what: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str, *, is_shown: bool = True) -> Iterator[Callable[[int, int], None]]:
     """Yield a function ``step(done, total)`` that long work calls now and then."""
-    if not shown or not sys.stderr.isatty():
+    if not is_shown or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
 

@@ -53,11 +53,11 @@ class ReadingApp(ClosableOptions):
 
         Raises Unavailable: ``NO_LEDGER``. Refused: as ``config.read_settings``.
         """
-        asked = self.home, self.server, self.agent, self.spool, self.only_looks
-        if self._settings is None or self._settings[0] != asked:
+        options = self.home, self.server, self.agent, self.spool, self.only_looks
+        if self._settings is None or self._settings[0] != options:
             settings = read_settings(home=self.home, server=self.server, agent=self.agent, spool=self.spool)
             settings = msgspec.structs.replace(settings, only_looks=True) if self.only_looks else settings
-            self._settings = asked, settings
+            self._settings = options, settings
             if settings.text and (names := ", ".join(ignored_settings(settings))):
                 where = quoted_path(settings.home)
                 way = f"`deed trust --home {where}` shows why"
@@ -69,8 +69,8 @@ class ReadingApp(ClosableOptions):
         return command if self.home is None else f"{command} --home {quoted_path(self.home)}"
 
     @cached_property
-    def moment(self) -> When | None:
-        """The moment that --as-of names, None for now: an index, or a time in ISO 8601.
+    def instant(self) -> When | None:
+        """The time that --as-of names, as an index or in ISO 8601; None for now.
 
         Raises Refused: ``INVALID_FIELD`` for neither.
         """
@@ -88,7 +88,7 @@ class ReadingApp(ClosableOptions):
         try:
             if self._reader is None:
                 self._reader = LocalReader(self.settings(), views=load("open_views:open_views"))
-            return self._reader.view(query, sent, self.moment)
+            return self._reader.view(query, sent, self.instant)
         except (
             ViewsBehind,
             Unavailable,
@@ -112,10 +112,10 @@ class ReadingApp(ClosableOptions):
         """
         if not self.as_json:
             if self._has_asked:  # first, what of it may be the work of a thief
-                for words in compromised_sentences(data, self._doubts):
-                    click.secho(words, fg="red")
-            if self.moment is not None:
-                then = self.query("catalog.instant", at=self.moment)
+                for warning in compromised_sentences(data, self._doubts):
+                    click.secho(warning, fg="red")
+            if self.instant is not None:
+                then = self.query("catalog.instant", at=self.instant)
                 click.echo(f"as of entry {then['event_index']}, {then['at']}", err=True)
             if callable(text):
                 text()

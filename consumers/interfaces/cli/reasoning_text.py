@@ -19,30 +19,30 @@ _SCALARS: Final = {
 _ref_digits: Final = 19  # of sha256:HEX, as other verbs print a ref
 
 
-def print_reasoning(found: dict[str, Any]) -> None:
+def print_reasoning(reasoning: dict[str, Any]) -> None:
     """Print a reasoning, one step a paragraph."""
-    memory = found["memory"]
+    memory = reasoning["memory"]
     click.secho(quote_text(memory["task"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']}]  by {found['author']}  {found['ref']}")
-    print_verdict(found["verdict"])
-    _print_import(found)
+    click.echo(f"{reasoning['id']}  [{reasoning['status']}]  by {reasoning['author']}  {reasoning['ref']}")
+    print_verdict(reasoning["verdict"])
+    _print_import(reasoning)
     print_steps(memory)
 
 
 def print_steps(memory: Mapping[str, Any]) -> None:
     """Print a graph step by step, then what it comes to."""
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
-    for one in memory["steps"]:
-        rests_on = dependencies.get(one["step_number"], [])
+    for step in memory["steps"]:
+        rests_on = dependencies.get(step["step_number"], [])
         after = f"  ← {', '.join(map(str, rests_on))}" if rests_on else ""
-        click.echo(f"  {one['step_number']}. {one['type']} ({one['confidence']:.2f}){after}")
-        click.echo(f"     {quote_text(one['content'])}")
-        for evidence in one["evidence"]:
+        click.echo(f"  {step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}")
+        click.echo(f"     {quote_text(step['content'])}")
+        for evidence in step["evidence"]:
             click.echo(f"       {quote_text(evidence)}")
-        if one.get("needs_validation"):
-            click.echo(f"       to be validated: {quote_text(one.get('validation_method') or 'nobody said how')}")
-        if one.get("conclusion"):
-            click.echo(f"       → {quote_text(one['conclusion'])}")
+        if step.get("needs_validation"):
+            click.echo(f"       to be validated: {quote_text(step.get('validation_method') or 'nobody said how')}")
+        if step.get("conclusion"):
+            click.echo(f"       → {quote_text(step['conclusion'])}")
     if memory["conclusion"]:
         click.echo(f"conclusion: {quote_text(memory['conclusion'])} ({memory['confidence_in_reasoning']:.2f})")
     for limitation in memory["known_limitations"]:
@@ -58,21 +58,23 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
 
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
-    for one in citations:
+    for citation in citations:
         # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
-        brief = quote_text(one["expanded"], indent, is_barred=True) if one["expanded"] else ""
-        click.echo(f"{indent}{heading} {one['said']}{brief}")
-        ref = one["reasoning_ref"]  # whole: a beginning of it could be somebody's id
-        asks = f"; `deed snapshot receive {ref} --as NAME` asks" if one["action"] == "human_review_required" else ""
-        if one["prompt"]:
+        brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""
+        click.echo(f"{indent}{heading} {citation['said']}{brief}")
+        ref = citation["reasoning_ref"]  # whole: a beginning of it could be somebody's id
+        asks = (
+            f"; `deed snapshot receive {ref} --as NAME` asks" if citation["action"] == "human_review_required" else ""
+        )
+        if citation["prompt"]:
             click.echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
 
 
-def _print_import(found: dict[str, Any]) -> None:
-    imported = found["imported"]
+def _print_import(reasoning: dict[str, Any]) -> None:
+    imported = reasoning["imported"]
     if imported is None:
         return
-    click.echo(sanitize_text(said_of_import(imported)))
+    click.echo(sanitize_text(import_note(imported)))
     for name, value in imported["claims"].get("said", {}).items():
         if name.startswith("inferred"):
             click.echo(f"  {name.replace('_', ' ')}: {quote_text(value)}")
@@ -81,67 +83,69 @@ def _print_import(found: dict[str, Any]) -> None:
     click.echo(f"  original: {imported['original']}")
 
 
-def said_of_import(imported: dict[str, Any]) -> str:
+def import_note(imported: dict[str, Any]) -> str:
     """Return in a sentence where imported reasoning came from, and what that is worth."""
     claimed = [f"claimed author {imported['claimed_author']}"] if imported["claimed_author"] else []
     claimed += [f"claimed time {imported['claimed_at']}"] if imported["claimed_at"] else []
-    by = "".join(f", {one}" for one in claimed)
+    by = "".join(f", {claim}" for claim in claimed)
     return f"IMPORTED by {imported['importer']} from {imported['source']}{by}: it grants nothing"
 
 
-def print_tree(found: dict[str, Any]) -> None:
+def print_tree(reasoning: dict[str, Any]) -> None:
     """Print each step under those it supports; one that supports several is printed whole once, then by its number."""
-    memory = found["memory"]
-    steps = {one["step_number"]: one for one in memory["steps"]}
+    memory = reasoning["memory"]
+    steps = {step["step_number"]: step for step in memory["steps"]}
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
     click.secho(quote_text(memory["conclusion"] or memory["task"]), bold=True)
-    print_verdict(found["verdict"])
-    _print_import(found)
+    print_verdict(reasoning["verdict"])
+    _print_import(reasoning)
     # A stack, not recursion: a chain of two thousand steps is as deep as it is long.
-    roots = sorted((number for number in steps if number not in supporting), key=lambda one: (one not in rests_on, one))
+    roots = sorted(
+        (number for number in steps if number not in supporting), key=lambda root: (root not in rests_on, root)
+    )
     waiting = [(number, 0) for number in reversed(roots)]
     printed: set[int] = set()
     while waiting:
         number, depth = waiting.pop()
-        one, indent = steps[number], "  " * depth
+        step, indent = steps[number], "  " * depth
         if number in printed:
             click.echo(f"{indent}{number}. (above)")
             continue
         printed.add(number)
-        click.echo(f"{indent}{number}. {one['type']}: {quote_text(one['content'])}")
-        for evidence in one["evidence"]:
+        click.echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
+        for evidence in step["evidence"]:
             click.echo(f"{indent}     {quote_text(evidence)}")
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 
-def print_diff(found: dict[str, Any]) -> None:
+def print_diff(change: dict[str, Any]) -> None:
     """Print what ``describe_change`` found: `+` for what came, `-` for what went, `~` for what is otherwise now."""
-    click.secho(f"{found['reasoning_ref'][:_ref_digits]}… → {found['target'][:_ref_digits]}…", bold=True)
-    if found["is_equal"]:
+    click.secho(f"{change['reasoning_ref'][:_ref_digits]}… → {change['target'][:_ref_digits]}…", bold=True)
+    if change["is_equal"]:
         click.echo("no difference")
-    _print_steps(found)
-    for name, values in found["changed"].items():
-        _line("~", f"{_SCALARS[name]}: {_shown(values['before'])} → {_shown(values['after'])}")
-    for limitation in found["limitations_added"]:
+    _print_steps(change)
+    for name, values in change["changed"].items():
+        _line("~", f"{_SCALARS[name]}: {_value_text(values['before'])} → {_value_text(values['after'])}")
+    for limitation in change["limitations_added"]:
         _line("+", f"limitation: {limitation}")
-    for limitation in found["limitations_removed"]:
+    for limitation in change["limitations_removed"]:
         _line("-", f"limitation: {limitation}")
-    if found["limitations_reordered"]:
+    if change["limitations_reordered"]:
         _line("~", "the same limitations in another order or number")
 
 
-def _print_steps(found: dict[str, Any]) -> None:
-    for step in found["steps_added"]:
+def _print_steps(change: dict[str, Any]) -> None:
+    for step in change["steps_added"]:
         after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
         _line("+", f"{step['step_number']}. {step['type']} ({step['confidence']:.2f}){after}", step["content"])
-    for step in found["steps_removed"]:
+    for step in change["steps_removed"]:
         _line("-", f"{step['step_number']}. {step['type']}", step["content"])
-    for settled in found["assumptions_settled"]:
+    for settled in change["assumptions_settled"]:
         _line("~", f"{settled['step']}. assumption settled: {settled['settled']}", settled["content"])
-    for changed in found["steps_changed"]:
+    for changed in change["steps_changed"]:
         _print_step(changed)
-    for linked in found["links_changed"]:
+    for linked in change["links_changed"]:
         _line("~", f"{linked['step']}. rests on {_numbers(linked['before'])} → {_numbers(linked['after'])}")
 
 
@@ -150,7 +154,7 @@ def _print_step(changed: dict[str, Any]) -> None:
     _line("~", f"{changed['step']}. {after['type']} changed")
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
-            click.echo(sanitize_text(f"     {name}: {_shown(before.get(name))} → {_shown(after.get(name))}"))
+            click.echo(sanitize_text(f"     {name}: {_value_text(before.get(name))} → {_value_text(after.get(name))}"))
 
 
 def _line(sign: str, text: str, content: str | None = None) -> None:
@@ -163,7 +167,7 @@ def _numbers(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "nothing"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     match value:
         case None | "" | []:
             return "(none)"

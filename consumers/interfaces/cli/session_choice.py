@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 _task_cells_max: Final = 60
 
 
-def session_and(app: App, words: Sequence[str], what: str) -> tuple[str, str]:
+def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str]:
     """Return the session and the one word of ``[ID] WHAT``."""
-    if len(words) not in (1, 2):
-        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not words else f'{len(words)} words'} came")
-    if len(words) == 1 and _is_session(app, words[0]):
-        raise Refused("USAGE", f"{words[0]} is a session: {what} is missing")
-    return chosen_session(app, words[0] if len(words) == 2 else None), words[-1]
+    if len(arguments) not in (1, 2):
+        raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not arguments else f'{len(arguments)} words'} came")
+    if len(arguments) == 1 and _is_session(app, arguments[0]):
+        raise Refused("USAGE", f"{arguments[0]} is a session: {what} is missing")
+    return chosen_session(app, arguments[0] if len(arguments) == 2 else None), arguments[-1]
 
 
-def chosen_session(app: App, given: str | None) -> str:
+def chosen_session(app: App, session_id: str | None) -> str:
     """Return the session to use: the given one, that of ``DEEDBOOK_SESSION``, or the agent's open one."""
-    named = given if given is not None else present_session()
+    named = session_id if session_id is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")
     agent = app.settings().agent
@@ -63,7 +63,7 @@ def _is_session(app: App, word: str) -> bool:
         return False  # no session, or the beginning of several: words like any other
 
 
-def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]:
+def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accepted]]:
     """Sign and append events of a session; return its whole id and what was accepted."""
     author = app.author()
 
@@ -71,12 +71,12 @@ def append(app: App, given: str, *data: EventData) -> tuple[str, list[Accepted]]
         return author.emit(*(Draft(stream=f"session/{name}", data=event) for event in data))
 
     try:
-        return given, emit(given)
+        return session_id, emit(session_id)
     except Refused as refusal:
         if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
             raise
-        name = str(app.query("sessions.show", id=given)["id"])
-        if name == given:
+        name = str(app.query("sessions.show", id=session_id)["id"])
+        if name == session_id:
             raise _with_advice(refusal, name, author.name) from refusal
     try:
         return name, emit(name)

@@ -60,8 +60,8 @@ def _fields(section: type[msgspec.Struct]) -> tuple[types.Field, ...]:
 
 
 def _prose(section: type[msgspec.Struct]) -> Iterator[str]:
-    words = " ".join((inspect.getdoc(section) or "").replace("``", "`").split())
-    yield from (f"# {line}" for line in textwrap.wrap(words, _comment_chars))
+    text = " ".join((inspect.getdoc(section) or "").replace("``", "`").split())
+    yield from (f"# {line}" for line in textwrap.wrap(text, _comment_chars))
 
 
 def _line(field: types.Field) -> str:
@@ -76,7 +76,7 @@ def _line(field: types.Field) -> str:
 
 
 def _form(choices: Sequence[types.Type]) -> str:
-    (first, *_) = [one for one in choices if not isinstance(one, types.NoneType)]
+    (first, *_) = [choice for choice in choices if not isinstance(choice, types.NoneType)]
     if isinstance(first, types.IntType):
         return str(first.ge)
     return json.dumps(first.values[0]) if isinstance(first, types.LiteralType) else _FORMS[type(first)]

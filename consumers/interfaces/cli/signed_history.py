@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.stream_reader import Authority
 
 
-def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:
+def signed_history(app: App, handoff: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the events of a handoff (an answer of ``handoffs.show``), each with its key and ``is_verified``."""
     client = app.client()
-    checked = client.streams.read(f"handoff/{found['id']}")
-    problems = {one.index: one.message for one in checked.ignored}
-    texts = {line["event_index"]: line["text"] for line in found["log"]}
+    checked = client.streams.read(f"handoff/{handoff['id']}")
+    problems = {entry.index: entry.message for entry in checked.ignored}
+    texts = {line["event_index"]: line["text"] for line in handoff["log"]}
     entries = sorted([*checked.entries, *((index, client.entry(index)) for index in problems)])
     return [_signed(client.streams.authority, index, data, problems.get(index), texts) for index, data in entries]
 
@@ -33,15 +33,15 @@ def signed_history(app: App, found: dict[str, Any]) -> list[dict[str, Any]]:
 def print_history(history: list[dict[str, Any]]) -> None:
     """Print one event a line, and below it what it says."""
     click.echo("\nHistory")
-    for one in history:
-        click.echo(f"  {one['index']}  {when(one['accepted_ms'])}  {one['author']}  {one['kind']}")
-        click.echo(f"      {one['key_sort'] or 'unknown'} key {short_key(one['key'])}: ", nl=False)
+    for event in history:
+        click.echo(f"  {event['index']}  {when(event['accepted_ms'])}  {event['author']}  {event['kind']}")
+        click.echo(f"      {event['key_sort'] or 'unknown'} key {short_key(event['key'])}: ", nl=False)
         click.secho(
-            "the signature fits" if one["is_verified"] else f"NOT COUNTED: {quote_text(one['problem'])}",
-            fg=None if one["is_verified"] else "red",
+            "the signature fits" if event["is_verified"] else f"NOT COUNTED: {quote_text(event['problem'])}",
+            fg=None if event["is_verified"] else "red",
         )
-        if one["text"]:
-            click.echo(f"      {quote_text(one['text'])}")
+        if event["text"]:
+            click.echo(f"      {quote_text(event['text'])}")
 
 
 def _signed(

@@ -97,7 +97,9 @@ class _WithCommon(click.Command):
             formatter.write_text(_COMMON_LINE.format(" --as-of" if self.looks_back else ""))
             return
         with formatter.section("Everywhere"):
-            records = (click.Option.get_help_record(one, ctx) for one in self.params if isinstance(one, _Common))
+            records = (
+                click.Option.get_help_record(option, ctx) for option in self.params if isinstance(option, _Common)
+            )
             formatter.write_dl([record for record in records if record is not None])
 
 
@@ -146,8 +148,8 @@ class ListOption(click.Option):
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the values, each of them checked."""
-        words = [word.strip() for one in value or () for word in str(one).split(",")]
-        return super().type_cast_value(ctx, words if value else value)
+        names = [word.strip() for item in value or () for word in str(item).split(",")]
+        return super().type_cast_value(ctx, names if value else value)
 
 
 class LazyGroup(_WithCommon, click.Group):
@@ -173,10 +175,10 @@ class LazyGroup(_WithCommon, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb, importing it now."""
         name = self._aliases.get(cmd_name, cmd_name)
-        found = self._lazy.get(name)
-        if found is None:
+        verb = self._lazy.get(name)
+        if verb is None:
             return super().get_command(ctx, name)
-        command: click.Command = load(f"commands.{found.target}")
+        command: click.Command = load(f"commands.{verb.target}")
         return command
 
     def resolve_command(
@@ -201,7 +203,7 @@ class LazyGroup(_WithCommon, click.Group):
 
     def _near(self, ctx: click.Context, name: str) -> list[str]:
         alike = near(name, [*self.list_commands(ctx), *self._aliases])
-        return list(dict.fromkeys(self._aliases.get(one, one) for one in alike))
+        return list(dict.fromkeys(self._aliases.get(alias, alias) for alias in alike))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the verbs with their help from the table, importing nothing."""

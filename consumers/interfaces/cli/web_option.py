@@ -20,23 +20,23 @@ def web_option(sort: str, argument: str) -> Callable[[VerbT], VerbT]:
 
     def decorate(verb: VerbT) -> VerbT:
         @functools.wraps(verb)
-        def shown(app: ReadingApp, *, web: bool, **given: Any) -> None:
+        def show_or_link(app: ReadingApp, *, web: bool, **arguments: Any) -> None:
             if not web:
-                verb(app, **given)
+                verb(app, **arguments)
                 return
             if (here := running(app.settings().home)) is None:
                 message = f"no dashboard of this ledger is running: start one with `{app.here('deed dashboard')}`"
                 raise Refused("NOT_FOUND", message)
-            if given[argument] is None:
+            if arguments[argument] is None:
                 raise Refused("USAGE", "--web needs an ID")
-            as_of = "" if app.moment is None else f"?as_of={app.moment}"
-            url = f"{here.url}{path_to(sort, given[argument])}{as_of}"
+            as_of = "" if app.instant is None else f"?as_of={app.instant}"
+            url = f"{here.url}{path_to(sort, arguments[argument])}{as_of}"
             app.show("page", {"url": url}, url)
 
         option: Any = click.option(
             "--web", is_flag=True, help="Print the address of its page in the dashboard instead."
         )
-        decorated: VerbT = option(shown)
+        decorated: VerbT = option(show_or_link)
         return decorated
 
     return decorate

@@ -173,17 +173,17 @@ class Dashboard:
             "now_ms": self.clock_ms(),
             "head": None,
             "as_of": None,
-            "moment": None,
+            "instant": None,
             "session": None,
             "checkpoint": self._signed(context) if context and context.as_of is None and page.status == 200 else None,
         }
         if context is not None:
             frame |= {
-                field: getattr(context, field) for field in ("query", "now_ms", "head", "as_of", "moment", "session")
+                field: getattr(context, field) for field in ("query", "now_ms", "head", "as_of", "instant", "session")
             }
             if self.human is not None and page.status == 200:
                 args = {"agent": self.human, "limit": 1}  # only the number is shown, so no entry is verified
-                frame["waits"] = context.client.view("handoffs.next", args, context.moment)["total"]
+                frame["waits"] = context.client.view("handoffs.next", args, context.instant)["total"]
         text = self._templates.get_template(page.template).render(**page.data, frame=frame)
         return Response(text, page.status, media_type="text/html; charset=utf-8")
 
@@ -205,10 +205,10 @@ class Dashboard:
         if self._rebuild is not None:
             self._rebuild.demand(size, searches=route.searches)
         query, as_of = dict(request.query_params), None
-        if moment := query.pop("as_of", None) or None:
-            moment = parse_moment(moment)  # so that "yesterday" stays the same day in every link of the page
-            instant = self.ledger.ask("catalog.instant", at=moment)
-            as_of, now_ms = instant["event_index"], instant["now_ms"]
+        if instant := query.pop("as_of", None) or None:
+            instant = parse_moment(instant)  # so that "yesterday" stays the same day in every link of the page
+            answer = self.ledger.ask("catalog.instant", at=instant)
+            as_of, now_ms = answer["event_index"], answer["now_ms"]
         return PageContext(
             ledger=self.ledger,
             session=session,
@@ -217,7 +217,7 @@ class Dashboard:
             params=request.path_params,
             query=query,
             as_of=as_of,
-            moment=moment,
+            instant=instant,
             human=self.human,
             left=self._left(request),
             audit=self._audit,

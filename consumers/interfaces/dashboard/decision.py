@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 ANSWERS: Final = (Choice("approve", "Let it act", "yes"), Choice("reject", "Do not let it act", "no"))
 
 
-class Displayed(NamedTuple):
+class DisplayedContent(NamedTuple):
     """The content that a page showed of a stream: the version (empty: a review), its entries, and the log's size."""
 
     stream: str
@@ -65,7 +65,7 @@ class Displayed(NamedTuple):
     size: int
     shown_ms: int
 
-    def words(self, word: str) -> tuple[str, ...]:
+    def token_parts(self, word: str) -> tuple[str, ...]:
         """Return the strings that the token of a button covers."""
         return ("decide", word, *map(str, self))
 
@@ -76,7 +76,7 @@ class Decision(NamedTuple):
     word: str
     token: str
     note: str
-    displayed: Displayed
+    displayed: DisplayedContent
 
     @property
     def verb(self) -> Verb:
@@ -107,7 +107,7 @@ def decision_in(form: Mapping[str, str], stream: str) -> Decision:
     entries, size, shown_ms = map(int, counts)
     # A browser sends each line end as two characters; sign the text as it was typed.
     note = form.get("note", "").replace("\r\n", "\n").strip()
-    return Decision(match[1], match[3], note, Displayed(stream, version, completion, entries, size, shown_ms))
+    return Decision(match[1], match[3], note, DisplayedContent(stream, version, completion, entries, size, shown_ms))
 
 
 def arguments_of(decision: Decision, now_ms: int) -> dict[str, Any]:

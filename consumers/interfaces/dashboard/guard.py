@@ -47,13 +47,13 @@ class Session:
         self.secret = secrets.token_bytes(32)
         self.signer = Signer(Trials())
 
-    def token(self, *words: str) -> str:
-        """Return the token that proves that this session showed these words: route, thing, ref and operation."""
-        return _mac(self.secret, "\0".join(words))
+    def token(self, *parts: str) -> str:
+        """Return the token that proves that this session showed these parts: route, thing, ref and operation."""
+        return _mac(self.secret, "\0".join(parts))
 
-    def demand(self, form: Mapping[str, str], *words: str) -> None:
-        """Check that a form carries the token for these words. Raises Refused: ``NOT_AUTHORIZED``."""
-        if not hmac.compare_digest(form.get("csrf", "").encode(), self.token(*words).encode()):
+    def demand(self, form: Mapping[str, str], *parts: str) -> None:
+        """Check that a form carries the token for these parts. Raises Refused: ``NOT_AUTHORIZED``."""
+        if not hmac.compare_digest(form.get("csrf", "").encode(), self.token(*parts).encode()):
             message = (
                 "this form does not belong to a page that this dashboard showed you: reload the page and try again"
             )

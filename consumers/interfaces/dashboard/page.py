@@ -56,7 +56,7 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context of a request: the ledger at one time, the parameters of the address, and the user.
 
     ``head`` is the index of the last entry (-1: none). ``as_of`` is the last entry that the page considers (None: all),
-    ``moment`` the same as it was requested, and ``now_ms`` the time of that entry. ``human`` may decide here (None: the
+    ``instant`` the same as requested, and ``now_ms`` the time of that entry. ``human`` may decide here (None: the
     dashboard is read-only). ``params`` are from the path and ``query`` from the query string, each name once. ``left``
     is the last index when the user went away, ``audit`` the running or last audit; ``leave`` ends a session.
     """
@@ -70,7 +70,7 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     as_of: int | None = None
-    moment: str | None = None
+    instant: str | None = None
     human: str | None = None
     left: int | None = None
 
@@ -86,7 +86,7 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def ask(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a query as of the requested time; None is not sent. Raises: as ``Ledger.ask``."""
-        return self.ledger.ask(query, as_of=self.moment, **arguments)
+        return self.ledger.ask(query, as_of=self.instant, **arguments)
 
     def view(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the same answer as ``ask``, with the signature ``ledger.client.client.Ask``."""

@@ -181,12 +181,12 @@ class Story:
 
     def open_dashboard(self, *, is_opened: bool) -> dict[str, Any]:
         """Start the dashboard; return its link, and the passphrase of the human who decides there."""
-        shown = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
+        arguments = ["dashboard", "--port", "0", "--json", *(["--open"] if is_opened else [])]
         project = self._stage.folder / "project"  # its files are the evidence of reasonings
         with contextlib.suppress(Unavailable):  # without git the dashboard does not read it
             Git(project).ask("init", "--quiet")
-        found: dict[str, Any] = self._stage.start([*_DEED, "--as", HUMAN, *shown], project).read()["data"]
-        return found | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
+        address: dict[str, Any] = self._stage.start([*_DEED, "--as", HUMAN, *arguments], project).read()["data"]
+        return address | {"passphrase": self._stage.passphrases[HUMAN], "home": str(self._stage.home.path)}
 
     def go_on(self) -> None:
         """Let the agents do their waiting work one after another, at the pace of a reader, until interrupted."""
@@ -208,10 +208,10 @@ class Story:
         self._tell(Line("claude-code", f"records the security audit, {len(indexes) - 2} steps", entries))
 
         def briefed(events: list[Event]) -> list[Event]:
-            return [one for one in events if one.kind == "reasoning.briefed" and one.name == AUDIT]
+            return [event for event in events if event.kind == "reasoning.briefed" and event.name == AUDIT]
 
         briefs = self._wait(briefed, at_least=2)
-        levels = ", ".join(f"{one.data.brief.level} {one.data.tokens} tokens" for one in briefs)
+        levels = ", ".join(f"{event.data.brief.level} {event.data.tokens} tokens" for event in briefs)
         self._tell(Line("compressor", "publishes signed briefs of it", levels))
 
     def _handoffs(self) -> None:
@@ -247,7 +247,7 @@ class Story:
 
     def _reaction(self) -> None:
         def claims(events: list[Event]) -> list[Event]:
-            return [one for one in events if one.kind == "handoff.claimed" and one.name == PHASE_2C]
+            return [event for event in events if event.kind == "handoff.claimed" and event.name == PHASE_2C]
 
         claimed = self._wait(claims)[0]
         after = self.data["reaction"]["after_index"]
@@ -259,13 +259,13 @@ class Story:
     def _brief(self) -> None:
         ref = ""
         for level in ("minimal", "standard"):
-            found = self._do("minimax", "receive_brief", name=AUDIT, level=level)
-            ref = found["reasoning_ref"]
-            rule = found["rule_fired"]
-            brief = {name: found[name] for name in ("tokens", "exact", "budget", "fidelity")}
+            received = self._do("minimax", "receive_brief", name=AUDIT, level=level)
+            ref = received["reasoning_ref"]
+            rule = received["rule_fired"]
+            brief = {name: received[name] for name in ("tokens", "exact", "budget", "fidelity")}
             fired = None if rule is None else rule["name"]
             self.data["brief"].append({"level": level.upper(), **brief, "rule_fired": fired})
-            came = f"{found['tokens']} of {found['budget']} tokens, fidelity {found['fidelity']:.2f}"
+            came = f"{received['tokens']} of {received['budget']} tokens, fidelity {received['fidelity']:.2f}"
             self._tell(Line("minimax", f"receives the {level} brief", came))
             if fired is None:
                 raise Corrupted("VERIFICATION_FAILED", "a security brief must not be enough by itself")
@@ -316,8 +316,8 @@ class Story:
     def _wait(self, wanted: Callable[[list[Event]], list[Event]], *, at_least: int = 1) -> list[Event]:
         deadline = time.monotonic() + wait_max_s
         while time.monotonic() < deadline:
-            found = wanted(self._events())
-            if len(found) >= at_least:
-                return found
+            event = wanted(self._events())
+            if len(event) >= at_least:
+                return event
             time.sleep(poll_s)
         raise Unavailable("BUS_UNAVAILABLE", f"nothing happened within {wait_max_s:g} s")

@@ -52,11 +52,11 @@ _lists = (
 )
 
 
-def _check_lists(given: Mapping[str, Any]) -> None:
+def _check_lists(arguments: Mapping[str, Any]) -> None:
     """Refuse one text where several are meant: each of its letters would be signed as one, for good."""
     for name in _lists:
-        if isinstance(given.get(name), str):
-            raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{given[name][:40]!r}]")
+        if isinstance(arguments.get(name), str):
+            raise Refused("USAGE", f"{name} is a list of texts, not one text: {name}=[{arguments[name][:40]!r}]")
 
 
 class _Publisher(Protocol[R_co, A_co]):
@@ -134,9 +134,9 @@ class Handoff(_Noun[R, A]):
         the ids or refs of what stands behind it. ``tested_by`` to ``tried`` are what only you know; what ``session``
         (default: your open one) recorded of it goes along.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        _check_lists(given)
-        set_fields = {name: list(value) if name in _lists else value for name, value in given.items()}
+        arguments = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        _check_lists(arguments)
+        set_fields = {name: list(value) if name in _lists else value for name, value in arguments.items()}
         ledger: Any = self._ledger
 
         def make(author: Author) -> list[EventData]:
@@ -173,8 +173,8 @@ class Handoff(_Noun[R, A]):
     ) -> R:
         """Tick tasks and criteria, counted from 1, or ``all_open``, with what shows all, or each; ``undo`` unticks."""
         shows = [evidence] if isinstance(evidence, str) else evidence
-        given = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
-        return self._operate("check", **given, all_open=all_open, undo=undo)
+        arguments = {"task_numbers": tasks, "criterion_numbers": criteria, "evidence": shows}
+        return self._operate("check", **arguments, all_open=all_open, undo=undo)
 
     def ask_waiver(self, criterion: int, reason: str) -> R:
         """Ask the reviewer to do without a criterion, counted from 1."""
@@ -223,14 +223,14 @@ class Handoff(_Noun[R, A]):
         """Put another handoff in the place of this one."""
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
-    def _operate(self, verb: Verb, **given: Any) -> R:
+    def _operate(self, verb: Verb, **arguments: Any) -> R:
         """Publish an operation on the handoff as it is now. Raises Refused: ``USAGE`` in a batch of its own."""
         if self._pending():
             message = f"{verb} reads handoff {self.id}, which this batch changes: call it after the batch"
             raise Refused("USAGE", message)
 
         def make(author: Author) -> list[EventData]:
-            return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), given, author)
+            return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), arguments, author)
 
         return self._ledger.publish_from(self.stream, make)
 

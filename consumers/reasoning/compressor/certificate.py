@@ -45,9 +45,9 @@ def check_certificate(
     index = index_graph(memory)
     empty = empty_brief(index, brief.level, brief.budget, context=context, domain=domain)
     base = replace(empty, whole_graph=write_full(memory)) if brief.layout.whole else empty
-    shown = {fact.step for fact in brief.facts}.difference(brief.layout.others)
+    stated = {fact.step for fact in brief.facts}.difference(brief.layout.others)
     remarks = [remark for remark in remarks_of(index) if remark in brief.remarks]
-    true = with_facts(base, index, shown, remarks, brief.layout)
+    true = with_facts(base, index, stated, remarks, brief.layout)
     problems = [*_fact_problems(brief.facts, true.facts), *differences(brief, true, _FROM_GRAPH)]
     if not problems and is_comparable(brief):
         true = measured(replace(true, budget_needed_for_090=budget_needed(index, empty)), index)

@@ -124,12 +124,12 @@ class _Choice:
         places: dict[Part, set[int]] = {part: set() for part in Part}
         for pick in picks:
             places[pick.part].add(pick.place)
-        shown = [self._lines[place] for place in sorted(set().union(*places.values()))]
+        lines = [self._lines[place] for place in sorted(set().union(*places.values()))]
         steps = {part: [self._lines[place].step or 0 for place in sorted(own)] for part, own in places.items()}
-        others = [line.step for line in shown if line.step is not None and line.head == shorthand.OTHERS]
+        others = [line.step for line in lines if line.step is not None and line.head == shorthand.OTHERS]
         layout = Layout(evidence=sorted(steps[Part.EVIDENCE]), checks=sorted(steps[Part.CHECK]), others=sorted(others))
-        facts = [self._facts[line.step] for line in shown if line.step is not None]
-        remarks = [self._remarks[line.remark] for line in shown if line.remark is not None]
+        facts = [self._facts[line.step] for line in lines if line.step is not None]
+        remarks = [self._remarks[line.remark] for line in lines if line.remark is not None]
         return replace(empty, facts=facts, remarks=remarks, layout=layout)
 
     def fitting(self, empty: Brief, order: list[Pick]) -> Brief:
@@ -153,9 +153,9 @@ class _Choice:
             fitting = costs[middle] * frame / max(1, frame - room)
             middle = bisect(costs, fitting) - 1 if tries < _guesses_max else (count + beyond) // 2
         (brief, room), picks = prefix(count), order[:count]
-        shown = {pick.place for pick in picks}
+        picked = {pick.place for pick in picks}
         # Evidence and checks of a statement that is not shown say nothing.
-        later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in shown]
+        later = [pick for pick in order[count:] if pick.part is Part.STATEMENT or pick.place in picked]
         for pick in later[:_later_tries_max]:
             # Beside others a statement may cost less than alone, but only a little less.
             if self._tokens(pick) <= room + _joining_saves_max:

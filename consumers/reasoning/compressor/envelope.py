@@ -124,8 +124,8 @@ def with_facts(brief: Brief, index: GraphIndex, steps: Collection[int], remarks:
     stated = {index.step_spelled[step] for step in chosen if step in index.step_spelled}
     concluded = spelled(words(prompt_conclusion(brief)))
     # A step that the prompt already contains, as another fact or within the conclusion, is not dropped.
-    shown = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | chosen
-    dropped = [step.step_number for step in index.memory.steps if step.step_number not in shown]
+    present = {step for step, run in index.step_spelled.items() if run in stated or run in concluded} | chosen
+    dropped = [step.step_number for step in index.memory.steps if step.step_number not in present]
     return replace(
         brief,
         facts=facts,

@@ -93,9 +93,9 @@ def _label_problems(sentence: Sentence, steps: dict[int, ReasoningStep], index: 
 
 def _own_share(text: str, source: str, index: GraphIndex) -> float:
     """Return the share of a sentence's content words, by weight, that its steps contain."""
-    own, given = set(content_words(text)), set(content_words(source))
+    own, source_words = set(content_words(text)), set(content_words(source))
     total = sum(index.weight_of(word) for word in own)
-    return sum(index.weight_of(word) for word in own & given) / total if total else 0.0
+    return sum(index.weight_of(word) for word in own & source_words) / total if total else 0.0
 
 
 def _foreign_places(text: str, source: str) -> list[str]:

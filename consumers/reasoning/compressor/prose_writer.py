@@ -61,7 +61,7 @@ def _shown(memory: ReasoningMemory) -> dict[str, Any]:
     names = ("step_number", "type", "content", "evidence", "assumptions", "conclusion")
     steps = []
     for step in memory.steps:
-        given = {name: value for name, value in step.to_dict().items() if value and name in names}
-        steps.append(given | {"rests_on": memory.dependencies.get(step.step_number, [])})
+        fields = {name: value for name, value in step.to_dict().items() if value and name in names}
+        steps.append(fields | {"rests_on": memory.dependencies.get(step.step_number, [])})
     own = {"task": memory.task, "conclusion": memory.conclusion, "known_limitations": memory.known_limitations}
     return own | {"steps": steps}

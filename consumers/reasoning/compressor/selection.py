@@ -216,7 +216,7 @@ class Order:
         index, weight = self._index, self._published_weight
         wanted = (("R", self._kept_weight, weight), ("A", len(self._kept_anchors), len(index.critical_anchors)))
         parts = (*wanted, ("E", self._kept_edges, len(index.edges)))
-        return combine({name: kept / whole if whole else None for name, kept, whole in parts})
+        return combine({name: part / whole if whole else None for name, part, whole in parts})
 
     def _shares(self, texts: Iterable[str]) -> list[dict[int, float]]:
         """Return the share of each key fact that each text has, if it is more than the ramp ignores.

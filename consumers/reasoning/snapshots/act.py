@@ -131,8 +131,8 @@ def act_on(
     gate = _gate(snapshot, level, verdict)
     sent = TransferLevel(gate.level)
     is_imported = _is_imported(view, snapshot)
-    shown = (text for brief in snapshot.briefs for fact in brief.facts for text in fact.evidence)
-    evidence = list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *shown]))
+    texts = (text for brief in snapshot.briefs for fact in brief.facts for text in fact.evidence)
+    evidence = list(dict.fromkeys([*snapshot.evidence_refs, *snapshot.top_evidence_refs, *texts]))
     answer = gates.should_fetch_full_reasoning(
         snapshot,
         fidelity=_fidelity_at(snapshot, sent) if fidelity is None else fidelity,
@@ -151,7 +151,9 @@ def act_on(
     if rule is None and own is not None and not own.passed:
         rule = gates.FetchRule(_OWN, "The receiver's own validation failed.")
     versions = [] if verdict is None else view("reasoning.show", {"id": verdict.reasoning_ref})["versions"]
-    for entry in [one["compromised"] for one in versions if "compromised" in one][:1] if rule is None else ():
+    for entry in (
+        [version["compromised"] for version in versions if "compromised" in version][:1] if rule is None else ()
+    ):
         rule = gates.FetchRule("suspect_key", f"A key that signed it is compromised, says entry {entry}.")
     prompt = to_context_prompt(snapshot, sent)
     decision = Decision("act", rule, sent.value, gate, [], answer, prompt, snapshot, verdict, own=own)
@@ -226,8 +228,8 @@ def _fidelity_at(snapshot: EnhancedEpistemicSnapshot, level: TransferLevel) -> f
     """Return the fidelity at a level: FULL shows what STANDARD does; an unmeasured fidelity counts as 0."""
     if snapshot.reasoning_ref is None:
         return None
-    shown = TransferLevel.STANDARD if level is TransferLevel.FULL else level
-    return snapshot.fidelities.get(shown, 0.0)
+    prompt_level = TransferLevel.STANDARD if level is TransferLevel.FULL else level
+    return snapshot.fidelities.get(prompt_level, 0.0)
 
 
 def _riskier_domain(view: Ask, snapshot: EnhancedEpistemicSnapshot) -> str:

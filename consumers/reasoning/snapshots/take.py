@@ -95,22 +95,22 @@ def assemble(
     """
     if session is None and reasoning is None and not (context or "").strip():
         raise Refused("USAGE", "a snapshot needs a session, a reasoning or a context: name one")
-    shown = None if session is None else view("sessions.show", {"id": session})
+    answer = None if session is None else view("sessions.show", {"id": session})
     fetched = None if reasoning is None else fetch(view, reasoning)
     assessed: dict[str, float] = {}
-    for assessment in () if shown is None else shown["assessments"]:
+    for assessment in () if answer is None else answer["assessments"]:
         assessed |= assessment["vectors"]
     assessed |= msgspec.to_builtins(read_vectors(vectors or {}))
     own = (context or "").strip()
-    summary = own or derive_context(shown, task="" if fetched is None else fetched.memory.task)
+    summary = own or derive_context(answer, task="" if fetched is None else fetched.memory.task)
     data = SnapshotTaken(
         vectors=Vectors(**assessed),
-        session_id="" if shown is None else shown["id"],
+        session_id="" if answer is None else answer["id"],
         context_source="author" if own else "derived" if summary else "none",
         context_summary=summary,
         domain=domain or "",
     )
-    causes = [] if shown is None else [shown["updated_index"]]
+    causes = [] if answer is None else [answer["updated_index"]]
     if fetched is None:
         return _fitting([data]), causes
     version = view("reasoning.full", {"ref": fetched.ref})
@@ -126,10 +126,10 @@ def receive_snapshot(view: Ask, name: str) -> EnhancedEpistemicSnapshot:
     """
     if not name.startswith("reasoning/") and not is_whole_ref(name):
         try:
-            shown = read_answer(view("snapshots.show", {"id": name}), _SnapshotAnswer)
-            data, problems = _checked(view, shown.data)
-            snapshot = snapshot_of(data, snapshot_id=shown.id, author=shown.author, event_id=shown.event_id)
-            rejected = RejectedBrief(shown.event_id, shown.author, problems)
+            answer = read_answer(view("snapshots.show", {"id": name}), _SnapshotAnswer)
+            data, problems = _checked(view, answer.data)
+            snapshot = snapshot_of(data, snapshot_id=answer.id, author=answer.author, event_id=answer.event_id)
+            rejected = RejectedBrief(answer.event_id, answer.author, problems)
             return with_changed(snapshot, rejected=rejected) if problems else snapshot
         except Refused as refusal:
             if refusal.code != "NOT_FOUND" or name.startswith("snapshot/"):

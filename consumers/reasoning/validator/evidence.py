@@ -117,26 +117,26 @@ def check_evidence(
 ) -> EvidenceCheck:
     """Return the check of a reference; ``cited`` is the digest of the text from its author's tool."""
     possible = parse_evidence(reference)
-    shown = cut(reference)
+    short = cut(reference)
     if not possible:
-        return EvidenceCheck(step, shown, "malformed", f"{_misread(reference)}A reference is {FORMS}")
+        return EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}")
     if possible[0].form == "url":
-        return EvidenceCheck(step, shown, "not_checked", "URLs are not fetched")
+        return EvidenceCheck(step, short, "not_checked", "URLs are not fetched")
     if possible[0].form == "ref":
-        return EvidenceCheck(step, shown, *reads.look_up(possible[0].path))
+        return EvidenceCheck(step, short, *reads.look_up(possible[0].path))
     if not reads.is_possible:
         _, where = parts_of(possible[0].path)
         if where in {"malformed", "outside"}:
-            return EvidenceCheck(step, shown, where, _PATHS[where])
-        return EvidenceCheck(step, shown, "not_checked", "There was no tree to check it against")
+            return EvidenceCheck(step, short, where, _PATHS[where])
+        return EvidenceCheck(step, short, "not_checked", "There was no tree to check it against")
     evidence, parts, outcome, note = _choose(possible, reads)
     if outcome != "ok":
-        return EvidenceCheck(step, shown, outcome, cut(note))
+        return EvidenceCheck(step, short, outcome, cut(note))
     reads = reads.at(evidence.revision) or reads
     file = reads.file(parts)
     earlier = earlier if earlier and earlier.line else None
     status, note, line = _compare(evidence, file, earlier, earlier.line if earlier else cited, reads)
-    return EvidenceCheck(step, shown, status, cut(note), f"sha256:{file.digest}", line)
+    return EvidenceCheck(step, short, status, cut(note), f"sha256:{file.digest}", line)
 
 
 def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:

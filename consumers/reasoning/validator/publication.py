@@ -60,16 +60,16 @@ class ValidatedReasoning(msgspec.Struct, frozen=True):
 def validate_ref(view: Ask, ref: str, *, tree: Tree | None = None, judge: Judge | None = None) -> ValidatedReasoning:
     """Return the report on a reasoning (id, ref or prefix of a ref), compared with an earlier report that passed."""
     fetched = fetch(view, ref)
-    shown = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
+    reasoning = read_answer(view("reasoning.show", {"id": ref}), _ReasoningAnswer)
     answer = read_answer(view("validations.list", {"ref": fetched.ref, "passed": True}), _ValidationList)
     # The earlier report must be independent of the reasoning's author, and must have looked into a tree.
-    others = (entry for entry in answer.validations if entry.author != shown.author)
+    others = (entry for entry in answer.validations if entry.author != reasoning.author)
     earlier = next((entry for entry in others if entry.data.tree.sort != "none"), None)
     knows = partial(is_known, view)
     report = ReasoningValidator(tree, judge, knows).validate(
         fetched.memory, earlier=earlier.data.evidence if earlier else ()
     )
-    return ValidatedReasoning(shown.id, fetched, report)
+    return ValidatedReasoning(reasoning.id, fetched, report)
 
 
 def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: bool = False) -> dict[str, Any]:

@@ -181,8 +181,8 @@ def _dependency_issues(dependencies: Mapping[int, Iterable[int]], known: set[int
         TopologicalSorter(dependencies).prepare()
     except CycleError as error:
         circle = [str(number) for number in error.args[1]]
-        shown = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
-        message = f"Steps rest on each other in a circle: {shown}"
+        path = " → ".join(circle[:cycle_shown_max]) + (" → …" if len(circle) > cycle_shown_max else "")
+        message = f"Steps rest on each other in a circle: {path}"
         yield Issue("DEPENDENCY_CYCLE", cut(message), _number_of(error.args[1][0]))
 
 

@@ -197,11 +197,11 @@ def _cut(text: str, span: Region) -> Iterator[Region]:
 def trimmed(text: str, region: Region) -> Region | None:
     """Return a region without the white space around it, or None if nothing is left."""
     part = text[slice(*region)]
-    kept = part.strip()
-    if not kept:
+    inner = part.strip()
+    if not inner:
         return None
     start = region[0] + len(part) - len(part.lstrip())
-    return start, start + len(kept)
+    return start, start + len(inner)
 
 
 def _width(text: str, region: Region) -> int:

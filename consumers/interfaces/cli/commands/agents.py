@@ -47,7 +47,7 @@ def agent() -> None:
     "roles",
     cls=ListOption,
     help="May be given more than once.",
-    type=click.Choice([one for one in get_args(Role) if one != NODE_ROLE]),
+    type=click.Choice([role for role in get_args(Role) if role != NODE_ROLE]),
 )
 @click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
 @click.option(
@@ -128,7 +128,7 @@ def invite(
             f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
         ],
     )
-    if not app.as_json and any("//127." in one or "//localhost" in one for one in servers):
+    if not app.as_json and any("//127." in server_url or "//localhost" in server_url for server_url in servers):
         click.echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
 
 
@@ -138,23 +138,26 @@ def list_(app: App, *, is_all: bool) -> None:
     """List the registered agents, without services."""
     answer = app.query("agents.list", all=is_all)
     every: list[dict[str, Any]] = answer["agents"]
-    agents = [one for one in every if is_all or not {*one["roles"]} <= {"service"}]
+    agents = [agent for agent in every if is_all or not {*agent["roles"]} <= {"service"}]
 
     def text() -> None:
         rows = [
             (
-                one["name"],
-                ", ".join(one["roles"])
-                or ("-" if one["removed_index"] is None else f"removed at {one['removed_index']}"),
-                short_key(one["key"]),
-                one["ai_id"],
+                agent["name"],
+                ", ".join(agent["roles"])
+                or ("-" if agent["removed_index"] is None else f"removed at {agent['removed_index']}"),
+                short_key(agent["key"]),
+                agent["ai_id"],
             )
-            for one in agents
+            for agent in agents
         ]
         print_table(("name", "roles", "key", "ai_id"), rows)
-        for one in answer["invitations"]:
-            until = f"{'until' if one['state'] == 'open' else 'expired'} {one['expires_at']}"
-            print_lines(f"invited: {one['name']} as {', '.join(one['roles'])}, by {one['invited_by']}, {until}")
+        for invitation in answer["invitations"]:
+            until = f"{'until' if invitation['state'] == 'open' else 'expired'} {invitation['expires_at']}"
+            print_lines(
+                f"invited: {invitation['name']} as {', '.join(invitation['roles'])}, "
+                f"by {invitation['invited_by']}, {until}"
+            )
         if services := len(every) - len(agents):
             print_lines(f"not shown: {counted(services, 'service')} (--all)")
 
@@ -181,8 +184,8 @@ def remove(app: App, name: str, reason: str) -> None:
 @click.argument("name")
 def show(app: App, name: str) -> None:
     """Show one agent and its keys."""
-    found: dict[str, Any] = app.query("agents.show", name=name)
-    app.show("agents.show", found, lambda: print_fields(found))
+    answer: dict[str, Any] = app.query("agents.show", name=name)
+    app.show("agents.show", answer, lambda: print_fields(answer))
 
 
 def admin_author(app: App) -> Author:
@@ -204,13 +207,13 @@ def admin_author(app: App) -> Author:
 
 
 def _is_admin(app: App) -> bool:
-    return any(one.name == app.acting() and "admin" in one.roles for one in app.client().agents())
+    return any(agent.name == app.acting() and "admin" in agent.roles for agent in app.client().agents())
 
 
 def check_is_free(app: App, name: str) -> None:
     """Refuse a name that an agent has or had, before a passphrase for it is asked for."""
-    if (one := next((one for one in app.client().agents() if one.name == name), None)) is not None:
-        was = "" if one.removed_index is None else f", which was removed at entry {one.removed_index}"
+    if (namesake := next((agent for agent in app.client().agents() if agent.name == name), None)) is not None:
+        was = "" if namesake.removed_index is None else f", which was removed at entry {namesake.removed_index}"
         raise Refused("AGENT_EXISTS", f"there is an agent {name} already{was}: choose another name", name=name)
 
 

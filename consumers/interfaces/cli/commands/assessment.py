@@ -29,8 +29,10 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 
 
 @click.command(cls=Command)
-@click.argument("words", nargs=-1, metavar="[ID] PHASE")
-@click.option("--vector", "given", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
+@click.argument("arguments", nargs=-1, metavar="[ID] PHASE")
+@click.option(
+    "--vector", "vector_options", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable."
+)
 @click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
 @click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")
 @click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
@@ -42,7 +44,7 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report.")
-def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
+def assess(app: App, /, arguments: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
     """Assess your knowledge, ability and uncertainty at one phase of the work.
 
     PHASE is PREFLIGHT, THINK, PLAN, INVESTIGATE, CHECK, ACT or POSTFLIGHT. Vectors, each from 0 to 1: engagement, know,
@@ -52,13 +54,13 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
     After POSTFLIGHT the report is made from the options and the session's records. If that fails, the assessment
     stays, and `deed session sweep` tries again.
     """
-    name, word = session_and(app, words, "PHASE")
+    name, word = session_and(app, arguments, "PHASE")
     phases: tuple[Phase, ...] = get_args(Phase)
     phase = next((phase for phase in phases if phase == word.upper()), None)
     if phase is None:
         raise Refused("USAGE", f"{word!r} is not a phase: {', '.join(phases)}")
-    vectors = read_vectors(parse_vectors(more["given"], more["document"]))
-    check_given(phase, vectors, reasoning, more)
+    vectors = read_vectors(parse_vectors(more["vector_options"], more["document"]))
+    check_assessment(phase, vectors, reasoning, more)
     data = AssessmentRecorded(
         phase=phase,
         vectors=vectors,
@@ -78,7 +80,7 @@ def assess(app: App, /, words: tuple[str, ...], reasoning: str | None, **more: A
     app.show("assessment", answer, lambda: _print_assessment(answer, vectors))
 
 
-def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
+def check_assessment(phase: Phase, vectors: Vectors, reasoning: str | None, more: dict[str, Any]) -> None:
     """Refuse what says nothing, and what only a report can hold."""
     overall = more["overall_confidence"]
     if overall is not None and not 0 <= overall <= 1:
@@ -92,10 +94,10 @@ def check_given(phase: Phase, vectors: Vectors, reasoning: str | None, more: dic
                 raise Refused("USAGE", f"--{name} needs POSTFLIGHT; {phase} makes no report")
 
 
-def report_on(app: App, name: str, given: ReportInputs) -> dict[str, Any]:
+def report_on(app: App, name: str, inputs: ReportInputs) -> dict[str, Any]:
     """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
     try:
-        report = session_report.make_report(app, name, given)
+        report = session_report.make_report(app, name, inputs)
     except Exception as failure:
         if wants_traceback():
             raise
@@ -119,10 +121,10 @@ def _print_assessment(answer: dict[str, Any], vectors: Vectors) -> None:
         print_made(report)
 
 
-def parse_vectors(given: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
+def parse_vectors(options: tuple[str, ...], document: str | None = None) -> dict[str, Any]:
     """Return the vectors of ``NAME=VALUE`` options and of a JSON object, names as they were given."""
     vectors: dict[str, Any] = {} if document is None else parse_json(document, "--vectors")
-    for option in given:
+    for option in options:
         name, _, value = option.partition("=")
         try:
             number = float(value)

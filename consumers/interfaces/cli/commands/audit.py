@@ -54,7 +54,7 @@ def verify(
     partial: bool,
     views: bool,
     resume: bool,
-    **given: Any,
+    **policy_options: Any,
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
@@ -77,10 +77,10 @@ def verify(
     if bundle is not None and bundle.is_dir():
         raise Refused("USAGE", f"{bundle} is a folder: run `python verify.py` in it, or export to a file")
     trusted = None if note is None else read_text(f"@{note}", "--checkpoint")
-    witnessed = _judge(app, bundle, **given)
+    witnessed = _judge(app, bundle, **policy_options)
     if witnessed is not None and trusted is None and witnessed[1].time_s is not None:
         trusted = witnessed[0]
-    with progress("verifying", shown=not app.as_json) as step:
+    with progress("verifying", is_shown=not app.as_json) as step:
         if bundle is not None:
             report = verify_bundle(bundle, root=root, trusted_checkpoint=trusted, progress=step)
         else:
@@ -92,8 +92,8 @@ def verify(
             report = verify_log(
                 client, root=root, trusted_checkpoint=trusted, views=settings, cache=cache, progress=step
             )
-    found = None if witnessed is None else witnessed[1]
-    conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=found)
+    result = None if witnessed is None else witnessed[1]
+    conclude(app, "audit", report, views=views, is_partial_enough=partial, witnessed=result)
 
 
 def _judge(
@@ -130,13 +130,13 @@ def fsck(app: App, *, must_repair: bool) -> None:
     if must_repair:
         _repair(app, settings)
         return
-    with progress("checking", shown=not app.as_json) as step:
+    with progress("checking", is_shown=not app.as_json) as step:
         report = check(settings.home, progress=step)
     conclude(app, "fsck", report)
 
 
 def _repair(app: App, settings: Settings) -> None:
-    with unserved(settings.home / "bus"), progress("replaying", shown=not app.as_json) as step:
+    with unserved(settings.home / "bus"), progress("replaying", is_shown=not app.as_json) as step:
         done = repair(settings.home, map_size=settings.config.map_size_bytes, progress=step)
 
     replayed = f"{done.size} entries replayed: {done.written} records put right, {done.removed} removed"
@@ -160,7 +160,7 @@ def export(app: App, file: str, stream: str | None) -> None:
     If FILE ends in a slash or is an empty folder, a folder of C2SP tlog-tiles is written, which any web server can
     publish.
     """
-    with progress("exporting", shown=not app.as_json) as step:
+    with progress("exporting", is_shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
         manifest = export_bundle(app.client(), Path(file), stream=stream, is_folder=is_folder, progress=step)
     data = {"file": file, **msgspec.to_builtins(manifest)}

@@ -55,7 +55,7 @@ def backup(app: App, target: Path, *, with_keys: bool) -> None:
     if target.is_dir():
         # Each backup is a file of its own: one that fails takes none of those before it along.
         path = target / f"deedbook-{client.ledger[:12]}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%S%fZ')}{SUFFIX}"
-    with progress("backing up", shown=not app.as_json) as step:
+    with progress("backing up", is_shown=not app.as_json) as step:
         manifest = write_backup(client, home, path, passphrase=passphrase, progress=step)
     data = {
         "file": str(path),
@@ -97,7 +97,7 @@ def restore(app: App, source: Path, root: str | None, *, replace: bool) -> None:
 
     home = Home(app.home or new_home(present_folder()))
     path = newest_backup(source) if source.is_dir() else source
-    with unserved(home.bus), progress("restoring", shown=not app.as_json) as step:
+    with unserved(home.bus), progress("restoring", is_shown=not app.as_json) as step:
         restored = put_back(
             path,
             home,
@@ -145,16 +145,18 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
     async def look() -> tuple[list[str], str]:
         async with Recovery(read_settings(home=home.path), is_dry=True) as recovery:
             notes = [
-                f"what was read at {one.location} was "
-                f"{head_text(one.trusted.size, one.trusted.root)}: its readers refuse "
+                f"readers at {record.location} saw {head_text(record.trusted.size, record.trusted.root)}: they refuse "
                 "this log until `deed recover`"
-                for one in recovery.contradicted()
+                for record in recovery.contradicted()
             ]
             history = await recovery.lost()
             if history is None:
                 return notes, "deed recover --accept-loss" if notes else "deed verify --views"
-            held = f"the log stream holds {history.missing} acknowledged entries that this log lacks"
-            return [held, *notes], "deed recover --accept-loss" if history.is_fork else "deed recover --from-stream"
+            missing_note = f"the log stream holds {history.missing} acknowledged entries that this log lacks"
+            return [
+                missing_note,
+                *notes,
+            ], "deed recover --accept-loss" if history.is_fork else "deed recover --from-stream"
 
     try:
         return asyncio.run(look())
@@ -218,7 +220,7 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
         text = f"{sound}; with them the log has {head.size} entries, tree head {head.tree_head}"
         _show(app, data | {"sound": count}, head, text, "deed recover --from-stream")
         return
-    with progress("bringing entries back", shown=not app.as_json) as step:
+    with progress("bringing entries back", is_shown=not app.as_json) as step:
         data["brought_back"] = await recovery.bring_back(history, step)
     done = f"{data['brought_back']} entries brought back"
     _require_agreement(recovery, done)
@@ -229,13 +231,13 @@ async def _bring_back(app: App, recovery: Recovery, *, is_dry: bool) -> None:
 
 def _require_agreement(recovery: Recovery, done: str) -> None:
     """Refuse to call a log whole that readers of this machine remember otherwise."""
-    for one in recovery.contradicted():
-        remembered = one.trusted
+    for record in recovery.contradicted():
+        remembered = record.trusted
         head = recovery.head()
         message = (
-            f"{done}, but what was read at {one.location} was {head_text(remembered.size, remembered.root)}, "
-            f"and the log has {head_text(head.size, head.tree_head)}: put a later copy back with `deed restore`, or go "
-            "on without those entries with `deed recover --accept-loss`"
+            f"{done}, but readers at {record.location} saw {head_text(remembered.size, remembered.root)}, and the log has "
+            f"{head_text(head.size, head.tree_head)}: restore a later copy with `deed restore`, or continue without those "
+            "entries with `deed recover --accept-loss`"
         )
         details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
         raise Corrupted("HISTORY_CHANGED", message, **details)
@@ -260,8 +262,8 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
 
     home = app.ledger_home()
     root = home.open(ROOT, app.ask_passphrase(ROOT) if _is_sealed(home.key_file(ROOT)) else None)
-    for one in abandoned:
-        recovery.reset_history(one, reason, root)
+    for lost_head in abandoned:
+        recovery.reset_history(lost_head, reason, root)
     head = recovery.head()
     where = f"{head.size} entries, tree head {head.tree_head}"
     text = f"a new reset: the log goes on from {where}, and every reader is told once"
@@ -269,7 +271,9 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
 
 
 def _loss(head: Head, abandoned: list[Head], history: LostHistory | None) -> str:
-    given_up = " and that of ".join(f"{one.size} entries with tree head {one.tree_head}" for one in abandoned)
+    given_up = " and that of ".join(
+        f"{lost_head.size} entries with tree head {lost_head.tree_head}" for lost_head in abandoned
+    )
     text = f"the log has {head.size} entries; given up would be the head of {given_up}"
     if history is not None and not history.is_fork:
         text += f". The stream still holds {history.missing} of them: `deed recover --from-stream` brings them back"

@@ -38,7 +38,7 @@ def put(app: App, file: str) -> None:
     """
     author = app.author()
     content = read_argument(file if file == "-" else f"@{file}", "the blob")
-    with progress("storing", shown=not app.as_json) as step:
+    with progress("storing", is_shown=not app.as_json) as step:
         ref = author.put_blob(content, step)
     app.show("blob", {"ref": ref, "size": len(content)}, ref)
 
@@ -57,7 +57,7 @@ def get(app: App, ref: str, out: Path | None) -> None:
             raise Refused("USAGE", "a blob cannot be printed as JSON: add -o FILE")
         sys.stdout.buffer.write(client.get_blob(ref))
         return
-    with progress("fetching", shown=not app.as_json) as step:
+    with progress("fetching", is_shown=not app.as_json) as step:
         size = fetch(client, ref, out, step)
     app.show("blob", {"ref": ref, "size": size, "file": str(out)}, f"{size} bytes in {out}")
 
@@ -71,7 +71,9 @@ def list_(app: App, /, after: str | None, limit: int, **chosen: Any) -> None:
     """List blobs in the order of their refs."""
     page = app.client().blobs(after, limit=limit, **chosen)
     header = ("ref", "bytes", "stored by", "kept")
-    rows = [(one.ref, one.size, ", ".join(who.author for who in one.stored), kept(one)) for one in page.blobs]
+    rows = [
+        (view.ref, view.size, ", ".join(who.author for who in view.stored), retention_text(view)) for view in page.blobs
+    ]
     show_page(app, "blobs", msgspec.to_builtins(page), lambda: print_table(header, rows), cursor="after")
 
 
@@ -86,8 +88,9 @@ def stat(app: App, ref: str) -> None:
         "bytes": view.size,
         "received": view.received if view.received < view.size else None,
         "chunks": view.chunks,
-        "stored by": [f"{one.author} at {when(one.at_ms)}" for one in view.stored] or "a backup that was restored",
-        "kept": kept(view),
+        "stored by": [f"{upload.author} at {when(upload.at_ms)}" for upload in view.stored]
+        or "a backup that was restored",
+        "kept": retention_text(view),
     }
     app.show("blob", msgspec.to_builtins(view), lambda: print_fields(fields))
 
@@ -96,12 +99,12 @@ def stat(app: App, ref: str) -> None:
 def prune(app: App) -> None:
     """Delete blobs and unfinished uploads that no event has referenced for 24 hours, as `deed serve` does."""
     client = app.local_client()
-    with progress("dropping", shown=not app.as_json) as step:
+    with progress("dropping", is_shown=not app.as_json) as step:
         dropped = drop_unreferenced(client.log, progress=step)
     app.show("dropped", msgspec.to_builtins(dropped), f"{dropped.blobs} blobs of {dropped.size} bytes dropped")
 
 
-def kept(view: BlobView) -> str:
+def retention_text(view: BlobView) -> str:
     """Return why a blob stays, or until when."""
     if view.dropped_ms is not None:
         what = "unreferenced" if view.received == view.size else f"uploaded up to byte {view.received}"
@@ -118,15 +121,15 @@ def fetch(client: Client, ref: str, out: Path, step: Progress) -> int:
             open_regular(part, flags=os.O_RDWR | os.O_CREAT) as descriptor,
             os.fdopen(descriptor, "r+b", closefd=False) as file,
         ):
-            held = os.fstat(file.fileno()).st_size // blob_chunk_bytes
-            file.truncate(held * blob_chunk_bytes)
-            file.seek(held * blob_chunk_bytes)
-            size, number = held * blob_chunk_bytes + 1, held
+            chunks_stored = os.fstat(file.fileno()).st_size // blob_chunk_bytes
+            file.truncate(chunks_stored * blob_chunk_bytes)
+            file.seek(chunks_stored * blob_chunk_bytes)
+            size, number = chunks_stored * blob_chunk_bytes + 1, chunks_stored
             while file.tell() < size:
                 try:
                     size, chunk = client.blob_chunk(ref, number)
                 except Refused:
-                    if not held or number != held:
+                    if not chunks_stored or number != chunks_stored:
                         raise
                     break  # nothing is left to fetch, or the part is no beginning of this blob: its hash tells
                 file.write(chunk)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import page_options, show_page, when
-from deedbook.consumers.interfaces.cli.reasoning_text import print_verdict, said_of_import
+from deedbook.consumers.interfaces.cli.reasoning_text import import_note, print_verdict
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, describe, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
@@ -56,7 +56,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
     Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
     """
-    client = asked_model(app) if llm else None  # before the brief is made, which may take long
+    client = configured_model(app) if llm else None  # before the brief is made, which may take long
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     if client is not None:
         received = with_prose(received, client)
@@ -68,13 +68,13 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
         click.echo(f"-- {count} of {data['budget']}, fidelity {data['fidelity']:.2f}", err=True)
         if data["prose"]:
             click.echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
-            click.echo(sanitize_text(" ".join(one["text"] for one in data["prose"]["sentences"])), err=True)
+            click.echo(sanitize_text(" ".join(sentence["text"] for sentence in data["prose"]["sentences"])), err=True)
         if data["prose_missing"]:
             click.echo(f"-- no prose: {sanitize_text(data['prose_missing'])}", err=True)
         print_verdict(data["verdict"], err=True)
         print_rejected(received.rejected)
         if data["imported"]:
-            click.echo(f"-- {sanitize_text(said_of_import(data['imported']))}", err=True)
+            click.echo(f"-- {sanitize_text(import_note(data['imported']))}", err=True)
         if data["rule_fired"]:
             why = sanitize_text(data["rule_fired"]["reason"])
             to_do = "validate" if received.brief.whole_graph else "fetch"
@@ -86,7 +86,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
     app.show("brief", data, text)
 
 
-def asked_model(app: App) -> LlmClient:
+def configured_model(app: App) -> LlmClient:
     """Return the model that ``config.toml`` names, if this folder is trusted."""
     return named_client(actions_of(app.settings()))
 
@@ -125,14 +125,14 @@ def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> 
     size, fidelity = f"{data['tokens']} of {data['budget']} tokens", data["fidelity"]["value"]
     click.echo(f"{data['level']}: {size}, fidelity {fidelity:.2f}\ncertificate: every fact is the step's own words")
     print_rejected(rejected)
-    for one in data["steps"]:
-        mark = "+" if one["kept"] else "-"
-        after = f"  ← {', '.join(map(str, one['rests_on']))}" if one["rests_on"] else ""
-        click.echo(f"{mark} {one['step']}. {one['type']}{after}: {quote_text(one['content'])}")
-        for evidence in one["evidence"]:
+    for step in data["steps"]:
+        mark = "+" if step["kept"] else "-"
+        after = f"  ← {', '.join(map(str, step['rests_on']))}" if step["rests_on"] else ""
+        click.echo(f"{mark} {step['step']}. {step['type']}{after}: {quote_text(step['content'])}")
+        for evidence in step["evidence"]:
             click.echo(f"      {quote_text(evidence)}")
-        if not one["kept"]:
-            click.echo(f"      dropped: {one['why']}")
+        if not step["kept"]:
+            click.echo(f"      dropped: {step['why']}")
     if data["dropped_sections"]:
         click.echo("sections without room: " + ", ".join(data["dropped_sections"]))
     if data["budget_needed_for_0.90"]:
@@ -156,7 +156,9 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
         message = "--commit needs a git repository: name its folder with --tree DIR"
         raise Refused("USAGE", message)
     with open_tree(tree, commit) if tree is not None else nullcontext() as opened:
-        done = validate_ref(app.query_with, ref, tree=opened, judge=ModelJudge(asked_model(app)) if judge else None)
+        done = validate_ref(
+            app.query_with, ref, tree=opened, judge=ModelJudge(configured_model(app)) if judge else None
+        )
     data = done.report.to_dict() | {"reasoning_id": done.reasoning_id, "published": None}
     if publish or (publish is None and app.settings().agent is not None):
         data |= offer(app.author(), app.query_with, done, must=publish is True)
@@ -166,11 +168,11 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     """Print a report; one that does not pass ends with exit code 6."""
     counts = data["counts"]
-    said = evidence_summary(done.report.counts(), done.report.evidence, "references stand")
-    notes = [one for one in done.report.evidence if one.status in {"moved", "not_checked"}]
+    summary = evidence_summary(done.report.counts(), done.report.evidence, "references stand")
+    notes = [evidence for evidence in done.report.evidence if evidence.status in {"moved", "not_checked"}]
     if not app.as_json:
-        for one in notes[:issues_shown_max]:
-            click.echo(sanitize_text(f"note, step {one.step}: {one.reference}: {one.note}"), err=True)
+        for note in notes[:issues_shown_max]:
+            click.echo(sanitize_text(f"note, step {note.step}: {note.reference}: {note.note}"), err=True)
         if "not_published" in data:
             click.echo(f"not published: {data['not_published']}", err=True)
     if not done.report.passed:
@@ -178,13 +180,13 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
             for issue in done.report.issues[:issues_shown_max]:
                 click.echo(_issue_line(issue.step, issue.code, issue.message), err=True)
         many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
-        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {said}", report=data)
+        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {summary}", report=data)
 
-    text = [f"{done.reasoning_id} passes: {said}, {counts['inferences_sound']} inferences are sound (structure)"]
+    text = [f"{done.reasoning_id} passes: {summary}, {counts['inferences_sound']} inferences are sound (structure)"]
     text += [
-        sanitize_text(f"inference, step {one.step}: judged: {one.opinion}: {one.reason}")
-        for one in done.report.inferences
-        if one.opinion is not None
+        sanitize_text(f"inference, step {inference.step}: judged: {inference.opinion}: {inference.reason}")
+        for inference in done.report.inferences
+        if inference.opinion is not None
     ]
     for check in done.report.assumptions:
         how = f" (check: {check.method})" if check.method else ""
@@ -209,15 +211,15 @@ def validations(app: App, ref: str, author: str | None, limit: int, cursor: int 
     def text() -> None:
         if not answer["total"]:
             click.echo("no report: `deed reasoning validate ID --as REVIEWER` makes one")
-        for one in answer["validations"]:
-            report = msgspec.convert(one["data"], ReasoningValidated)
-            counts, tree = one["data"]["counts"], one["commit_id"][:commit_digits] or one["tree"]
-            said = f"{one['event_index']}  {when(one['accepted_ms'])}  {'passed' if one['passed'] else 'FAILED'}"
-            said += f"  {evidence_summary(report.counts, report.evidence)}  by {one['author']}"
-            click.echo(f"{said}  tree: {tree}  {one['reasoning_ref'][:19]}…")
-            for issue in one["data"]["issues"]:
+        for row in answer["validations"]:
+            report = msgspec.convert(row["data"], ReasoningValidated)
+            counts, tree = row["data"]["counts"], row["commit_id"][:commit_digits] or row["tree"]
+            line = f"{row['event_index']}  {when(row['accepted_ms'])}  {'passed' if row['passed'] else 'FAILED'}"
+            line += f"  {evidence_summary(report.counts, report.evidence)}  by {row['author']}"
+            click.echo(f"{line}  tree: {tree}  {row['reasoning_ref'][:19]}…")
+            for issue in row["data"]["issues"]:
                 click.echo("    " + _issue_line(issue.get("step"), issue["code"], issue["message"]))
-            if (more := counts["issues"] - len(one["data"]["issues"])) > 0:
-                click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := one["data"].get("whole")) else ""))
+            if (more := counts["issues"] - len(row["data"]["issues"])) > 0:
+                click.echo(f"    and {more} more" + (f" (blob {whole})" if (whole := row["data"].get("whole")) else ""))
 
     show_page(app, "validations.list", answer, text)

@@ -27,13 +27,13 @@ def clock(context: click.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     with contextlib.closing(App(context.find_object(Options))) as app:
-        found = compare_clocks(app.client())
+        comparison = compare_clocks(app.client())
         lines = [
-            f"last entry    {found['last']}  (entry {found['index']})",
-            f"this machine  {found['system']}  ({found['difference_s']:+.0f} s)",
-            "in order: the next entry is accepted" if found["ok"] else f"CLOCK_JUMPED: {found['fix']}",
+            f"last entry    {comparison['last']}  (entry {comparison['index']})",
+            f"this machine  {comparison['system']}  ({comparison['difference_s']:+.0f} s)",
+            "in order: the next entry is accepted" if comparison["ok"] else f"CLOCK_JUMPED: {comparison['fix']}",
         ]
-        app.show("clock", found, lines)
+        app.show("clock", comparison, lines)
 
 
 @clock.command("set")

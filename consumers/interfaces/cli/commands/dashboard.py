@@ -59,7 +59,7 @@ def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
 
 def who_decides(ledger: Ledger) -> tuple[str | None, str]:
     """Return the human who may decide, else None and why nobody can, in words."""
-    humans = {one.name for one in ledger.client.agents() if "human" in one.roles and one.removed_index is None}
+    humans = {agent.name for agent in ledger.client.agents() if "human" in agent.roles and agent.removed_index is None}
     here = sorted(name for name in humans if ledger.home.key_file(name).exists())
     name = ledger.agent or (here[0] if len(here) == 1 else None)
     if name is None:

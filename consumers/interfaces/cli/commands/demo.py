@@ -109,7 +109,7 @@ def summary(data: dict[str, Any]) -> None:
     table.add_row("events", f"{data['events']} of {len(data['kinds'])} kinds")
     for name, agent in data["agents"].items():
         table.add_row(name, f"pid {agent['pid']}, key {agent['key'][:16]}…")
-    table.add_row("refused", ", ".join(f"{one['code']} ({one['by']})" for one in data["refusals"]))
+    table.add_row("refused", ", ".join(f"{refusal['code']} ({refusal['by']})" for refusal in data["refusals"]))
     reaction = data["reaction"]
     table.add_row("reaction", f"{reaction['by']}: {reaction['event']} after entry {reaction['after_index']}")
     for brief in data["brief"]:

@@ -122,7 +122,7 @@ def _addresses(hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
 
 
 def _route_password(file: Path) -> str:
-    if (kept := read_regular(file, size_max_bytes=config_size_max_bytes, is_own=True)) is None:
-        kept = secrets.token_urlsafe(_secret_bytes).encode()
-        write_whole(file, kept)
-    return kept.decode().strip()
+    if (stored := read_regular(file, size_max_bytes=config_size_max_bytes, is_own=True)) is None:
+        stored = secrets.token_urlsafe(_secret_bytes).encode()
+        write_whole(file, stored)
+    return stored.decode().strip()

@@ -36,7 +36,7 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 @click.option(
     "--receipt", type=click.Path(path_type=Path, dir_okay=False), help="Write the event's receipt to this file."
 )
-def emit(app: App, /, kind: str, **given: Any) -> None:
+def emit(app: App, /, kind: str, **options: Any) -> None:
     """Sign and append one event of KIND as the acting agent; with -, the events of standard input as one batch.
 
     proto/schemas describes the data of each kind. For a batch, each line of standard input is a JSON object with
@@ -44,18 +44,18 @@ def emit(app: App, /, kind: str, **given: Any) -> None:
     events are accepted, or none. A batch has at most 256 events and 900 KiB.
     """
     if kind == "-":
-        if any(value not in (None, ()) for value in given.values()):
+        if any(value not in (None, ()) for value in options.values()):
             raise Refused("USAGE", "a batch takes no options: write everything in its lines")
         output.show_accepted(
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
-    if given["stream"] is None or given["data"] is None:
+    if options["stream"] is None or options["data"] is None:
         raise Refused("USAGE", "add --stream and --data: the event's stream and content")
     check_kinds((kind,))
-    given |= {"data": parse_json(given["data"], "--data"), "causes": list(given["causes"])}
-    path = given.pop("receipt")
-    accepted = app.author().emit(Draft(kind=kind, **given))[0]
+    options |= {"data": parse_json(options["data"], "--data"), "causes": list(options["causes"])}
+    path = options.pop("receipt")
+    accepted = app.author().emit(Draft(kind=kind, **options))[0]
     if path is not None:
         try:
             write_receipt(app, accepted.index, path)
@@ -80,9 +80,9 @@ class BatchLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _batch_line: Final = msgspec.json.Decoder(BatchLine)
 
 
-def _read_batch(given: bytes) -> list[Draft]:
+def _read_batch(content: bytes) -> list[Draft]:
     drafts: list[Draft] = []
-    for number, text in enumerate(given.split(b"\n"), 1):
+    for number, text in enumerate(content.split(b"\n"), 1):
         if not text.strip():
             continue
         try:
@@ -103,5 +103,5 @@ def _read_batch(given: bytes) -> list[Draft]:
 @click.argument("submission", metavar="FILE|-")
 def submit(app: App, submission: str) -> None:
     """Append events that were signed elsewhere: a DSSE JSON envelope, an array of those, or a msgpack submission."""
-    given = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
-    output.show_accepted(app, app.client().submit(decode_submission(given)))
+    content = read_argument(submission if submission == "-" else f"@{submission}", "the submission")
+    output.show_accepted(app, app.client().submit(decode_submission(content)))

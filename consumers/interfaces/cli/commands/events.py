@@ -59,13 +59,13 @@ def why(
     --prov writes PROV-JSON, or PROV-N where FILE ends in .provn.
     """
     direction = "both" if back == forward else "back" if back else "forward"
-    asked = {"ref": ref, "direction": direction, "depth": depth}
+    arguments = {"ref": ref, "direction": direction, "depth": depth}
     if prov is not None:
         humans = {agent["name"] for agent in app.query("agents.list")["agents"] if "human" in agent["roles"]}
-        count = write_provenance(prov, _walked(app, asked), ledger=app.client().ledger, humans=humans)
+        count = write_provenance(prov, _walked(app, arguments), ledger=app.client().ledger, humans=humans)
         app.show("provenance", {"file": str(prov), "events": count}, f"{count} events in {sanitize_text(str(prov))}")
         return
-    answer = app.query("catalog.why", **asked, limit=limit, after=cursor)
+    answer = app.query("catalog.why", **arguments, limit=limit, after=cursor)
     answer["unresolved"] = [step | {"blob_bytes": _blob_size(app, step["ref"])} for step in answer["unresolved"]]
     output.show_page(app, "catalog.why", answer, lambda: _print_walk(answer))
 
@@ -89,8 +89,8 @@ def _print_walk(answer: dict[str, Any]) -> None:
 def _step_line(event: dict[str, Any]) -> str:
     if event["event_index"] is None:
         return sanitize_text(event["ref"])
-    place = f"{event['event_index']}  {event['kind']}  {sanitize_text(event['stream'])}"
-    return f"{place}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
+    line = f"{event['event_index']}  {event['kind']}  {sanitize_text(event['stream'])}"
+    return f"{line}  by  {event['author']}  {output.compromised_cell(event)}".rstrip()
 
 
 def _blob_size(app: App, ref: str) -> int | None:
@@ -100,12 +100,12 @@ def _blob_size(app: App, ref: str) -> int | None:
         return None
 
 
-def _walked(app: App, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _walked(app: App, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield every event of a walk, and the one it begins at."""
     for direction in ("back", "forward"):
         after: int | None = None
-        while asked["direction"] in {direction, "both"}:
-            page = app.query("catalog.why", **asked | {"direction": direction, "after": after, "limit": rows_max})
+        while arguments["direction"] in {direction, "both"}:
+            page = app.query("catalog.why", **arguments | {"direction": direction, "after": after, "limit": rows_max})
             yield from (step for step in (page["event"], *page["causes"], *page["effects"]) if "id" in step)
             if (after := page["next"]) is None:
                 break

@@ -39,21 +39,21 @@ def import_(app: App, path: Path, reviewer: str | None) -> None:
     """
     author = app.author()
     reviewer = reviewer or app.settings().config.default_reviewer
-    with progress("reading", shown=not app.as_json) as step:
-        found = read_records(path, author.put_blob, reviewer=reviewer, step=step)
-    records, unchanged, copies = changed_records(found.records, app.query_with)
-    with progress("importing", shown=not app.as_json) as step:
+    with progress("reading", is_shown=not app.as_json) as step:
+        reading = read_records(path, author.put_blob, reviewer=reviewer, step=step)
+    records, unchanged, copies = changed_records(reading.records, app.query_with)
+    with progress("importing", is_shown=not app.as_json) as step:
         counts = import_records(author, records, step, unchanged=unchanged)
-    lists = {name: [one._asdict() for one in getattr(found, name)] for name in ("unread", "warnings")}
+    lists = {name: [item._asdict() for item in getattr(reading, name)] for name in ("unread", "warnings")}
     answer = counts.answer() | {"copies": copies} | lists
 
     def text() -> None:
-        for one in found.warnings:
-            click.echo(f"{sanitize_text(one.source)}:{one.line}: {sanitize_text(one.text)}", err=True)
+        for warning in reading.warnings:
+            click.echo(f"{sanitize_text(warning.source)}:{warning.line}: {sanitize_text(warning.text)}", err=True)
         print_unmapped(answer)
         if copies:
-            words = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
-            click.echo(f"{len(copies)} {words}, and kept in step by `deed handoff watch`: nothing to import")
+            phrase = "was made in this ledger" if len(copies) == 1 else "were made in this ledger"
+            click.echo(f"{len(copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
         click.echo(counts_line(answer))
 
     app.show("imported", answer, text)
@@ -72,9 +72,9 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
     if from_file is not None:
         content, name = _printed_back(from_file)
     else:
-        shown = app.query("handoffs.show", id=id_)
-        template = None if shown["template"] is None else app.client().get_blob(shown["template"])
-        content, name = file_now(shown, template), file_name(shown["id"])
+        handoff = app.query("handoffs.show", id=id_)
+        template = None if handoff["template"] is None else app.client().get_blob(handoff["template"])
+        content, name = file_now(handoff, template), file_name(handoff["id"])
     if out is not None:
         write_file(out, content)
         app.show("rendered", {"file": name, "path": str(out), "size": len(content)}, str(out))
@@ -102,9 +102,9 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
         reviewer = settings.config.default_reviewer
-        context = SyncContext(folder, author, app.query_with, store, lambda told: tell(app, told), reviewer)
+        context = SyncContext(folder, author, app.query_with, store, lambda notice: tell(app, notice), reviewer)
         watcher = Watcher(Folder(context), context, is_everything=is_everything)
-        with progress("reading the folder", shown=not app.as_json) as step:
+        with progress("reading the folder", is_shown=not app.as_json) as step:
             failures = watcher.reconcile(step)
         if once and failures:
             raise failures[0]
@@ -112,12 +112,12 @@ def watch(app: App, folder: Path, *, once: bool, is_everything: bool) -> None:
             watcher.run(stopped_by_signals())
 
 
-def tell(app: App, told: Notice) -> None:
+def tell(app: App, notice: Notice) -> None:
     """Print what happened to a file: a line, or with --json one document a line."""
     if app.as_json:
-        app.line({"what": told.what, "id": told.id, "text": told.text, **told.details})
+        app.line({"what": notice.what, "id": notice.id, "text": notice.text, **notice.details})
     else:
-        click.echo(f"{told.what:<10} {sanitize_text(told.id)}  {sanitize_text(told.text)}")
+        click.echo(f"{notice.what:<10} {sanitize_text(notice.id)}  {sanitize_text(notice.text)}")
     sys.stdout.flush()
 
 

@@ -146,15 +146,15 @@ FORMATS: Final = {"tree": tree_text, "mermaid": mermaid_text, "dot": dot_text}
 @click.option("--all", "is_all", is_flag=True, help="Without ID: include finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
 @click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
-def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: bool, **given: Any) -> None:
+def graph(app: App, /, id_: str | None, *, form: str, dependents: bool, is_all: bool, **paging: Any) -> None:
     """Draw what ID waits for, or all open handoffs and their dependencies.
 
     The critical path is the longest chain of unfinished handoffs, in the order in which they must be done.
     """
     if dependents and id_ is None:
         raise click.UsageError("--dependents needs an ID")
-    asked = {"id": id_, "dependents": dependents or None, "all": is_all or None}
-    answer = app.query("handoffs.graph", **asked, limit=given["limit"], after=given["cursor"])
+    filters = {"id": id_, "dependents": dependents or None, "all": is_all or None}
+    answer = app.query("handoffs.graph", **filters, limit=paging["limit"], after=paging["cursor"])
 
     lines = FORMATS[form](answer)
     text = (lambda: print_lines(*lines)) if form == "tree" else lines

@@ -41,41 +41,41 @@ column_cells_max: Final = 40
 @click.option("--all", "is_all", is_flag=True, help="With --board: also list finished handoffs, not only their number.")
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--cursor", type=int, help="Continue after an earlier page.")
-def list_(app: ReadingApp, /, *, board: bool, **given: Any) -> None:
+def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
     """List handoffs from the views, newest first. `handoff show` verifies one before you act on it."""
     if board:
-        _show_board(app, **given)
-    elif given.pop("is_all"):
+        _show_board(app, **filters)
+    elif filters.pop("is_all"):
         raise click.UsageError("--all needs --board; a list shows every state")
     else:
-        _show_list(app, **given)
+        _show_list(app, **filters)
 
 
-def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: int | None, **given: Any) -> None:
-    answer = app.query("handoffs.list", ready=ready or None, **given, **{"from": sender}, after=cursor)
+def _show_list(app: ReadingApp, /, *, ready: bool, sender: str | None, cursor: int | None, **filters: Any) -> None:
+    answer = app.query("handoffs.list", ready=ready or None, **filters, **{"from": sender}, after=cursor)
     is_done = ("completed", "verified")  # what was asked of it before is past
     rows = [
         (
-            one["id"],
-            f"[{one['status']} → {one['to']}]",
-            one["title"],
-            output.compromised_cell(one)
-            or ("ready" if one["is_ready"] else "" if one["status"] in is_done else one["reason"]),
-            f"{one['tasks_done']}/{one['tasks_total']} tasks done" if one["tasks_total"] else "",
-            output.cut(_depends_text(one["depends_on"]), depends_cells_max),
+            handoff["id"],
+            f"[{handoff['status']} → {handoff['to']}]",
+            handoff["title"],
+            output.compromised_cell(handoff)
+            or ("ready" if handoff["is_ready"] else "" if handoff["status"] in is_done else handoff["reason"]),
+            f"{handoff['tasks_done']}/{handoff['tasks_total']} tasks done" if handoff["tasks_total"] else "",
+            output.cut(_depends_text(handoff["depends_on"]), depends_cells_max),
         )
-        for one in answer["handoffs"]
+        for handoff in answer["handoffs"]
     ]
     header = ("id", "status", "title", "why", "tasks", "depends on")
     output.show_page(app, "handoffs.list", answer, lambda: output.print_table(header, rows))
 
 
-def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **given: Any) -> None:
+def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **filters: Any) -> None:
     for option in ("status", "ready", "cursor"):
-        if given.pop(option):
+        if filters.pop(option):
             raise click.UsageError(f"--{option} needs a list; the board shows every state")
-    limit = given.pop("limit") or cards_default
-    answer = app.query("handoffs.board", **given, **{"from": sender, "all": is_all or None}, limit=limit)
+    limit = filters.pop("limit") or cards_default
+    answer = app.query("handoffs.board", **filters, **{"from": sender, "all": is_all or None}, limit=limit)
 
     cells = output.screen_cells()
     app.show("handoffs.board", answer, lambda: output.print_lines(*board_text(answer["columns"], cells)))
@@ -83,16 +83,18 @@ def _show_board(app: ReadingApp, /, *, sender: str | None, is_all: bool, **given
 
 def board_text(columns: list[dict[str, Any]], cells: int) -> Iterator[str]:
     """Yield the lines of the board for a terminal that is ``cells`` wide."""
-    shown = [column for column in columns if column["handoffs"]]
-    room = (cells + len(output.gap)) // max(1, len(shown)) - len(output.gap)
+    filled = [column for column in columns if column["handoffs"]]
+    room = (cells + len(output.gap)) // max(1, len(filled)) - len(output.gap)
     fits = room >= column_cells_min
     wide = min(room, column_cells_max) if fits else cells
-    for group in filter(None, [shown] if fits else [[column] for column in shown]):
+    for group in filter(None, [filled] if fits else [[column] for column in filled]):
         texts = ([f"{_heading(column)} ({column['total']})", "─" * wide, *_cards(column)] for column in group)
         yield from _side_by_side(texts, wide)
-    if counted := [f"{_heading(one)} {one['total']}" for one in columns if one["total"] and not one["handoffs"]]:
+    if counted := [
+        f"{_heading(column)} {column['total']}" for column in columns if column["total"] and not column["handoffs"]
+    ]:
         yield "not shown: " + ", ".join(counted)
-    elif not shown:
+    elif not filled:
         yield "(none)"
 
 
@@ -118,7 +120,11 @@ def _wrapped(text: str, cells: int) -> Iterator[str]:
 
 
 def _depends_text(wanted: list[dict[str, Any]]) -> str:
-    return sanitize_line(", ".join(one["id"] if one["status"] else f"{one['id']} (missing)" for one in wanted))
+    return sanitize_line(
+        ", ".join(
+            dependency["id"] if dependency["status"] else f"{dependency['id']} (missing)" for dependency in wanted
+        )
+    )
 
 
 def _heading(column: dict[str, Any]) -> str:
@@ -130,7 +136,9 @@ def _cards(column: dict[str, Any]) -> Iterator[str]:
         yield sanitize_line(handoff["title"] or handoff["id"])
         done = f" {handoff['tasks_done']}/{handoff['tasks_total']}" if handoff["tasks_total"] else ""
         yield f"→ {handoff['to'] or '?'}{done}"
-        waits = [one for one in handoff["depends_on"] if one["status"] not in ("completed", "verified")]
+        waits = [
+            dependency for dependency in handoff["depends_on"] if dependency["status"] not in ("completed", "verified")
+        ]
         if handoff["is_ready"]:
             yield "ready"
         elif waits and handoff["status"] in ("pending", "approved"):

@@ -35,27 +35,27 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
         app.show("version", {"version": version}, version)
         return
 
-    found = with_citations(app, app.query("handoffs.show", id=id_))
-    found["gate"] = gate_state(app.ledger_home(), app.client())
+    handoff = with_citations(app, app.query("handoffs.show", id=id_))
+    handoff["gate"] = gate_state(app.ledger_home(), app.client())
     if history:
-        found["history"] = signed_history.signed_history(app, found)
+        handoff["history"] = signed_history.signed_history(app, handoff)
 
     def text() -> None:
-        print_handoff(found)
+        print_handoff(handoff)
         if history:
-            signed_history.print_history(found["history"])
-        click.echo(f"\n{as_of_line(found['as_of'])}")
-        click.echo(f"gate: {found['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
+            signed_history.print_history(handoff["history"])
+        click.echo(f"\n{as_of_line(handoff['as_of'])}")
+        click.echo(f"gate: {handoff['gate'] or 'not to be seen from here (ask `deed doctor` beside the ledger)'}")
 
-    app.show("handoffs.show", found, text)
+    app.show("handoffs.show", handoff, text)
 
 
-def with_citations(app: App, found: dict[str, Any]) -> dict[str, Any]:
+def with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
     """Return an answer of ``handoffs.show`` with the reasonings that stand behind it."""
-    if not (found["result_refs"] or found["reasoning_refs"]):  # as most have none, and briefs load much
-        return {**found, "result_reasoning": [], "reasoning": []}
+    if not (handoff["result_refs"] or handoff["reasoning_refs"]):  # as most have none, and briefs load much
+        return {**handoff, "result_reasoning": [], "reasoning": []}
 
-    return Citations(app.query_with, asker=app.settings().agent).shown(found)
+    return Citations(app.query_with, asker=app.settings().agent).shown(handoff)
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
@@ -67,49 +67,54 @@ def as_of_line(as_of: dict[str, Any]) -> str:
         line += f"; {as_of['witnessed']}"
     if not as_of["is_pinned"]:
         line += " (self-asserted: no root is pinned here, see `deed trust --root`)"
-    for one in as_of["ignored"]:
-        line += f"\n  entry {one['index']} counts for nothing ({one['code']}): {sanitize_text(one['message'])}"
+    for entry in as_of["ignored"]:
+        line += f"\n  entry {entry['index']} counts for nothing ({entry['code']}): {sanitize_text(entry['message'])}"
     return line
 
 
-def print_handoff(found: dict[str, Any]) -> None:
+def print_handoff(handoff: dict[str, Any]) -> None:
     """Print a handoff in the order of its file."""
-    click.secho(quote_text(found["title"]), bold=True)
-    click.echo(f"{sanitize_text(found['id'])}  [{found['status']} → {found['to']}]")
-    click.echo(quote_text(f"from {found['from']} to {found['to']}, reviewed by {found['reviewer'] or found['from']}"))
-    click.echo(f"version {found['version']}")
-    click.echo(quote_text(found["why"]["sentence"]))
-    if found["depends_on"]:
-        others = (f"{one['id']} ({one['status'] or 'missing'})" for one in found["depends_on"])
+    click.secho(quote_text(handoff["title"]), bold=True)
+    click.echo(f"{sanitize_text(handoff['id'])}  [{handoff['status']} → {handoff['to']}]")
+    click.echo(
+        quote_text(f"from {handoff['from']} to {handoff['to']}, reviewed by {handoff['reviewer'] or handoff['from']}")
+    )
+    click.echo(f"version {handoff['version']}")
+    click.echo(quote_text(handoff["why"]["sentence"]))
+    if handoff["depends_on"]:
+        others = (f"{dependency['id']} ({dependency['status'] or 'missing'})" for dependency in handoff["depends_on"])
         click.echo(f"depends on {sanitize_text(', '.join(others))}")
-    _print_relations(found)
-    _print_notes(found["notes"] | {"later": later(found)})
-    if found["task"]:
-        click.echo(f"\nTask  {quote_text(found['task'], '  ')}")
-    _print_lists(found)
+    _print_relations(handoff)
+    _print_notes(handoff["notes"] | {"later": later(handoff)})
+    if handoff["task"]:
+        click.echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
+    _print_lists(handoff)
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
-        if found.get(of):
+        if handoff.get(of):
             click.echo()
-            print_citations(found[of], heading, "")
-    if found["context"]:
-        click.echo(f"\nContext  {quote_text(found['context'], '  ')}")
+            print_citations(handoff[of], heading, "")
+    if handoff["context"]:
+        click.echo(f"\nContext  {quote_text(handoff['context'], '  ')}")
     click.echo("\nLog")
-    for line in found["log"]:
+    for line in handoff["log"]:
         # To the minute by its author's clock; of an imported line only the day is known.
-        moment = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
-        click.echo(f"  - {moment} [{line['author']}] {quote_text(line['text'])}")
+        time = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
+        click.echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
 
 
-def _print_relations(found: dict[str, Any]) -> None:
-    if found["importer"]:
-        said = found["claimed_status"] or "no status"
-        claim = f", which says {sanitize_text(said)!r}" if found["claimed_status"] is not None else ""
-        click.echo(f"imported by {found['importer']} from {sanitize_text(found['source'])}{claim}")
-    for word, others in (("answers", [found["answers"]]), ("answered by", [one["id"] for one in found["answered_by"]])):
+def _print_relations(handoff: dict[str, Any]) -> None:
+    if handoff["importer"]:
+        claimed = handoff["claimed_status"] or "no status"
+        claim = f", which says {sanitize_text(claimed)!r}" if handoff["claimed_status"] is not None else ""
+        click.echo(f"imported by {handoff['importer']} from {sanitize_text(handoff['source'])}{claim}")
+    for word, others in (
+        ("answers", [handoff["answers"]]),
+        ("answered by", [answer["id"] for answer in handoff["answered_by"]]),
+    ):
         if any(others):
             click.echo(f"{word} {sanitize_text(', '.join(others))}")
-    if found["superseded_by"]:
-        click.echo(f"superseded by {sanitize_text(found['superseded_by'])}")
+    if handoff["superseded_by"]:
+        click.echo(f"superseded by {sanitize_text(handoff['superseded_by'])}")
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
@@ -135,16 +140,16 @@ _MARK_NOTES: Final = {
 }
 
 
-def _print_lists(found: dict[str, Any]) -> None:
-    for heading, rows in (("Tasks", found["tasks"]), ("Acceptance criteria", found["criteria"])):
+def _print_lists(handoff: dict[str, Any]) -> None:
+    for heading, rows in (("Tasks", handoff["tasks"]), ("Acceptance criteria", handoff["criteria"])):
         if rows:
             click.echo(f"\n{heading}")
-        for number, one in enumerate(rows, 1):
-            mark = "x" if one.get("done") or one.get("mark") in ("checked", "claimed") else " "
-            note = _MARK_NOTES.get(one.get("mark"), "").format(quote_text(one.get("waiver_reason", "")))
-            click.echo(f"  {number}. [{mark}] {quote_text(one['text'])}{note}")
-            if one.get("evidence"):
-                click.echo(quote_text(f"       {one['evidence']}"))
+        for number, item in enumerate(rows, 1):
+            mark = "x" if item.get("done") or item.get("mark") in ("checked", "claimed") else " "
+            note = _MARK_NOTES.get(item.get("mark"), "").format(quote_text(item.get("waiver_reason", "")))
+            click.echo(f"  {number}. [{mark}] {quote_text(item['text'])}{note}")
+            if item.get("evidence"):
+                click.echo(quote_text(f"       {item['evidence']}"))
 
 
 @click.command("next", cls=Command, looks_back=True)
@@ -158,10 +163,10 @@ def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:
     answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
     if any(item["reasoning_refs"] for item in answer["items"]):
         answer = Citations(app.query_with, 0, agent).waiting(answer)  # their briefs are for `handoff show` to tell
-    kept = [(name, *one.counts()) for name, one in spools(app.settings().home) if agent in (None, name)]
-    if kept := [one for one in kept if any(one[1:])]:
-        answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), one, strict=True)) for one in kept]
-        for name, waiting, rejected in kept:
+    spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
+    if spooled := [counts for counts in spooled if any(counts[1:])]:
+        answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
+        for name, waiting, rejected in spooled:
             what = f"of {name} {waiting} operations wait to be recorded, {rejected} were refused: `deed spool list`"
             click.secho(what, fg="yellow", err=True)
     output.show_page(app, "handoffs.next", answer, lambda: print_items(answer["items"], agent))
@@ -171,11 +176,11 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
     """Print each item with its command below it; ``agent`` None: under a heading for each agent."""
     if not items:
         click.echo("nothing waits for " + ("anybody" if agent is None else agent))
-    shown: str | None = None
+    heading: str | None = None
     for item in items:
-        if agent is None and item["agent"] != shown:
-            shown = item["agent"]
-            click.secho(shown, bold=True)
+        if agent is None and item["agent"] != heading:
+            heading = item["agent"]
+            click.secho(heading, bold=True)
         where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else "[review]"
         since, doubt = output.when(item["since_ms"]), output.compromised_cell(item)
         output.print_lines(
@@ -183,4 +188,4 @@ def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
             f"          {sanitize_line(item['why'])}{'  ' if doubt else ''}{doubt}",
         )
         output.print_command(sanitize_line(item["command"]), " " * 10)
-        output.print_lines(*(f"          reasoning {one['said']}" for one in item.get("reasoning", ())))
+        output.print_lines(*(f"          reasoning {citation['said']}" for citation in item.get("reasoning", ())))

@@ -30,7 +30,7 @@ from deedbook.ledger.format.forms import REF_PATTERN
 
 def parameters(verb: operations.Verb) -> list[click.Parameter]:
     """Return how the command line takes the arguments of an operation."""
-    return [_parameter(one) for one in operations.OPERATIONS[verb].arguments]
+    return [_parameter(argument) for argument in operations.OPERATIONS[verb].arguments]
 
 
 def _parameter(argument: operations.Argument) -> click.Parameter:
@@ -51,25 +51,25 @@ def _parameter(argument: operations.Argument) -> click.Parameter:
 
 @click.command(cls=Command, params=parameters("create"))
 @click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
-def create(app: App, /, id_: str | None, **given: Any) -> None:
+def create(app: App, /, id_: str | None, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
     Say what only you know: --tested-by, --touches, --trap, --tried. What your session recorded of it goes along.
     """
-    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, given_content(given))
+    name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, content_options(options))
     emit(app, name, data, warnings=missing(data.notes, name))
 
 
-def given_content(given: dict[str, Any]) -> dict[str, Any]:
+def content_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the content that options name; a text may stand in a file."""
-    texts = {name: read_text(given[name], f"--{name}") for name in ("body", "context") if given[name] is not None}
-    return _present(given) | texts
+    texts = {name: read_text(options[name], f"--{name}") for name in ("body", "context") if options[name] is not None}
+    return _present(options) | texts
 
 
-def _present(given: dict[str, Any]) -> dict[str, Any]:
+def _present(options: dict[str, Any]) -> dict[str, Any]:
     return {
         name: list(value) if isinstance(value, tuple) else value
-        for name, value in given.items()
+        for name, value in options.items()
         if value not in (None, ())
     }
 
@@ -79,59 +79,59 @@ def _present(given: dict[str, Any]) -> dict[str, Any]:
 @web_option("handoff", "id_")
 def why(app: App, id_: str) -> None:
     """Explain in one sentence why a handoff is not ready, or say that it is."""
-    found = app.query("handoffs.why", id=id_)
-    found["next"] = operations.commands_on(app.query_with, found)
-    del found["waits"]
+    answer = app.query("handoffs.why", id=id_)
+    answer["next"] = operations.commands_on(app.query_with, answer)
+    del answer["waits"]
 
-    app.show("handoffs.why", found, sanitize_text(found["sentence"]), following=next(iter(found["next"]), None))
-    _print_next(() if app.as_json else found["next"])
+    app.show("handoffs.why", answer, sanitize_text(answer["sentence"]), following=next(iter(answer["next"]), None))
+    _print_next(() if app.as_json else answer["next"])
 
 
 @click.command(cls=Command, params=parameters("amend"))
 @click.argument("id_", metavar="ID")
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
-def amend(app: App, /, id_: str, reason: str | None, **given: Any) -> None:
+def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
     """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
 
     Tasks, criteria, dependencies and reasonings are given anew; `none` as --reviewer, --depends-on or --reasoning says
     that there is none. --tested-by, --touches, --trap and --tried add to what is there, or with `none` take it away.
     """
-    found = app.query("handoffs.show", id=id_)
-    changes = given_content(given)
+    handoff = app.query("handoffs.show", id=id_)
+    changes = content_options(options)
     for name, option in (("tasks", "add_task"), ("criteria", "add_criterion")):
         if added := changes.pop(option, ()):
-            changes[name] = [*changes.get(name, [one["text"] for one in found[name]]), *added]
+            changes[name] = [*changes.get(name, [item["text"] for item in handoff[name]]), *added]
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
-    (data,) = content.events_of("amend", found, changes | {"reason": reason or ""}, app.author())
+    (data,) = content.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
-    emit(app, found["id"], data, changes=content.changes_between(content_from(found), data))
+    emit(app, handoff["id"], data, changes=content.changes_between(content_from(handoff), data))
 
 
 def command_of(verb: operations.Verb) -> click.Command:
     """Return the command of an operation that signs its options, and nothing that only the command line could know."""
 
-    def sign(app: App, /, id_: str, **given: Any) -> None:
-        has_said_yes = given.pop("yes", False)
-        given = _present(given)
-        if given.pop("keep", False):
-            given["artifacts"] = with_contents(app, given.get("artifacts", ()))
-        if "version" in given and not re.match(REF_PATTERN, given["version"]):
+    def sign(app: App, /, id_: str, **options: Any) -> None:
+        has_said_yes = options.pop("yes", False)
+        options = _present(options)
+        if options.pop("keep", False):
+            options["artifacts"] = with_contents(app, options.get("artifacts", ()))
+        if "version" in options and not re.match(REF_PATTERN, options["version"]):
             raise Refused("USAGE", "--version needs a whole version, sha256:…, as `deed handoff show ID` prints it")
-        if "by" in given:
-            given["by"] = app.query("handoffs.facts", id=given["by"])["id"]
-        if verb in operations.OF_WHAT_WAS_READ and "version" not in given:
-            found = read_first(app, verb, id_, asks=not has_said_yes)
-            given["version"] = found["version"]
+        if "by" in options:
+            options["by"] = app.query("handoffs.facts", id=options["by"])["id"]
+        if verb in operations.OF_WHAT_WAS_READ and "version" not in options:
+            handoff = read_first(app, verb, id_, asks=not has_said_yes)
+            options["version"] = handoff["version"]
         else:
-            found = app.query(content.query_for(verb), id=id_)
-        with content.of_version(app.client(), found["id"], given.get("version")):
-            expect = content.place_of(verb, found, given.get("version"))
-            data = content.events_of(verb, found, given, app.author())
-            warnings = uncommitted(app.query("handoffs.show", id=found["id"])) if verb == "complete" else ()
-            emit(app, found["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
+            handoff = app.query(content.query_for(verb), id=id_)
+        with content.of_version(app.client(), handoff["id"], options.get("version")):
+            expect = content.place_of(verb, handoff, options.get("version"))
+            data = content.events_of(verb, handoff, options, app.author())
+            warnings = uncommitted(app.query("handoffs.show", id=handoff["id"])) if verb == "complete" else ()
+            emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, warnings=warnings)
 
     taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
     if verb in operations.OF_WHAT_WAS_READ:
@@ -149,14 +149,14 @@ def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict
             field="version",
         )
 
-    found = with_citations(app, app.query("handoffs.show", id=id_))
-    app.show("handoffs.show", found, lambda: print_handoff(found))
-    click.echo(f"\n{as_of_line(found['as_of'])}")
+    handoff = with_citations(app, app.query("handoffs.show", id=id_))
+    app.show("handoffs.show", handoff, lambda: print_handoff(handoff))
+    click.echo(f"\n{as_of_line(handoff['as_of'])}")
     if asks and not click.confirm(
         f"\n{operations.spelled(verb)} this version as {app.acting()}?", default=False, err=True
     ):
         raise click.Abort
-    return found
+    return handoff
 
 
 TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
@@ -179,36 +179,38 @@ def emit(
     warnings: Sequence[str] = (),
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
-    drafts = [Draft(stream=f"handoff/{name}", data=one, expect=None if at else expect) for at, one in enumerate(data)]
+    drafts = [
+        Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
+    ]
     with operations.saying_way_on(app.query_with, name):
         accepted = app.author().emit(*drafts) if drafts else []
-    found = app.query("handoffs.why", id=name)
+    handoff = app.query("handoffs.why", id=name)
     answer = {
         "id": name,
-        "status": found["status"],
-        "version": found["version"],
-        "accepted": [asdict(one) for one in accepted],
-        "next": operations.commands_on(app.query_with, found),
+        "status": handoff["status"],
+        "version": handoff["version"],
+        "accepted": [asdict(entry) for entry in accepted],
+        "next": operations.commands_on(app.query_with, handoff),
     }
-    entries = ", ".join(str(one.index) for one in accepted)
+    entries = ", ".join(str(entry.index) for entry in accepted)
     at = f"entry {entries}" if entries else "nothing signed: already so"
-    if any(isinstance(one, HandoffContent | HandoffApproved) for one in data):
-        warnings = [*warnings, *_absent(app, found)]
-        is_own = found["status"] == "approved" and isinstance(data[0], HandoffContent)
+    if any(isinstance(event, HandoffContent | HandoffApproved) for event in data):
+        warnings = [*warnings, *_absent(app, handoff)]
+        is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
         at += f"; it needs no approval: {app.acting()} is human" * is_own
-    if refs := [ref for one in data for ref in getattr(one, "reasoning_refs", ())]:
+    if refs := [ref for event in data for ref in getattr(event, "reasoning_refs", ())]:
         answer["reasoning"] = Citations(app.query_with, 0).of(refs)
     if tells_left:
-        answer |= {"left": found["left"], "why": found["sentence"]}
+        answer |= {"left": handoff["left"], "why": handoff["sentence"]}
     if changes:
         answer["changes"] = list(changes)
     if warnings:
         answer["warnings"] = list(warnings)
 
     def text() -> None:
-        click.echo(f"{name} is {found['status']} ({at})")
-        for words in content.told_changes(changes):
-            click.echo(sanitize_text(f"  {words}"))
+        click.echo(f"{name} is {handoff['status']} ({at})")
+        for line in content.told_changes(changes):
+            click.echo(sanitize_text(f"  {line}"))
         if tells_left:
             click.echo(sanitize_text(answer["why"]))
         print_citations(answer.get("reasoning", ()), "reasoning")

@@ -46,15 +46,15 @@ def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -
     repository = Repository(folder)
     author = None if dry_run else app.author()
     put_blob = None if author is None else author.put_blob
-    with progress("reading", shown=not app.as_json) as step:
+    with progress("reading", is_shown=not app.as_json) as step:
         importer = None if author is None else author.name
-        found = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
+        notes = read_notes(repository, roots, app.query_with, put_blob=put_blob, importer=importer, step=step)
     if author is None:
-        done = rehearsed(found)
+        done = rehearsed(notes)
     else:
-        with progress("importing", shown=not app.as_json) as step:
-            done = import_notes(author, found, step)
-    answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(found.records)} if dry_run else {})
+        with progress("importing", is_shown=not app.as_json) as step:
+            done = import_notes(author, notes, step)
+    answer = done.answer() | {"dry_run": dry_run} | ({"would_add": len(notes.records)} if dry_run else {})
     app.show("imported", answer, lambda: _print_imported(answer))
 
 

@@ -38,17 +38,17 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     Links between steps are inferred from their words, and marked as inferred. The last line counts the sound ones.
     """
     files = find_transcripts(path)
-    seen = Progress(total_bytes=sum(file.stat().st_size for file in files))
-    importing = importer(app, seen, task=task, is_dry=dry_run)
+    reading = Progress(total_bytes=sum(file.stat().st_size for file in files))
+    importing = importer(app, reading, task=task, is_dry=dry_run)
     unread: list[Unmapped] = []
-    with progress("importing", shown=not app.as_json) as step:
-        for found in read_files(files, path, seen, unread):
-            importing.take(found)
-            step(seen.done_bytes, seen.total_bytes)
+    with progress("importing", is_shown=not app.as_json) as step:
+        for item in read_files(files, path, reading, unread):
+            importing.take(item)
+            step(reading.done_bytes, reading.total_bytes)
     importing.flush()
     answer = importing.totals.answer() | {
-        **{name: getattr(seen, name) for name in ("files", "other_files", "lines", "skipped")},
-        "unread": [one.answer() for one in unread],
+        **{name: getattr(reading, name) for name in ("files", "other_files", "lines", "skipped")},
+        "unread": [record.answer() for record in unread],
         "dry_run": dry_run,
     }
     app.show("imported", answer, lambda: _print_answer(answer))
@@ -58,22 +58,22 @@ def _faults_of(memory: ReasoningMemory) -> set[str]:
     return {issue.code for issue in ReasoningValidator().validate(memory).issues}
 
 
-def importer(app: App, seen: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:
+def importer(app: App, reading: Progress, *, task: str = "", is_dry: bool) -> TranscriptImport:
     """Return what imports as the acting agent, or, dry, what only counts."""
     make = partial(TranscriptImport, faults_of=_faults_of, task=task, is_dry=is_dry)
     if is_dry:
-        return make(app.settings().agent or "", app.query_with, named_only, rehearsed, seen)
+        return make(app.settings().agent or "", app.query_with, named_only, rehearsed, reading)
     author = app.author()
-    return make(author.name, app.query_with, author.put_blob, partial(import_records, author), seen)
+    return make(author.name, app.query_with, author.put_blob, partial(import_records, author), reading)
 
 
 def read_files(
-    files: Sequence[Path], root: Path, seen: Progress, unread: list[Unmapped]
+    files: Sequence[Path], root: Path, reading: Progress, unread: list[Unmapped]
 ) -> Iterator[TranscriptResponse | UnreadItem]:
     """Yield what is in the files; of a folder, one that cannot be read costs none of the others."""
     for file in files:
         try:
-            yield from read_transcript(file, root, seen)
+            yield from read_transcript(file, root, reading)
         except Unavailable as error:
             if file == root:
                 raise

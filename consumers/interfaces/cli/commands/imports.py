@@ -38,12 +38,12 @@ def import_() -> None:
 @click.option("--source", default="", metavar="START", help="Only what was found at a place that begins so.")
 @click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
 @page_options()
-def list_(app: App, /, *, limit: int, cursor: int | None, **given: Any) -> None:
+def list_(app: App, /, *, limit: int, cursor: int | None, **filters: Any) -> None:
     """List imported records in the order of the ledger.
 
     `deed show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
     """
-    page = app.query("records.list", **given, limit=limit, after=cursor)
+    page = app.query("records.list", **filters, limit=limit, after=cursor)
     rows = [
         (
             record["event_index"],

@@ -41,10 +41,10 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
     path = app.home or new_home(present_folder())
     if path.exists():
         check_folder(resolved(path), is_named=app.home is not None)
-    if not (given := app.server or ",".join(invitation.servers)):
+    if not (servers := app.server or ",".join(invitation.servers)):
         unknown = "the invitation names no server: add --server nats://HOST:PORT, as whoever sent it knows"
         raise Refused("USAGE", unknown)
-    server = check_server(given)
+    server = check_server(servers)
     ask = partial(new_passphrase, app, invitation.name, invitation.roles, unprotected=unprotected)
     joined = join_ledger(invitation, Home(path), server, passphrase=ask)
     data = {
@@ -58,13 +58,13 @@ def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
         "index": joined.index,
     }
 
-    place = "" if joined.index is None else f", at entry {joined.index}"
+    at_entry = "" if joined.index is None else f", at entry {joined.index}"
     following = "fill in [cluster] of its config.toml, and `deed serve`" if is_node else app.here("deed next")
     app.show(
         "joined",
         data,
         [
-            f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{place}",
+            f"{invitation.name} joined {invitation.ledger} as {', '.join(invitation.roles)}{at_entry}",
             f"  root    {invitation.root} (pinned)",
             f"  home    {quoted_path(path)}  (its keys were made here; no other copy exists)",
             f"Next: {following}",

@@ -113,7 +113,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
         is_sealed = read_key_file(home.key_file(name)).sealed is not None
         passphrase = app.ask_passphrase(name) if is_sealed else None
     else:
-        roles = next((one.roles for one in app.client().agents() if one.name == name), frozenset[str]())
+        roles = next((agent.roles for agent in app.client().agents() if agent.name == name), frozenset[str]())
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     rotated, accepted = rotate_agent(
         app.author(signer or name),
@@ -176,7 +176,9 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     earlier = _earlier_keys(app, key, index) if key_or_agent == key["agent"] else []
     author = app.author(app.settings().agent or ROOT)
     # The present key last, which may be the one that signs this.
-    events = [KeyCompromised(key=one, since=index, reason=reason) for one in (*earlier, data.key)]
+    events = [
+        KeyCompromised(key=compromised_key, since=index, reason=reason) for compromised_key in (*earlier, data.key)
+    ]
     accepted = author.emit(*(Draft(stream=f"agent/{key['agent']}", data=each) for each in events))[-1]
     introduced = _introduced(app, data)
     answer = {
@@ -189,9 +191,9 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
     }
     text = [f"{short_key(data.key)} of {key['agent']} is compromised since entry {index}, says {accepted.index}"]
     text += [f"So is {short_key(old)}, which was its key then" for old in earlier]
-    for one in introduced:
-        short, at = short_key(one["key"]), one["since_index"]
-        text.append(f"It brought in {short} of {one['agent']} at entry {at}, which is valid:")
+    for row in introduced:
+        short, at = short_key(row["key"]), row["since_index"]
+        text.append(f"It brought in {short} of {row['agent']} at entry {at}, which is valid:")
         text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
     app.show("key", answer, [*text, f"Next: deed key rotate --as {key['agent']} --lost, if the agent shall go on"])
 
@@ -200,21 +202,21 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     """Return the agent's former identity keys that were valid at some time since then and are not yet compromised."""
     keys = app.query("agents.keys", agent=present["agent"])["keys"]
     return [
-        one["key"]
-        for one in keys
-        if one["sort"] == "identity" and one["key"] != present["key"]
-        if one["ended_index"] > since and (one["compromised_since"] is None or one["compromised_since"] > since)
+        row["key"]
+        for row in keys
+        if row["sort"] == "identity" and row["key"] != present["key"]
+        if row["ended_index"] > since and (row["compromised_since"] is None or row["compromised_since"] > since)
     ]
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one registered or put in another's place since then."""
-    keys = [one for one in app.query("agents.keys")["keys"] if one["sort"] == "identity" and one["state"] == "valid"]
+    keys = [row for row in app.query("agents.keys")["keys"] if row["sort"] == "identity" and row["state"] == "valid"]
     return [
-        {name: one[name] for name in ("agent", "key", "since_index")}
-        for one in keys
-        if one["since_index"] >= event.since
-        and read_event(one["since_index"], app.client().entry(one["since_index"])).key == event.key
+        {name: row[name] for name in ("agent", "key", "since_index")}
+        for row in keys
+        if row["since_index"] >= event.since
+        and read_event(row["since_index"], app.client().entry(row["since_index"])).key == event.key
     ]
 
 
@@ -240,22 +242,22 @@ def list_keys(app: App, name: str | None) -> None:
     """List identity, session and checkpoint keys, and how each ended."""
     keys: list[dict[str, Any]] = app.query("agents.keys", agent=name)["keys"]
     rows = []
-    for one in keys:
-        state = str(one["state"])
-        state += "" if one["ended_index"] is None else f" at {one['ended_index']} by {one['ended_by']}"
-        state += "" if one["compromised_since"] is None else f", compromised since {one['compromised_since']}"
-        rows.append((one["agent"], one["sort"], short_key(one["key"]), state, one["expires_at"] or ""))
+    for row in keys:
+        state = str(row["state"])
+        state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
+        state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
+        rows.append((row["agent"], row["sort"], short_key(row["key"]), state, row["expires_at"] or ""))
     app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
 
 
-def _key_of(app: App, asked: str) -> dict[str, Any]:
+def _key_of(app: App, wanted: str) -> dict[str, Any]:
     """Return the key that is asked for: by the beginning of its public half, or as an agent's identity key."""
     keys: list[dict[str, Any]] = app.query("agents.keys")["keys"]
-    current = {one.name: one.key for one in app.client().agents()}
-    matches = [one for one in keys if one["key"] == current.get(asked)]
-    matches = matches or [one for one in keys if one["key"].startswith(asked.lower())]
+    current = {agent.name: agent.key for agent in app.client().agents()}
+    matches = [row for row in keys if row["key"] == current.get(wanted)]
+    matches = matches or [row for row in keys if row["key"].startswith(wanted.lower())]
     if len(matches) != 1:
         code = "REF_AMBIGUOUS" if matches else "NOT_FOUND"
-        message = f"{len(matches)} keys begin with {asked}, and no agent has that name: `deed key list` shows them"
-        raise Refused(code, message, candidates=[one["key"] for one in matches])
+        message = f"{len(matches)} keys begin with {wanted}, and no agent has that name: `deed key list` shows them"
+        raise Refused(code, message, candidates=[row["key"] for row in matches])
     return matches[0]

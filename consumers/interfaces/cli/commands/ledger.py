@@ -146,13 +146,13 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
     home = app.home or find_home(present_folder())
     checks = [*_installation_checks(home), *(_ledger_checks(app, Home(home)) if home else [])]
     checks += [_model_check(app)] if llm else []
-    bad = [one for one in checks if not one.ok]
-    data = {"checks": [one._asdict() for one in checks], "ok": not bad}
+    bad = [check for check in checks if not check.ok]
+    data = {"checks": [check._asdict() for check in checks], "ok": not bad}
 
     def text() -> None:
-        for one in checks:
-            click.secho("ok    " if one.ok else "WRONG ", fg="green" if one.ok else "red", nl=False)
-            click.echo(f"{one.name}: {one.found}" + ("" if one.ok else f"\n      {one.fix}"))
+        for check in checks:
+            click.secho("ok    " if check.ok else "WRONG ", fg="green" if check.ok else "red", nl=False)
+            click.echo(f"{check.name}: {check.found}" + ("" if check.ok else f"\n      {check.fix}"))
         if home is None:
             click.echo("There is no ledger in this folder or above it: `deed init` makes one.")
 
@@ -208,8 +208,8 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
             fix = f"raise {setting} in config.toml, with every process of this ledger stopped"
             yield Check(name, used < map_alarm_ratio, f"{used:.1%} of {size} bytes", fix)
         clocks = compare_clocks(client)
-        found = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
-        yield Check("clock", clocks["ok"], found, clocks["fix"])
+        finding = f"last entry {clocks['last']}, {clocks['difference_s']:+.0f} s to this machine's"
+        yield Check("clock", clocks["ok"], finding, clocks["fix"])
         yield _checked("entries", partial(_entries_check, client))
         if app.settings().server is None:
             yield _trust_check(settings, client)
@@ -235,12 +235,12 @@ def _checked(name: str, check: Callable[[], Check]) -> Check:
 def _entries_check(client: LocalClient) -> Check:
     with Reader(client, client.settings) as reader:
         bad = reader.answer("catalog.skipped")["entries"]
-    found = "each follows from those before it"
+    finding = "each follows from those before it"
     if bad:
-        shown = ", ".join(f"{one['index']} ({one['code']})" for one in bad[:skipped_shown_max])
-        found = f"{len(bad)} skipped, which no gate admits: {shown}"
+        listed = ", ".join(f"{entry['index']} ({entry['code']})" for entry in bad[:skipped_shown_max])
+        finding = f"{len(bad)} skipped, which no gate admits: {listed}"
     fix = "somebody wrote past the gate: `deed verify` says more, `deed fsck --repair` puts derived records right"
-    return Check("entries", not bad, found, fix)
+    return Check("entries", not bad, finding, fix)
 
 
 def _memory_check(client: LocalClient) -> Check:
@@ -266,27 +266,27 @@ def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:
         if witnesses is not None:
             policy, fail_closed = witnesses
             witnessed = policy.judge(client.prove(0).checkpoint_text, time.time())
-            found = f"{witnessed}; without them it fails {'closed' if fail_closed else 'open'}"
+            finding = f"{witnessed}; without them it fails {'closed' if fail_closed else 'open'}"
             fix = "`deed serve` asks them, and its log says what they answered"
-            yield Check("witnesses", witnessed.is_met, found, fix)
+            yield Check("witnesses", witnessed.is_met, finding, fix)
     except DeedbookError as error:
         if error.code != "NOT_TRUSTED":  # which has a line of its own
             yield Check("witnesses", ok=False, found=error.code, fix=error.message)
 
 
 def _model_check(app: App) -> Check:
-    asked, client = "nobody was asked", None
+    result, client = "nobody was asked", None
     try:
         client = named_client(trust.actions_of(app.settings()))
-        asked = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
+        result = f"{client.model} at {client.endpoint.url} ({client.endpoint.family})"
         question = 'Answer with this JSON object and nothing else: {"ready": true}'
         answer = client.ask([Message("system", "Answer with JSON."), Message("user", question)], dict[str, Any])
-        asked, fix = f"{asked} answered {escape_text(json.dumps(answer))}", ""
+        result, fix = f"{result} answered {escape_text(json.dumps(answer))}", ""
     except DeedbookError as error:
-        asked, fix = f"{asked}: {error.code}", error.message
+        result, fix = f"{result}: {error.code}", error.message
     if client is not None:
-        asked += f"; sent with it: {json.dumps(client.fields)}"
-    return Check("model", not fix, asked, fix)
+        result += f"; sent with it: {json.dumps(client.fields)}"
+    return Check("model", not fix, result, fix)
 
 
 def _gate_check(home: Home, client: LocalClient) -> Check:
@@ -313,9 +313,9 @@ def _remote_checks(settings: Settings) -> Iterator[Check]:
 def _spool_checks(settings: Settings) -> Iterator[Check]:
     for name, spool in spools(settings.home):
         if any(counts := spool.counts()):
-            found = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
+            finding = f"of {name} {counts.waiting} wait to be recorded, {counts.rejected} were refused"
             lists = "`deed spool list` shows them, `deed spool send` sends what waits"
-            yield Check("spool", ok=False, found=found, fix=f"{lists}, `deed spool drop` gives up others")
+            yield Check("spool", ok=False, found=finding, fix=f"{lists}, `deed spool drop` gives up others")
 
 
 def _trust_check(settings: Settings, client: Client | None = None) -> Check:
@@ -333,27 +333,27 @@ def _views_check(client: LocalClient, settings: Settings) -> Check:
     try:
         with Reader(client, settings) as reader:
             reader.answer("sessions.list", {"limit": 1})
-            found = reader.store.check()
+            finding = reader.store.check()
     except DeedbookError as error:
         return Check("views", ok=False, found=message_of(error), fix=fix)
-    return Check("views", found == "ok", "whole, and up to date" if found == "ok" else found, fix)
+    return Check("views", finding == "ok", "whole, and up to date" if finding == "ok" else finding, fix)
 
 
 def _key_checks(home: Home) -> Iterator[Check]:
     if tracked := tracked_keys(home):
         advice = "do not use them, and make none of them private now: whoever has the repository has them too"
-        found = f"git tracks {', '.join(tracked)}: these keys came with the repository, they are the stranger's"
+        finding = f"git tracks {', '.join(tracked)}: these keys came with the repository, they are the stranger's"
         yield Check(
-            "keys", ok=False, found=escape_text(found), fix=f"{advice}; an agent of yours needs keys of its own"
+            "keys", ok=False, found=escape_text(finding), fix=f"{advice}; an agent of yours needs keys of its own"
         )
         return
     files = sorted([*home.keys.glob("*.key"), *home.keys.glob("*.nkey"), *home.keys.glob("*.session")])
     wide = [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
-    found = f"{len(files)} files" if not wide else f"others can read {', '.join(wide)}"
+    finding = f"{len(files)} files" if not wide else f"others can read {', '.join(wide)}"
     fix = f"run `chmod 600 {trust.quoted_path(home.keys)}/*`"
     if not trust.is_trusted(home.path):
         fix = "you have not trusted this folder: unless you made these keys they are a stranger's, do not use them"
-    yield Check("keys", not wide, escape_text(found), fix)
+    yield Check("keys", not wide, escape_text(finding), fix)
 
 
 def tracked_keys(home: Home) -> list[str]:

@@ -24,24 +24,31 @@ rows_max: Final = 500
 @click.option(
     "--follow", "is_following", is_flag=True, help="Print them in the order of the log, then new ones as they come."
 )
-def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **given: Any) -> None:
+def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **filters: Any) -> None:
     """List the last 50 events, newest first; with --after or --reverse in the order of the log."""
     if kind:
         check_kinds((kind,))
-    before, is_newest = given.pop("before"), not given.pop("reverse") and after is None
+    before, is_newest = filters.pop("before"), not filters.pop("reverse") and after is None
     if before is not None and not (is_newest and not is_following):
         raise click.UsageError("--before lists older entries: omit --after, --reverse and --follow")
-    asked = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
+    selection = {"kind": kind, "newest": is_newest, "after": before if is_newest else after}
     if is_following:
         start = 0 if after is None else after + 1
-        if is_newest and (last := app.query("catalog.find", **asked, **given)["events"]):
+        if is_newest and (last := app.query("catalog.find", **selection, **filters)["events"]):
             start = last[-1]["event_index"]  # the oldest of them: what is written meanwhile comes behind it
-        app.follow((kind,) if kind else (), given["stream"], given["author"], start)
+        app.follow((kind,) if kind else (), filters["stream"], filters["author"], start)
         return
-    answer = app.query("catalog.find", **asked, **given)
+    answer = app.query("catalog.find", **selection, **filters)
     rows = [
-        (one["event_index"], output.when(one["accepted_ms"]), one["author"], one["kind"], one["stream"], _marks(one))
-        for one in answer["events"]
+        (
+            event["event_index"],
+            output.when(event["accepted_ms"]),
+            event["author"],
+            event["kind"],
+            event["stream"],
+            _marks(event),
+        )
+        for event in answer["events"]
     ]
     if app.as_json:
         answer["events"] = app.described(answer["events"])

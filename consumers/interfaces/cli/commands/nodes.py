@@ -29,8 +29,8 @@ def list_(app: App) -> None:
     """List the nodes that answer, this one first: leader, term, and the size of each log."""
     view = _view(app)
     rows = [
-        (one.node, one.role, one.term, one.size, f"{one.heard_s:.1f} s", one.url, one.fault or "-")
-        for one in view.nodes
+        (member.node, member.role, member.term, member.size, f"{member.heard_s:.1f} s", member.url, member.fault or "-")
+        for member in view.nodes
     ]
     header = ("node", "role", "term", "entries", "heard", "url", "fault")
     app.show("nodes", msgspec.to_builtins(view), lambda: print_table(header, rows))
@@ -44,7 +44,7 @@ def hand_over(app: App, name: str) -> None:
     if view.leader != view.node:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"
         raise Refused("NOT_AUTHORIZED", message)
-    if name and name not in {one.node for one in view.nodes[1:]}:
+    if name and name not in {member.node for member in view.nodes[1:]}:
         raise Refused("NOT_FOUND", f"node {name} does not answer: see `deed node list`", name=name)
     write_whole(Home(app.settings().home).bus / HAND_OVER_FILE, name.encode())
     until = time.monotonic() + _wait_s
@@ -63,12 +63,12 @@ def state_here(home: Home) -> tuple[bool, str, str]:
         view = read_nodes(home.bus)
     except DeedbookError as error:
         return False, error.code, error.message
-    own, head = view.nodes[0], max(one.size for one in view.nodes)
+    own, head = view.nodes[0], max(member.size for member in view.nodes)
     leads = f"{view.leader or 'nobody'} leads"
-    found = f"{own.node} is {own.role} in term {own.term}, {head - own.size} entries behind; {leads}"
-    others = ", ".join(f"{one.node} heard {one.heard_s:.1f} s ago" for one in view.nodes[1:])
+    state = f"{own.node} is {own.role} in term {own.term}, {head - own.size} entries behind; {leads}"
+    others = ", ".join(f"{member.node} heard {member.heard_s:.1f} s ago" for member in view.nodes[1:])
     fix = own.fault or "no node leads: `deed node list` says which are heard; two of three must run"
-    return bool(view.leader) and not own.fault, f"{found}; {others or 'no other node is heard'}", fix
+    return bool(view.leader) and not own.fault, f"{state}; {others or 'no other node is heard'}", fix
 
 
 def _view(app: App) -> NodesView:

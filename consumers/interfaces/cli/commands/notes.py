@@ -36,7 +36,7 @@ def sync(app: App) -> None:
     Notes of other tools stay in the history of their ref. Files of other people are not changed.
     """
     project = project_of(app.settings())
-    with progress("writing reports", shown=not app.as_json) as step:
+    with progress("writing reports", is_shown=not app.as_json) as step:
         repaired = repair(app.query_with, project, step)
 
     def text() -> None:
@@ -60,10 +60,10 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 
     Anybody who can push can write notes. If there is a ledger, this says whether a signed event backs the report.
     """
-    kept, has_ledger = notes_of(app)
-    name = kept.find(session)
+    notes, has_ledger = notes_of(app)
+    name = notes.find(session)
     ref = (MARKDOWN_NOTES if markdown else JSON_NOTES) + name
-    content = kept.read(ref)
+    content = notes.read(ref)
     if content is None:
         raise Refused("NOT_FOUND", f"there is no note {ref}: `deed notes sync` writes it", ref=ref)
     report = None if markdown else _parsed(content)
@@ -80,11 +80,11 @@ def show(app: App, session: str, *, markdown: bool) -> None:
 @notes.command("list")
 def list_(app: App) -> None:
     """List sessions with git notes, newest first, and whether a signed event backs each."""
-    kept, has_ledger = notes_of(app)
+    notes, has_ledger = notes_of(app)
     listed = []
-    rows = kept.listed()
-    contents = kept.contents(rows) if has_ledger else [None] * len(rows)
-    with progress("checking notes", shown=has_ledger and not app.as_json) as step:
+    rows = notes.listed()
+    contents = notes.contents(rows) if has_ledger else [None] * len(rows)
+    with progress("checking notes", is_shown=has_ledger and not app.as_json) as step:
         for number, (row, content) in enumerate(zip(rows, contents, strict=True), 1):
             signed = _signed(app, row.session_id, content, has_ledger=has_ledger)
             has_ledger = signed["signed"] is not None  # one that does not answer is not asked for every note

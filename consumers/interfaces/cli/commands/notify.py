@@ -40,15 +40,15 @@ def list_(app: App) -> None:
         dead, dead_total = store.listed_deliveries(dead=True) if store else ([], 0)
     data = {
         "channels": [
-            {"number": number, "name": one.name, "target": one.target, "is_ready": one.is_ready}
-            | {of: getattr(one.settings, of) for of in ("agents", "actions", "secret_variable")}
-            for number, one in enumerate(channels, 1)
+            {"number": number, "name": channel.name, "target": channel.target, "is_ready": channel.is_ready}
+            | {of: getattr(channel.settings, of) for of in ("agents", "actions", "secret_variable")}
+            for number, channel in enumerate(channels, 1)
         ],
         "open": episodes,
         "open_total": open_total,
-        "pending": [describe_delivery(one) for one in pending],
+        "pending": [describe_delivery(delivery) for delivery in pending],
         "pending_total": pending_total,
-        "dead": [describe_delivery(one) for one in dead],
+        "dead": [describe_delivery(delivery) for delivery in dead],
         "dead_total": dead_total,
     }
     app.show("notifications", data, lambda: _print_all(data))
@@ -59,17 +59,20 @@ def list_(app: App) -> None:
 def test(app: App, channel: str | None) -> None:
     """Send one test notification and print the answer; exit code 7 if it was not delivered."""
     results = []
-    for number, one in _chosen_channels(configured_channels(app.settings()), channel):
-        outcome = attempt(one, trial(secrets.token_hex(20), unix_ms()), unix_ms())
+    for number, configured in _chosen_channels(configured_channels(app.settings()), channel):
+        outcome = attempt(configured, trial(secrets.token_hex(20), unix_ms()), unix_ms())
         is_delivered = outcome.result == "delivered"
-        results.append({"number": number, "name": one.name, "is_delivered": is_delivered, "said": outcome.text})
+        results.append({"number": number, "name": configured.name, "is_delivered": is_delivered, "said": outcome.text})
 
     app.show(
         "notification_tests",
         {"channels": results},
-        [f"{one['name']}: {'delivered' if one['is_delivered'] else 'NOT delivered'}: {one['said']}" for one in results],
+        [
+            f"{result['name']}: {'delivered' if result['is_delivered'] else 'NOT delivered'}: {result['said']}"
+            for result in results
+        ],
     )
-    if not all(one["is_delivered"] for one in results):
+    if not all(result["is_delivered"] for result in results):
         click.get_current_context().exit(Exit.UNAVAILABLE)
 
 
@@ -124,38 +127,49 @@ def _chosen_channels(channels: Sequence[Channel], wanted: str | None) -> list[tu
     numbered = list(enumerate(channels, 1))
     if not numbered:
         raise Refused("USAGE", "there are no channels: config.toml has no [[notify]]")
-    found = [(number, one) for number, one in numbered if wanted in (None, str(number), one.name)]
-    if not found:
+    chosen = [(number, channel) for number, channel in numbered if wanted in (None, str(number), channel.name)]
+    if not chosen:
         raise Refused("NOT_FOUND", f"there is no channel {wanted}: there are 1 to {len(numbered)}", channel=wanted)
-    return found
+    return chosen
 
 
-def describe_delivery(one: Delivery) -> dict[str, Any]:
+def describe_delivery(delivery: Delivery) -> dict[str, Any]:
     """Return what is shown of a delivery; ``next_ms`` is None for a dead letter."""
     own = ("channel", "attempts", "next_ms", "error", "created_ms")
-    return {"id": one.notification.id, "text": one.notification.text} | {name: getattr(one, name) for name in own}
+    return {"id": delivery.notification.id, "text": delivery.notification.text} | {
+        name: getattr(delivery, name) for name in own
+    }
 
 
 def _print_all(data: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = [
         (
-            one["number"],
-            one["name"],
-            one["target"],
-            ", ".join(one["agents"]),
-            ", ".join(one["actions"]) or "all",
-            "ready" if one["is_ready"] else f"no {one['secret_variable']} in the environment",
+            channel["number"],
+            channel["name"],
+            channel["target"],
+            ", ".join(channel["agents"]),
+            ", ".join(channel["actions"]) or "all",
+            "ready" if channel["is_ready"] else f"no {channel['secret_variable']} in the environment",
         )
-        for one in data["channels"]
+        for channel in data["channels"]
     ]
     click.secho("Channels", bold=True)
     print_table(("no.", "name", "target", "agents", "actions", "state"), rows)
     click.secho(f"\nOpen waits ({data['open_total']})", bold=True)
-    waits = [(when(one["began_ms"]), one["agent"], one["action"], one["id"], one["title"]) for one in data["open"]]
+    waits = [
+        (when(wait["began_ms"]), wait["agent"], wait["action"], wait["id"], wait["title"]) for wait in data["open"]
+    ]
     print_table(("since", "agent", "action", "id", "title"), waits)
     for heading, name in (("Pending", "pending"), ("Dead letters", "dead")):
         click.secho(f"\n{heading} ({data[f'{name}_total']})", bold=True)
-        shown = [
-            (one["id"], one["channel"], one["attempts"], sanitize_text(one["text"]), one["error"]) for one in data[name]
+        deliveries = [
+            (
+                delivery["id"],
+                delivery["channel"],
+                delivery["attempts"],
+                sanitize_text(delivery["text"]),
+                delivery["error"],
+            )
+            for delivery in data[name]
         ]
-        print_table(("id", "channel", "attempts", "text", "last error"), shown)
+        print_table(("id", "channel", "attempts", "text", "last error"), deliveries)

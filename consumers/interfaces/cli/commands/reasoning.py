@@ -62,9 +62,9 @@ def reasoning() -> None:
     "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched whole."
 )
 @click.option("--session", default="", help="The session it belongs to.")
-def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
+def start(app: App, /, task: str, id_: str | None, **options: str) -> None:
     """Start a reasoning; the acting agent owns it."""
-    emit(app, id_ or default_id(task), kinds.ReasoningStarted(task=task, **given))
+    emit(app, id_ or default_id(task), kinds.ReasoningStarted(task=task, **options))
 
 
 @reasoning.command()
@@ -99,13 +99,13 @@ def start(app: App, /, task: str, id_: str | None, **given: str) -> None:
     "--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Confidence, from 0 to 1."
 )
 @click.option("--number", type=click.IntRange(1), help="Its number (default: the next).")
-def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **given: Any) -> None:
+def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, **options: Any) -> None:
     """Record one step."""
     name, following, notices = next_number(app, id_)
     number = number or following
-    fields = {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
-    one = kinds.Step(step_number=number, **fields | {"reasoning_type": given["reasoning_type"] or ""})
-    data = kinds.ReasoningExtended(steps=[one], dependencies={number: list(rests_on)} if rests_on else {})
+    fields = {option: list(value) if isinstance(value, tuple) else value for option, value in options.items()}
+    new_step = kinds.Step(step_number=number, **fields | {"reasoning_type": options["reasoning_type"] or ""})
+    data = kinds.ReasoningExtended(steps=[new_step], dependencies={number: list(rests_on)} if rests_on else {})
     (data,), warnings = cite([data], app.query_with)
     emit(app, name, data, [*notices, *warnings])
 
@@ -125,8 +125,8 @@ def assume(
         raise Refused("USAGE", "give --content for a new assumption, or --step N with --settled TEXT")
     if settled is not None and number is not None:
         steps = app.query("reasoning.show", id=name)["memory"]["steps"]
-        one = next((one for one in steps if one["step_number"] == number), None)
-        if one and not (one["type"] == "assumption" or "needs_validation" in one or one["assumptions"]):
+        target = next((row for row in steps if row["step_number"] == number), None)
+        if target and not (target["type"] == "assumption" or "needs_validation" in target or target["assumptions"]):
             remedy = f"see `deed reasoning show {quote(name)}` for those that are"
             raise Refused("USAGE", f"step {number} of {name} is no assumption and states none: {remedy}", step=number)
         emit(app, name, kinds.ReasoningExtended(assumptions_updated={number: settled}))
@@ -156,19 +156,19 @@ def conclude(app: App, id_: str, conclusion: str, confidence: float, limitations
 @click.option("--author", help="Only those of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
 @page_options()
-def list_(app: App, **asked: Any) -> None:
+def list_(app: App, **filters: Any) -> None:
     """List reasonings, newest first."""
     list_page(
         app,
         "reasoning.list",
         "reasonings",
-        asked,
-        lambda one: {
-            "id": one["id"],
-            "status": one["status"],
-            "author": one["author"] + (" (imported)" if one["imported"] else ""),
-            "steps": one["steps"],
-            "task": shorten(one["task"], task_columns, placeholder="…"),
+        filters,
+        lambda row: {
+            "id": row["id"],
+            "status": row["status"],
+            "author": row["author"] + (" (imported)" if row["imported"] else ""),
+            "steps": row["steps"],
+            "task": shorten(row["task"], task_columns, placeholder="…"),
         },
     )
 
@@ -184,9 +184,9 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
         record = _provenance_of(app, ref)
         app.show("provenance", record, lambda: print_fields(record))
         return
-    shown = app.query("reasoning.show", id=ref)
-    shown["verdict"] = app.query("validations.latest", ref=ref)
-    app.show("reasoning.show", shown, lambda: print_tree(shown) if tree else print_reasoning(shown))
+    answer = app.query("reasoning.show", id=ref)
+    answer["verdict"] = app.query("validations.latest", ref=ref)
+    app.show("reasoning.show", answer, lambda: print_tree(answer) if tree else print_reasoning(answer))
 
 
 @reasoning.command(looks_back=True)
@@ -277,7 +277,7 @@ def _provenance_of(app: App, ref: str) -> dict[str, Any]:
 def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
     """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
     graph = app.query("reasoning.show", id=ref)
-    numbers = [one["step_number"] for one in graph["memory"]["steps"]]
+    numbers = [row["step_number"] for row in graph["memory"]["steps"]]
     return graph["id"], max(numbers, default=0) + 1, reopened(graph)
 
 
@@ -305,23 +305,23 @@ def record(app: App, file: str, id_: str | None, domain: str | None, session: st
     graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
     if id_ is not None and len(graphs) > 1:
         raise Refused("USAGE", f"--id names one reasoning, and the file holds {len(graphs)}")
-    given = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
+    overrides = {name: value for name, value in (("id", id_), ("domain", domain), ("session", session)) if value}
     # Options of the command line override hints of the file.
-    planned = [_planned(graph._replace(hints=replace(graph.hints, **given))) for graph in graphs]
-    drafts = [one.data for _, _, groups in planned for group in groups for one in group]
+    planned = [_planned(graph._replace(hints=replace(graph.hints, **overrides))) for graph in graphs]
+    drafts = [draft.data for _, _, groups in planned for group in groups for draft in group]
     _, warnings = cite(drafts, app.query_with, is_own=False)
     author = app.author()
     recorded = []
-    with progress("recording", shown=not app.as_json) as step:
+    with progress("recording", is_shown=not app.as_json) as step:
         for number, (graph, name, groups) in enumerate(planned, 1):
             recorded.append(_answer(graph, name, _emit(author, name, groups)))
             step(number, len(planned))
 
     def text() -> None:
-        for one in recorded:
-            place = f"(entries {one['first']} to {one['last']})"
-            click.echo(f"{one['id']}: {one['steps']} steps, {one['ref'][:19]}… {place}")
-            for path in one["unmapped"]:
+        for row in recorded:
+            entries = f"(entries {row['first']} to {row['last']})"
+            click.echo(f"{row['id']}: {row['steps']} steps, {row['ref'][:19]}… {entries}")
+            for path in row["unmapped"]:
                 click.echo(f"  unmapped: {sanitize_text(path)}", err=True)
         warn(warnings)
 
@@ -346,7 +346,7 @@ def _emit(author: Author, name: str, groups: list[list[Draft]]) -> list[int]:
     indexes: list[int] = []
     for drafts in groups:
         try:
-            indexes += [one.index for one in author.emit(*drafts)]
+            indexes += [entry.index for entry in author.emit(*drafts)]
         except Refused as refusal:
             raise refusal.with_details(reasoning_id=name, recorded=indexes) from refusal
     return indexes

@@ -67,22 +67,22 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
 @click.option("--policy", "policy_file", type=_FILE, help="The logs and witnesses that count (C2SP tlog-policy).")
 @click.option("--fail-open", is_flag=True, help="Pass with a warning if the policy's quorum is missing.")
 @click.option("--event", type=_FILE, help="The event it must prove: an entry's bytes, or a DSSE envelope.")
-def verify(app: App, /, file: Path, *, fail_open: bool, **given: Any) -> None:
+def verify(app: App, /, file: Path, *, fail_open: bool, **anchor_options: Any) -> None:
     """Check a receipt offline, and say what it proves.
 
     Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': the receipt itself says which
     key counts. In a folder of that ledger, it is also held against the ledger and what is remembered of it.
     """
-    if fail_open and given["policy_file"] is None:
+    if fail_open and anchor_options["policy_file"] is None:
         raise Refused("USAGE", "--fail-open needs --policy")
     receipt = Receipt.parse(_read(file, receipt_size_max_bytes).decode("utf-8", "replace"))
-    checked = check(receipt, _anchors(**given), fail_open=fail_open)
-    held = []
+    checked = check(receipt, _anchors(**anchor_options), fail_open=fail_open)
+    ledgers = []
     if evidence_in(receipt) is not None and _hold_here(app, checked):
-        held.append("the ledger here")
+        ledgers.append("the ledger here")
         if checked.trust == "self-asserted":  # this ledger's id is the digest of the root key that it leads to
             checked = msgspec.structs.replace(checked, trust="ledger")
-    data = _data(checked) | {"held_against": held}
+    data = _data(checked) | {"held_against": ledgers}
     app.show("receipt", data, lambda: _print(checked, data))
 
 
@@ -165,7 +165,7 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
         click.echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
     if checked.witnessed is not None:
         click.echo(str(checked.witnessed))
-    for place in data["held_against"]:
-        click.echo(f"it is in the history of {place}")
+    for ledger in data["held_against"]:
+        click.echo(f"it is in the history of {ledger}")
     if checked.trust == "self-asserted":
         click.echo("The receipt names its own key: pass --root or --vkey, which you got from somewhere else.")

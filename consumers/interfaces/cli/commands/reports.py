@@ -51,13 +51,13 @@ def report() -> None:
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
 @click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
-def generate(app: App, /, session_id: str | None, **given: Any) -> None:
+def generate(app: App, /, session_id: str | None, **options: Any) -> None:
     """Make the report of a session that the acting agent owns.
 
     Missing options are filled from the session's records. Each call adds a version; the latest counts.
     """
-    given["artifacts"] = with_contents(app, given["artifacts"]) if given.pop("keep") else given["artifacts"]
-    report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(given))
+    options["artifacts"] = with_contents(app, options["artifacts"]) if options.pop("keep") else options["artifacts"]
+    report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(options))
     warn(() if app.as_json else report["warnings"])
     app.show("report", report, lambda: made.print_made(report))
 
@@ -94,9 +94,9 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 @click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
 @click.option("--task-pattern", metavar="RE2", help="A pattern that task or outcome matches, in any case.")
 @page_options(default=10)
-def query(app: App, **asked: Any) -> None:
+def query(app: App, **filters: Any) -> None:
     """Find reports by agent, time and a pattern in task or outcome, newest first."""
-    page = query_reports(app.query_with, datetime.now(UTC), **asked)
+    page = query_reports(app.query_with, datetime.now(UTC), **filters)
     rows = [
         (
             report["timestamp"][:19],
@@ -137,30 +137,30 @@ def _limit(default: int, help_: str = "Rows of a page.") -> Callable[[Any], Any]
 @ai_id_option
 @since_option("Only what was written since")
 @_limit(5)
-def similar(app: App, **asked: Any) -> None:
+def similar(app: App, **filters: Any) -> None:
     """Find the sessions most similar to a task, also those without a report."""
-    _show(app, "search.similar", asked, _print_similar)
+    _show(app, "search.similar", filters, _print_similar)
 
 
 @report.command(looks_back=True)
 @since_option("Only reports since then")
 @_limit(20)
-def overlap(app: App, **asked: Any) -> None:
+def overlap(app: App, **filters: Any) -> None:
     """Show pairs of reports about nearly the same work, in whatever words."""
-    _show(app, "reports.overlap", asked, _print_overlaps)
+    _show(app, "reports.overlap", filters, _print_overlaps)
 
 
 @report.command(looks_back=True)
 @ai_id_option
 @since_option("Only reports since then")
 @_limit(50, "Points of each agent.")
-def calibration(app: App, **asked: Any) -> None:
+def calibration(app: App, **filters: Any) -> None:
     """Show how well agents assess themselves, report by report and over time."""
-    _show(app, "reports.calibration", asked, _print_calibration)
+    _show(app, "reports.calibration", filters, _print_calibration)
 
 
-def _show(app: App, query: str, asked: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
-    answer = app.query(query, **asked)
+def _show(app: App, query: str, filters: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
+    answer = app.query(query, **filters)
     app.show(query, answer, lambda: text(answer))
 
 
@@ -184,8 +184,8 @@ def _print_report(answer: dict[str, Any]) -> None:
     report, versions = answer["report"], answer["versions"]
     click.echo(sanitize_text(report["markdown"]).rstrip("\n"))
     click.echo(f"\n-- {report['calibration_status']} by its vectors, {answer['grounds']['text']}")
-    place = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
-    click.echo(f"-- version {place} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
+    position = next(number for number, version in enumerate(versions, 1) if version["report_id"] == report["report_id"])
+    click.echo(f"-- version {position} of {len(versions)}: {report['report_id']} (entry {report['event_index']})")
     for version in versions:
         if version["report_id"] != report["report_id"]:
             click.echo(f"   also {version['report_id']} {version['timestamp']}")
@@ -193,10 +193,11 @@ def _print_report(answer: dict[str, Any]) -> None:
 
 def _print_similar(answer: dict[str, Any]) -> None:
     rows = [
-        (f"{one['score']:.2f}", one["near"], one["session_id"], one["ai_id"], _about(one)) for one in answer["sessions"]
+        (f"{session['score']:.2f}", session["near"], session["session_id"], session["ai_id"], _about(session))
+        for session in answer["sessions"]
     ]
     print_table(("score", "", "session", "agent", "task"), rows)
-    if answer["sessions"] and all(one["near"] == "far" for one in answer["sessions"]):
+    if answer["sessions"] and all(session["near"] == "far" for session in answer["sessions"]):
         click.echo("-- these are the nearest, and far: nothing here says much of that task")
 
 

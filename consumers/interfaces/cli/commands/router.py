@@ -83,14 +83,14 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
     client = app.client()
     reading = LedgerSource(client, app.query_with, app.settings().agent or NAME)
     kinds = frozenset[str]().union(*(chain.kinds for chain in chains))
-    found: list[dict[str, Any]] = []
+    rehearsals: list[dict[str, Any]] = []
     more: str | None = None
     for event in [read_event(index, client.entry(index))] if index is not None else _events_after(app, after, kinds):
-        if len(found) == limit:
-            more = next_page(found[-1]["index"], "after")
+        if len(rehearsals) == limit:
+            more = next_page(rehearsals[-1]["index"], "after")
             break
-        found.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
-    data = {"file": str(source.path), "events": found}
+        rehearsals.append(rehearse(chains, event, reading, source.default_reviewer, every_chain=index is not None))
+    data = {"file": str(source.path), "events": rehearsals}
     app.show("dry_run", data, lambda: _print_dry_run(data, more), following=more)
 
 
@@ -141,9 +141,11 @@ def status(app: App, retry: int | None) -> None:
         data["chains"] = [chain.name for chain in source.read()]
     except DeedbookError as error:
         data["problem"] = {"code": error.code, "message": error.message}
-    position, letters = kept(path)
+    position, letters = read_state(path)
     data |= {"position": position, "head": head, "behind": None if position is None else max(head - position, 0)}
-    data["dead_letters"] = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
+    data["dead_letters"] = [
+        {"index": letter.event_index, "id": letter.event_id, "error": letter.error} for letter in letters
+    ]
     app.show("router", data, lambda: _print_status(data))
 
 
@@ -181,7 +183,7 @@ def store(app: App, name: str) -> Path:
     return app.settings().home / ("router.db" if name == NAME else f"router-{name}.db")
 
 
-def kept(path: Path) -> tuple[int | None, list[Any]]:
+def read_state(path: Path) -> tuple[int | None, list[Any]]:
     """Return the position and the dead letters in a router's store; a store that is not there is not made."""
     if not path.exists():
         return None, []
@@ -197,10 +199,10 @@ def _events_after(app: App, after: int, kinds: frozenset[str]) -> Iterator[Event
 
 def _print_dry_run(data: dict[str, Any], more: str | None) -> None:
     rows = [
-        (event["index"], event["kind"], event["handoff"], chain["chain"], said)
+        (event["index"], event["kind"], event["handoff"], chain["chain"], outcome)
         for event in data["events"]
         for chain in event["chains"]
-        for said in ([chain["why_not"]] if chain["why_not"] else [_step_text(step) for step in chain["steps"]])
+        for outcome in ([chain["why_not"]] if chain["why_not"] else [_step_text(step) for step in chain["steps"]])
     ]
     print_table(("index", "kind", "handoff", "chain", "outcome"), rows)
     if more is not None:
@@ -222,4 +224,4 @@ def _print_status(data: dict[str, Any]) -> None:
         click.echo(sanitize_text(f"the file is not used: {problem['code']}: {problem['message']}"))
     if data["dead_letters"]:
         click.echo("not routed (try one again with --retry INDEX)")
-        print_table(("index", "id", "error"), [tuple(one.values()) for one in data["dead_letters"]])
+        print_table(("index", "id", "error"), [tuple(letter.values()) for letter in data["dead_letters"]])

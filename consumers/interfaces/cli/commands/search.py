@@ -22,15 +22,15 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 @output.since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")
-def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **given: Any) -> None:
+def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **options: Any) -> None:
     r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
     Results contain all words, in any form, case and script: '"two words"' is a phrase, 'hand*' a prefix. The best
     matches come first. If nothing contains all words, the most similar results are shown with their similarity.
     """
     text = " ".join(words)
-    check_kinds(given["kinds"])
-    filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in given.items()}
+    check_kinds(options["kinds"])
+    filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in options.items()}
     answer = app.query("search.find", text=text, limit=limit, after=cursor, **filters)
 
     def show() -> None:
@@ -46,7 +46,7 @@ def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **g
 
 
 def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
-    place = (
+    columns = (
         hit["event_index"],
         output.when(hit["accepted_ms"]),
         hit["author"],
@@ -55,11 +55,11 @@ def _print_hit(hit: dict[str, Any], terms: list[Term]) -> None:
         output.compromised_cell(hit),
         f"{hit['near']} ({hit['score']:.2f})" if "near" in hit else "",
     )
-    output.print_lines("  ".join(str(part) for part in place if part != ""))
-    excerpt, shown, position = sanitize_text(hit["excerpt"]), "", 0
+    output.print_lines("  ".join(str(part) for part in columns if part != ""))
+    excerpt, line, position = sanitize_text(hit["excerpt"]), "", 0
     for start, end in matches_in(excerpt, terms):
-        shown += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
+        line += excerpt[position:start] + click.style(excerpt[start:end], bold=True)
         position = end
-    shown += excerpt[position:]
+    line += excerpt[position:]
     done = hit.get("correction")
-    click.echo(f"    {shown}" if done is None else f"    ~~{shown}~~\n      {output.corrected(done)}")
+    click.echo(f"    {line}" if done is None else f"    ~~{line}~~\n      {output.corrected(done)}")

@@ -26,7 +26,7 @@ import click
 import msgspec
 from msgspec.structs import asdict, replace
 
-from deedbook.consumers.interfaces.cli.app import App, Command, kept, read_text
+from deedbook.consumers.interfaces.cli.app import App, Command, read_text, store_artifact
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.session_choice import chosen_session
@@ -62,7 +62,7 @@ _SPELLED: Final = {
     "strategy": "reasoning_strategy",
 }
 _CONFIDENCE: Final = {"conclude": {"confidence": "confidence_in_reasoning"}}
-_GIVEN: Final[dict[str, dict[str, Any]]] = {
+_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "step": {"type": "inference"},
     "assume": {"type": "assumption", "needs_validation": True},
 }
@@ -87,9 +87,9 @@ class Entry(NamedTuple):
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
 @click.option(
-    "--session", "given", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one)."
+    "--session", "session_id", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one)."
 )
-def record(app: App, file: str, given: str | None) -> None:
+def record(app: App, file: str, session_id: str | None) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
     A line `KIND: TEXT` each, options indented below it as in the verbs: finding, unknown, dead-end (why), tool
@@ -101,7 +101,7 @@ def record(app: App, file: str, given: str | None) -> None:
     if len(entries) > batch_events_max:
         message = f"{len(entries)} entries: one batch holds {batch_events_max}, so split before line"
         raise Refused("TOO_LARGE", f"nothing was recorded: {message} {entries[batch_events_max].line}")
-    session = str(app.query("sessions.show", id=chosen_session(app, given))["id"])
+    session = str(app.query("sessions.show", id=chosen_session(app, session_id))["id"])
     signed = [entry for entry in entries if entry.data is not None]
     notices: list[str] = []
     planned = _drafts(app, signed, session, notices)
@@ -116,23 +116,23 @@ def record(app: App, file: str, given: str | None) -> None:
     try:
         accepted = app.author().emit(*drafts)
     except Refused as refusal:
-        positions = [one["position"] for one in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
-        lines = "".join(f"line {signed[one].line}: " for one in positions)
+        positions = [event["position"] for event in refusal.details.get("events", ())] or [0] * (len(signed) == 1)
+        lines = "".join(f"line {signed[position].line}: " for position in positions)
         raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
     counts = Counter(entry.kind for entry in entries)
-    repeated = all(one.is_repeat for one in accepted)
+    repeated = all(entry.is_repeat for entry in accepted)
     answer = {
         "id": session,
         "counts": counts,
         "is_repeat": repeated,
         "warnings": warnings,
-        "accepted": [asdict(one) for one in accepted],
+        "accepted": [asdict(entry) for entry in accepted],
     }
 
     what = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     first, last = accepted[0].index, accepted[-1].index
-    place = f"entry {first}" if first == last else f"entries {first} to {last}"
-    app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({place})")
+    at_entries = f"entry {first}" if first == last else f"entries {first} to {last}"
+    app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({at_entries})")
     warn(() if app.as_json else warnings)
 
 
@@ -154,7 +154,7 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
         elif entry.kind != "conclude":
             stream = f"session/{session}"
             if entry.kind == "artifact" and isinstance(data, kinds.ToolUsed):
-                data = replace(data, purpose=" ".join(filter(None, (data.purpose, kept(app, data.tool)))))
+                data = replace(data, purpose=" ".join(filter(None, (data.purpose, store_artifact(app, data.tool)))))
         drafts.append((stream, data))
     return drafts
 
@@ -167,9 +167,9 @@ def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -
         message = f"nothing was recorded: line {entry.line}: {refusal.message}; with `task: TEXT` below it, it starts"
         raise Refused(refusal.code, message, **refusal.details) from refusal
     steps = reasoning["memory"]["steps"]
-    same = [one["step_number"] for one in steps if one["content"] == first.content]
+    same = [step["step_number"] for step in steps if step["content"] == first.content]
     notices += [] if same else reopened(reasoning)
-    return same[0] if same else max((one["step_number"] for one in steps), default=0) + 1
+    return same[0] if same else max((step["step_number"] for step in steps), default=0) + 1
 
 
 def read_entries(text: str) -> list[Entry]:
@@ -192,23 +192,23 @@ def read_entries(text: str) -> list[Entry]:
     if not faults and all(entry.data is None for entry in entries):
         faults.append({"line": 1, "message": f"there is no entry: begin a line with one of {', '.join(FORMS)}"})
     if faults:
-        lines = "; ".join(f"line {one['line']}: {one['message']}" for one in faults)
+        lines = "; ".join(f"line {fault['line']}: {fault['message']}" for fault in faults)
         raise Refused("INVALID_FORMAT", f"nothing was recorded: {lines}", faults=faults)
     return entries
 
 
 def _fault(kind: str, error: msgspec.ValidationError) -> str:
     """Return what is wrong with an entry in the words of the file: its option, or its text."""
-    words, _, field = schema_error(error).message.rpartition(" at $")
+    problem, _, field = schema_error(error).message.rpartition(" at $")
     for option, spelled in (_SPELLED | _CONFIDENCE.get(kind, {})).items():
-        words, field = words.replace(spelled, option), field.replace(spelled, option)
-    if "required field" in words:
-        return f"add a line below it, indented: {words.split('`')[1]}: TEXT"
+        problem, field = problem.replace(spelled, option), field.replace(spelled, option)
+    if "required field" in problem:
+        return f"add a line below it, indented: {problem.split('`')[1]}: TEXT"
     of = "its text" if field[1:] == FORMS[kind][1] else f"its {field[1:]}"
-    if "enum value" in words:
+    if "enum value" in problem:
         choices = filter(None, get_args(graphs.ReasoningType if "reasoning_type" in field else graphs.StepType))
         return f"{of} is one of {', '.join(choices)}"
-    return f"{of} is empty" if "length >= 1" in words else f"{of}: {words}"
+    return f"{of} is empty" if "length >= 1" in problem else f"{of}: {problem}"
 
 
 def _blocks(text: str, faults: list[dict[str, Any]]) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
@@ -255,18 +255,18 @@ def _field(kind: str, name: str) -> str | None:
 def _entry(line: int, kind: str, fields: dict[str, list[str]], reasoning: str) -> Entry:
     if kind in ("step", "assume", "conclude") and not reasoning:
         raise ValueError("it belongs to a reasoning: write `reasoning: ID` above it")
-    numbers = [one for text in fields.pop("rests_on", ()) for one in re.split(r"[,\s]+", text.strip())]
-    if not all(one.isdecimal() for one in numbers):
+    numbers = [number for text in fields.pop("rests_on", ()) for number in re.split(r"[,\s]+", text.strip())]
+    if not all(number.isdecimal() for number in numbers):
         raise ValueError("rests-on takes the numbers of steps, as 1,2")
     if kind == "reasoning":
         fields.pop("id")
         if not fields:
             return Entry(line, kind, None, reasoning)
     form = FORMS[kind][0]
-    lists = {one.name for one in msgspec.structs.fields(form) if one.default_factory is list}
-    given: dict[str, Any] = _GIVEN.get(kind, {}) | {
+    lists = {field.name for field in msgspec.structs.fields(form) if field.default_factory is list}
+    values: dict[str, Any] = _DEFAULTS.get(kind, {}) | {
         name: texts if name in lists else "\n".join(texts) for name, texts in fields.items()
     }
     if form is graphs.Step:
-        given["step_number"] = 1  # until all of the reasoning is known
-    return Entry(line, kind, msgspec.convert(given, form, strict=False), reasoning, tuple(map(int, numbers)))
+        values["step_number"] = 1  # until all of the reasoning is known
+    return Entry(line, kind, msgspec.convert(values, form, strict=False), reasoning, tuple(map(int, numbers)))

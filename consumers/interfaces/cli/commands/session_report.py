@@ -19,16 +19,16 @@ from deedbook.consumers.sessions.open_sessions import sweep as sweep_sessions
 from deedbook.consumers.sessions.report import publish_report
 
 
-def make_report(app: App, session_id: str, given: ReportInputs) -> dict[str, Any]:
+def make_report(app: App, session_id: str, inputs: ReportInputs) -> dict[str, Any]:
     """Publish the report of a session and copy it to its stores; the answer has ``stored`` and ``warnings``."""
-    report = publish_report(app.author(), app.query_with, session_id, given)
+    report = publish_report(app.author(), app.query_with, session_id, inputs)
     return with_copies(app.query_with, app.settings(), report)
 
 
-def inputs_from(given: dict[str, Any]) -> ReportInputs:
+def inputs_from(options: dict[str, Any]) -> ReportInputs:
     """Return what the options of a report say; what was not given is derived from the session."""
-    summary, context = given["task_summary"], given["context"]
-    findings, unknowns, artifacts = (list(given[of]) or None for of in ("findings", "unknowns", "artifacts"))
+    summary, context = options["task_summary"], options["context"]
+    findings, unknowns, artifacts = (list(options[of]) or None for of in ("findings", "unknowns", "artifacts"))
     return ReportInputs(
         task_summary=None if summary is None else read_text(summary, "--task-summary"),
         key_findings=findings,
@@ -48,9 +48,9 @@ def remedy(session_id: str, code: str) -> str:
 def print_made(report: dict[str, Any]) -> None:
     """Print what report was made and where it is."""
     about = "" if report["exact"] else "about "
-    place = "stands already" if report["is_repeat"] else f"entry {report['event_index']}"
+    position = "stands already" if report["is_repeat"] else f"entry {report['event_index']}"
     tokens = f"{about}{report['token_count']} tokens"
-    click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({place})")
+    click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({position})")
     command = f"deed report show {quote(report['session_id'])}"
     written = [copy["location"] for copy in report.get("stored", ()) if copy["status"] == "written"]
     places = ", ".join(written) or report["storage_location"]

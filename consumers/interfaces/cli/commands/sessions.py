@@ -88,40 +88,40 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
 
 @session.command()
-@click.argument("words", nargs=-1, metavar="[ID] TEXT")
+@click.argument("arguments", nargs=-1, metavar="[ID] TEXT")
 @click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen, as path:line. Repeatable.")
 @impact_option
 @subject_option
-def finding(app: App, words: tuple[str, ...], *, evidence: tuple[str, ...], **given: Any) -> None:
+def finding(app: App, arguments: tuple[str, ...], *, evidence: tuple[str, ...], **fields: Any) -> None:
     """Record what you found out."""
-    name, text = session_and(app, words, "TEXT")
-    data = kinds.FindingLogged(finding=text, evidence=list(evidence), **given)
+    name, text = session_and(app, arguments, "TEXT")
+    data = kinds.FindingLogged(finding=text, evidence=list(evidence), **fields)
     record(app, name, data, "finding")
     if evidence and not app.as_json:
         output.warn(cite([data], app.query_with)[1])
 
 
 @session.command()
-@click.argument("words", nargs=-1, metavar="[ID] TEXT")
+@click.argument("arguments", nargs=-1, metavar="[ID] TEXT")
 @impact_option
 @subject_option
-def unknown(app: App, words: tuple[str, ...], **given: Any) -> None:
+def unknown(app: App, arguments: tuple[str, ...], **fields: Any) -> None:
     """Record what you do not know yet."""
-    name, text = session_and(app, words, "TEXT")
-    record(app, name, kinds.UnknownLogged(unknown=text, **given), "unknown")
+    name, text = session_and(app, arguments, "TEXT")
+    record(app, name, kinds.UnknownLogged(unknown=text, **fields), "unknown")
 
 
 @session.command("dead-end")
-@click.argument("words", nargs=-1, metavar="[ID] APPROACH")
+@click.argument("arguments", nargs=-1, metavar="[ID] APPROACH")
 @click.option("--why", required=True, metavar="TEXT", help="Why it failed.")
 @click.option("--tried", "basis", flag_value="tried", help="It was tried and failed.")
 @click.option("--argued", "basis", flag_value="argued", help="It was not tried; arguments speak against it.")
 @impact_option
 @subject_option
-def dead_end(app: App, words: tuple[str, ...], *, why: str, **given: Any) -> None:
+def dead_end(app: App, arguments: tuple[str, ...], *, why: str, **fields: Any) -> None:
     """Record an approach that failed, so that nobody tries it again."""
-    name, approach = session_and(app, words, "APPROACH")
-    record(app, name, kinds.DeadEndLogged(approach=approach, why_failed=why, **given), "dead end")
+    name, approach = session_and(app, arguments, "APPROACH")
+    record(app, name, kinds.DeadEndLogged(approach=approach, why_failed=why, **fields), "dead end")
 
 
 @session.command()
@@ -146,19 +146,19 @@ def resolve(app: App, ref: str, answer: str, within: str | None) -> None:
     _correct(app, ref, read_text(answer, "--with"), within, is_resolved=True)
 
 
-def _correct(app: App, ref: str, words: str, within: str | None, *, is_resolved: bool) -> None:
-    done = correct(app.author(), app.query_with, app.settings(), ref, words, is_resolved=is_resolved, within=within)
+def _correct(app: App, ref: str, text: str, within: str | None, *, is_resolved: bool) -> None:
+    done = correct(app.author(), app.query_with, app.settings(), ref, text, is_resolved=is_resolved, within=within)
     output.warn(() if app.as_json else done["warnings"])
     verb = "resolved" if is_resolved else "retracted"
     app.show("session", done, f"{done['id']}: entry {ref} {verb} (entry {done['event_index']})")
 
 
 @session.command()
-@click.argument("words", nargs=-1, metavar="[ID] NAME")
+@click.argument("arguments", nargs=-1, metavar="[ID] NAME")
 @click.option("--purpose", default="", help="The purpose.")
-def tool(app: App, words: tuple[str, ...], *, purpose: str) -> None:
+def tool(app: App, arguments: tuple[str, ...], *, purpose: str) -> None:
     """Record a tool that you used to find something out."""
-    name, used = session_and(app, words, "NAME")
+    name, used = session_and(app, arguments, "NAME")
     record(app, name, kinds.ToolUsed(tool=used, purpose=purpose), "tool")
 
 
@@ -185,15 +185,15 @@ def show(app: App, id_: str | None) -> None:
 @click.option("--ai-id", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only this state.")
 @output.page_options()
-def list_(app: App, **asked: Any) -> None:
+def list_(app: App, **filters: Any) -> None:
     """List sessions, newest first."""
     output.list_page(
         app,
         "sessions.list",
         "sessions",
-        asked,
+        filters,
         lambda row: {
-            "id": _shown(row["id"]),
+            "id": _short_id(row["id"]),
             "status": row["status"],
             "task": shorten(sanitize_line(row["task"]), task_cells_max),
             "started": output.when(row["happened_ms"]),
@@ -204,14 +204,14 @@ def list_(app: App, **asked: Any) -> None:
     )
 
 
-def _shown(name: str) -> str:
+def _short_id(name: str) -> str:
     """Return an id for a row: on a terminal the beginning of a UUID, which every verb takes, and the task has room."""
     return name[:_uuid_chars_shown] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
 
 
-def record(app: App, given: str, data: EventData, what: str) -> None:
+def record(app: App, session_id: str, data: EventData, what: str) -> None:
     """Append one event of a session and say so."""
-    name, accepted = append(app, given, data)
+    name, accepted = append(app, session_id, data)
     answer = {"id": name, "accepted": asdict(accepted[0])}
     app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
 
@@ -233,7 +233,7 @@ def print_session(session: dict[str, Any]) -> None:
     _print_newest("Unknowns", [_marked(event, quote_text(event["unknown"])) for event in session["unknowns"]])
     _print_newest("Dead ends", [_marked(event, sanitize_line(dead_end_text(event))) for event in session["dead_ends"]])
     tools = [filter(None, (quote_text(event["tool"]), quote_text(event["purpose"]))) for event in session["tools"]]
-    _print_newest("Tools", [": ".join(words) for words in tools])
+    _print_newest("Tools", [": ".join(parts) for parts in tools])
 
 
 def _print_head(session: dict[str, Any]) -> None:
@@ -281,16 +281,16 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
     rows = []
     for name, values in series.items():
         if known := [value for value in values if value is not None]:
-            shown = [_none if value is None else f"{value:.2f}" for value in values[:1] + values[1 + left_out :]]
+            cells = [_none if value is None else f"{value:.2f}" for value in values[:1] + values[1 + left_out :]]
             change = f"{round(known[-1] - known[0], 4):+.2f}" if len(known) > 1 else _none
-            rows.append([name, *shown, change])
+            rows.append([name, *cells, change])
     return header, rows, left_out
 
 
 def _marked(event: dict[str, Any], text: str) -> str:
     """Return what was recorded with its entry, as the reference that corrects it, and who did that."""
-    words = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
-    words += [quote_text(event["subject"])] if event["subject"] else []
-    weight = f"  ({', '.join(words)})" if words else ""
-    place, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
-    return place if done is None else f"~~{place}~~\n      {output.corrected(done)}"
+    notes = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
+    notes += [quote_text(event["subject"])] if event["subject"] else []
+    weight = f"  ({', '.join(notes)})" if notes else ""
+    line, done = f"{text}{weight}  #{event['event_index']}", event["correction"]
+    return line if done is None else f"~~{line}~~\n      {output.corrected(done)}"

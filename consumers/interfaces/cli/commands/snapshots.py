@@ -43,12 +43,12 @@ def snapshot() -> None:
 @click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
 @click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
 @click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
-def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **given: Any) -> None:
+def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **options: Any) -> None:
     """Sign a snapshot of a session, a reasoning, or both."""
     author = app.author()
     text_given = None if context is None else read_text(context, "--context")
     assessed = parse_vectors(vectors)
-    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **given)
+    taken = take_snapshot(author, app.query_with, snapshot_id=id_, context=text_given, vectors=assessed, **options)
     answer = plain(app, taken)
 
     text = [f"snapshot {taken.snapshot_id}: {answer['tokens']} tokens, context {taken.context_source}"]
@@ -61,15 +61,17 @@ def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, 
 @click.argument("id_", metavar="ID")
 def show(app: App, id_: str) -> None:
     """Show a whole snapshot, within 900 tokens."""
-    found = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
-    answer = plain(app, found)
+    snapshot = receive_snapshot(app.query_with, f"snapshot/{id_.removeprefix('snapshot/')}")
+    answer = plain(app, snapshot)
 
     def text() -> None:
         click.echo(sanitize_text(answer["prompt"]))
         print_verdict(answer["verdict"])
-        assessed = ", ".join(f"{name} {value:.2f}" for name, value in found.vectors.items()) or "none assessed"
-        click.echo(f"-- {found.snapshot_id} by {found.author}, context {found.context_source}; vectors: {assessed}")
-        print_rejected(found.rejected)
+        assessed = ", ".join(f"{name} {value:.2f}" for name, value in snapshot.vectors.items()) or "none assessed"
+        click.echo(
+            f"-- {snapshot.snapshot_id} by {snapshot.author}, context {snapshot.context_source}; vectors: {assessed}"
+        )
+        print_rejected(snapshot.rejected)
 
     app.show("snapshot", answer, text)
 
@@ -78,20 +80,20 @@ def show(app: App, id_: str) -> None:
 @click.option("--author", help="Only those of this agent.")
 @click.option("--session", help="Only those of this session.")
 @page_options()
-def list_(app: App, session: str | None, **asked: Any) -> None:
+def list_(app: App, session: str | None, **filters: Any) -> None:
     """List snapshots, newest first."""
     list_page(
         app,
         "snapshots.list",
         "snapshots",
-        asked | {"session_id": session},
-        lambda one: {
-            "id": one["id"],
-            "taken": when(one["accepted_ms"]),
-            "by": one["author"],
-            "session": one["session_id"] or "-",
-            "domain": one["domain"] or "-",
-            "fidelity": "-" if one["reasoning_fidelity"] is None else f"{one['reasoning_fidelity']:.2f}",
+        filters | {"session_id": session},
+        lambda row: {
+            "id": row["id"],
+            "taken": when(row["accepted_ms"]),
+            "by": row["author"],
+            "session": row["session_id"] or "-",
+            "domain": row["domain"] or "-",
+            "fidelity": "-" if row["reasoning_fidelity"] is None else f"{row['reasoning_fidelity']:.2f}",
         },
     )
 
@@ -119,26 +121,26 @@ def receive(
     app.show("decision", data, lambda: _print_decision(data, decision.snapshot.rejected))
 
 
-def plain(app: App, found: EnhancedEpistemicSnapshot) -> dict[str, Any]:
+def plain(app: App, snapshot: EnhancedEpistemicSnapshot) -> dict[str, Any]:
     """Return a snapshot as plain values under its published names, its rendered prompt, and its reasoning's verdict."""
-    ref = found.reasoning_ref
+    ref = snapshot.reasoning_ref
     verdict = None if ref is None else find_answer(app.query_with, "validations.latest", {"ref": ref}, LatestVerdict)
-    rendered = render_snapshot(found)
+    rendered = render_snapshot(snapshot)
     counted = ("prompt", "expanded", "tokens", "exact", "tokenizer", "dropped", "shortened")
-    vector = found.reasoning_embedding
+    vector = snapshot.reasoning_embedding
     named = (
         "snapshot_id session_id author event_id context_summary context_source conclusion domain reasoning_brief "
         "reasoning_tags top_assumptions reasoning_ref reasoning_fidelity reasoning_size evidence_refs evidence_count "
         "top_evidence_refs"
     )
-    return {name: getattr(found, name) for name in named.split()} | {
-        "vectors": dict(found.vectors),
-        "level": None if found.level is None else found.level.value,
-        "fidelities": {level.value: value for level, value in found.fidelities.items()},
+    return {name: getattr(snapshot, name) for name in named.split()} | {
+        "vectors": dict(snapshot.vectors),
+        "level": None if snapshot.level is None else snapshot.level.value,
+        "fidelities": {level.value: value for level, value in snapshot.fidelities.items()},
         "reasoning_embedding": None if vector is None else list(vector),
         "embedder": None if vector is None else vector.embedder._asdict(),
         **{name: getattr(rendered, name) for name in counted},
-        "rejected": msgspec.to_builtins(found.rejected),
+        "rejected": msgspec.to_builtins(snapshot.rejected),
         "verdict": msgspec.to_builtins(verdict),
     }
 
@@ -164,11 +166,11 @@ def _print_decision(data: dict[str, Any], rejected: RejectedBrief | None) -> Non
     if data["graph"] is not None:
         click.echo("-- here it is:")
         print_steps(data["graph"])
-    is_for_human, asked = data["action"] == "human_review_required", data["review"]
-    if is_for_human and asked is None:
+    is_for_human, request = data["action"] == "human_review_required", data["review"]
+    if is_for_human and request is None:
         click.echo("   nobody was asked: add --as NAME to sign the request")
-    elif is_for_human and asked["verdict"] is None:
-        click.echo(f"   a human answers with: deed review answer {asked['id']} --approve|--reject --as NAME")
+    elif is_for_human and request["verdict"] is None:
+        click.echo(f"   a human answers with: deed review answer {request['id']} --approve|--reject --as NAME")
     print_rejected(rejected)
 
 
@@ -193,21 +195,21 @@ def review() -> None:
 )
 @click.option("--author", help="Only requests of this agent.")
 @page_options()
-def list_reviews(app: App, status: str, **asked: Any) -> None:
+def list_reviews(app: App, status: str, **filters: Any) -> None:
     """List requests, oldest first."""
-    asked["status"] = None if status == "all" else status
+    filters["status"] = None if status == "all" else status
     list_page(
         app,
         "reviews.list",
         "reviews",
-        asked,
-        lambda one: {
-            "id": one["id"],
-            "status": one["verdict"] or ("superseded" if one["superseded_by"] else one["status"]),
-            "asked": when(one["requested_ms"]),
-            "by": one["author"],
-            "rule": one["rule"],
-            "question": one["question"],
+        filters,
+        lambda row: {
+            "id": row["id"],
+            "status": row["verdict"] or ("superseded" if row["superseded_by"] else row["status"]),
+            "asked": when(row["requested_ms"]),
+            "by": row["author"],
+            "rule": row["rule"],
+            "question": row["question"],
         },
     )
 
@@ -216,8 +218,8 @@ def list_reviews(app: App, status: str, **asked: Any) -> None:
 @click.argument("id_", metavar="ID")
 def show_review(app: App, id_: str) -> None:
     """Show one request: the question, its citations, and the answer."""
-    found = app.query("reviews.show", id=id_)
-    app.show("reviews.show", found, lambda: _print_review(found))
+    request = app.query("reviews.show", id=id_)
+    app.show("reviews.show", request, lambda: _print_review(request))
 
 
 @review.command()
@@ -236,15 +238,15 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
     app.show("review", answered, f"{name} is {verdict} (entry {accepted.index})")
 
 
-def _print_review(found: dict[str, Any]) -> None:
-    click.secho(sanitize_text(found["question"]), bold=True)
-    click.echo(f"{found['id']}  [{found['status']}]  asked by {found['author']} {when(found['requested_ms'])}")
-    lines = [f"task: {found['task']}"] if found["task"] else []
-    lines += [f"rule: {found['rule']}", *(f"- {reason}" for reason in found["reasons"])]
-    lines += [f"reasoning: {found['reasoning_ref']}"] if found["reasoning_ref"] else []
-    lines += [f"snapshot: {found['snapshot_id']}"] if found["snapshot_id"] else []
+def _print_review(request: dict[str, Any]) -> None:
+    click.secho(sanitize_text(request["question"]), bold=True)
+    click.echo(f"{request['id']}  [{request['status']}]  asked by {request['author']} {when(request['requested_ms'])}")
+    lines = [f"task: {request['task']}"] if request["task"] else []
+    lines += [f"rule: {request['rule']}", *(f"- {reason}" for reason in request["reasons"])]
+    lines += [f"reasoning: {request['reasoning_ref']}"] if request["reasoning_ref"] else []
+    lines += [f"snapshot: {request['snapshot_id']}"] if request["snapshot_id"] else []
     for line in lines:
         click.echo(f"  {sanitize_text(line)}")
-    if found["verdict"]:
-        said = f": {found['comment']}" if found["comment"] else ""
-        click.echo(f"{found['verdict']} by {found['answered_by']}{sanitize_text(said)}")
+    if request["verdict"]:
+        comment = f": {request['comment']}" if request["comment"] else ""
+        click.echo(f"{request['verdict']} by {request['answered_by']}{sanitize_text(comment)}")

@@ -33,13 +33,13 @@ def list_(app: App) -> None:
     ]
     rows = [
         (
-            one["number"],
-            one["agent"],
-            one["state"],
-            ", ".join(f"{e['kind']} {e['stream']}" for e in one["events"]),
-            one["refusal"]["message"] if one["refusal"] else "",
+            row["number"],
+            row["agent"],
+            row["state"],
+            ", ".join(f"{e['kind']} {e['stream']}" for e in row["events"]),
+            row["refusal"]["message"] if row["refusal"] else "",
         )
-        for one in data
+        for row in data
     ]
 
     header = ("number", "agent", "state", "what", "why")

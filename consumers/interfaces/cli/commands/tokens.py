@@ -42,11 +42,11 @@ def create(app: App, name: str, role: Role, expires: str) -> None:
         agent = snapshot.agent(name)
     if agent is None or agent.removed_index is not None:
         raise Refused("AGENT_UNKNOWN", f"no agent {name} is registered: `deed agent list` shows those there are")
-    kept, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
-    data = _shown(kept, "valid") | {"token": text}
+    created, text = tokens.create(name, role, now_ms() + parse_ttl(expires) // timedelta(milliseconds=1))
+    data = _described(created, "valid") | {"token": text}
     app.show("token", data, text)
     if not app.as_json:
-        click.echo(f"{kept.id} reads as {name} ({role}) until {when(kept.expires_ms)}; not shown again", err=True)
+        click.echo(f"{created.id} reads as {name} ({role}) until {when(created.expires_ms)}; not shown again", err=True)
 
 
 @token.command("list")
@@ -54,8 +54,8 @@ def list_(app: App) -> None:
     """List tokens: agent, rights, and whether they are valid."""
     client, tokens = _opened(app)
     with client.log.snapshot() as snapshot:
-        data = [_shown(one, state_of(one, snapshot)) for one in tokens.present()]
-    rows = [(one["id"], one["agent"], one["role"], one["state"], when(one["expires_ms"])) for one in data]
+        data = [_described(stored, state_of(stored, snapshot)) for stored in tokens.present()]
+    rows = [(row["id"], row["agent"], row["role"], row["state"], when(row["expires_ms"])) for row in data]
     header = ("id", "agent", "role", "state", "expires")
     app.show("tokens", {"tokens": data, "total": len(data)}, lambda: print_table(header, rows))
 
@@ -64,7 +64,7 @@ def list_(app: App) -> None:
 @click.argument("name", metavar="ID|NAME")
 def revoke(app: App, name: str) -> None:
     """Revoke a token by its id, or all tokens of an agent."""
-    gone = [one.id for one in _opened(app)[1].revoke(name)]
+    gone = [revoked.id for revoked in _opened(app)[1].revoke(name)]
     app.show("tokens_revoked", {"revoked": gone}, f"revoked: {', '.join(gone)}")
 
 
@@ -74,5 +74,5 @@ def _opened(app: App) -> tuple[LocalClient, Tokens]:
     return client, Tokens(client.settings.home)
 
 
-def _shown(kept: Token, state: str) -> dict[str, Any]:
-    return {name: getattr(kept, name) for name in kept.__struct_fields__ if name != "digest"} | {"state": state}
+def _described(stored: Token, state: str) -> dict[str, Any]:
+    return {name: getattr(stored, name) for name in stored.__struct_fields__ if name != "digest"} | {"state": state}

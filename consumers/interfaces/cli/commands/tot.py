@@ -39,7 +39,7 @@ def tot() -> None:
 
 
 @tot.command()
-@click.argument("words", required=False, metavar="PROBLEM|@FILE|-")
+@click.argument("argument", required=False, metavar="PROBLEM|@FILE|-")
 @click.option("--problem", metavar="TEXT|@FILE|-", help="The problem, as '4 9 10 13'.")
 @click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
 @click.option("--strategy", help="BFS or DFS.")
@@ -66,7 +66,7 @@ def tot() -> None:
 def run(
     app: App,
     /,
-    words: str | None,
+    argument: str | None,
     problem: str | None,
     *,
     task_type: str,
@@ -78,21 +78,21 @@ def run(
     evaluator: str | None,
     logs: Path | None,
     no_logs: bool,
-    **asked: Any,
+    **overrides: Any,
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own.
 
     A model costs requests and tokens. Bound them with --calls, --tokens and --deadline.
     """
-    if (words is None) == (problem is None):
+    if (argument is None) == (problem is None):
         raise Refused("USAGE", "give the problem, once: `deed tot run PROBLEM`, @FILE, or - for standard input")
     if scorer is not None and thinker not in (None, *_SCORERS.values()):
         raise Refused("USAGE", f"--scorer is of the thinker game24, and {thinker} judges in its own way: leave it out")
-    text = read_text(words if problem is None else problem, "the problem").strip()
+    text = read_text(argument if problem is None else problem, "the problem").strip()
     until = None if deadline is None else parse_deadline(deadline, datetime.now(UTC))
     bound = {role: name for role, name in (("generator", generator), ("evaluator", evaluator)) if name is not None}
     who = thinker if scorer is None else _SCORERS[scorer]
-    options = TaskOptions(task_type, Overrides(**asked, deadline=until), language, who, bound)
+    options = TaskOptions(task_type, Overrides(**overrides, deadline=until), language, who, bound)
     task_id = new_task_id()
     folder = None if no_logs else logs or default_logs(app)
     progress = tot_text.progress(app)
@@ -166,13 +166,13 @@ def prove(app: App, task: str) -> None:
 @click.option("--status", type=click.Choice(STATUSES), help="Only this state.")
 @click.option("--task-type", help="Only those of this type.")
 @page_options()
-def list_(app: App, **asked: Any) -> None:
+def list_(app: App, **filters: Any) -> None:
     """List tasks, newest first."""
     list_page(
         app,
         "tot.list",
         "tasks",
-        asked,
+        filters,
         lambda row: {
             "id": row["id"],
             "started": when(row["started_ms"]),
@@ -193,11 +193,11 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
     """Write the log folder and print what a search came to; of a failed or paused one, too, before it is an error."""
     task_id, failure = ran["task_id"], ran["error"]
     written = None if logs_folder is None else str(write_logs(read_task(app.client(), task_id), logs_folder))
-    found = ran | {"logs": written}
+    outcome = ran | {"logs": written}
     tree = app.query("tot.tree", id=task_id)
 
     def run_text() -> None:
-        tot_text.print_run(found)
+        tot_text.print_run(outcome)
         print_lines(*tot_text.tree_text(tree))
 
     if failure is not None or ran["answer"] is None:
@@ -207,18 +207,18 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
             print_lines(*(f"best path {number}. {sanitize_line(step)}" for number, step in enumerate(steps, 1)))
         end = failure or {"code": "SEARCH_EXHAUSTED", "message": "the search ended without a solution"}
         known = ("task_id", "stats", "pids", "keys", "logs", "paused")
-        details = {name: found[name] for name in known} | {"recoverable": end.get("recoverable", False)}
+        details = {name: outcome[name] for name in known} | {"recoverable": end.get("recoverable", False)}
         message = f"{end['message']}{tot_text.resumption(ran['paused'])}".removeprefix(f"{end['code']}: ")
         raise DeedbookError.from_dict(
             {"code": end["code"], "message": message, "details": details | {"best_path": steps}}
         )
-    del found["error"], found["paused"]
+    del outcome["error"], outcome["paused"]
 
     def text() -> None:
         run_text()
-        tot_text.print_outcome(found)
+        tot_text.print_outcome(outcome)
 
-    app.show("thought_solution", found, text, following=f"deed tot prove {task_id}")
+    app.show("thought_solution", outcome, text, following=f"deed tot prove {task_id}")
 
 
 def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:
@@ -252,11 +252,11 @@ def parse_deadline(text: str, now: datetime) -> str:
     Raises Refused: ``INVALID_FIELD`` for neither, or one that is past.
     """
     try:
-        moment = now + parse_ttl(text.strip()) if text.strip()[-1:] in tuple("smhd") else datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        deadline = now + parse_ttl(text.strip()) if text.strip()[-1:] in tuple("smhd") else datetime.fromisoformat(text)
+        deadline = deadline.replace(tzinfo=UTC) if deadline.tzinfo is None else deadline.astimezone(UTC)
     except (ValueError, OverflowError, Refused):
         message = f"--deadline is no time: {text[:60]!r}; write 90s, 10m, 2h, 1d or 2026-02-12T10:00:00Z (UTC)"
         raise Refused("INVALID_FIELD", message, field="deadline") from None
-    if moment <= now:
+    if deadline <= now:
         raise Refused("INVALID_FIELD", f"--deadline {text} is past: nothing could be searched", field="deadline")
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{deadline:%Y-%m-%dT%H:%M:%SZ}"

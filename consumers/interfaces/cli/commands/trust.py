@@ -70,7 +70,7 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
     root = here or pinned or ("" if record is None else record.root)
     data = _described(folder, root, record)
     if action == "show":
-        homes = [one.path for one in trusting.read_records()]
+        homes = [known.path for known in trusting.read_records()]
         data["homes"] = [path for path in homes if Path(path).is_dir()]
         data["gone"] = [path for path in homes if path not in data["homes"]]
         app.show("trust", data, lambda: _print(data))
@@ -119,10 +119,10 @@ def _record(folder: FolderContent, root: str, *, is_shown: bool) -> TrustedFolde
 
 
 def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -> dict[str, Any]:
-    kept = trusting.setting_digests(record)
+    trusted = trusting.setting_digests(record)
     now = trusting.setting_digests(trusting.record_of(folder, root, ""))
     acts = [
-        Act(name, "; ".join(_does(folder, name, value)), _text(value), _state(kept, now, name))
+        Act(name, "; ".join(_does(folder, name, value)), _text(value), _state(trusted, now, name))
         for name, value in folder.settings.items()
     ]
     is_whole = record is not None and trusting.is_unchanged(record, folder)
@@ -136,8 +136,8 @@ def _described(folder: FolderContent, root: str, record: TrustedFolder | None) -
     }
 
 
-def _state(kept: dict[str, str], now: dict[str, str], name: str) -> str:
-    return "new" if name not in kept else "trusted" if kept[name] == now[name] else "changed"
+def _state(trusted: dict[str, str], now: dict[str, str], name: str) -> str:
+    return "new" if name not in trusted else "trusted" if trusted[name] == now[name] else "changed"
 
 
 def _text(value: Any) -> str:
@@ -153,14 +153,14 @@ def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
         case "llm":
             key = value.get("api_key_variable"), value.get("api_key_file")
             secret = f" with the environment's {key[0]}" if key[0] else f" with the key in {key[1]}" if key[1] else ""
-            place = value.get("base_url") or f"the own address of {value.get('family')}"
-            yield f"problems, reasoning and evidence are sent to {place}{secret}"
+            address = value.get("base_url") or f"the own address of {value.get('family')}"
+            yield f"problems, reasoning and evidence are sent to {address}{secret}"
         case "validator_tree":
             yield f"`deed serve` reads files of {_inside(home, value)} and publishes what it made of them"
         case "notify":
             yield from map(_tells, value)
         case "reports":
-            places = [f"{place} {_inside(home, value[place])}" for place in value if isinstance(value[place], str)]
+            places = [f"{target} {_inside(home, value[target])}" for target in value if isinstance(value[target], str)]
             yield f"reports are written, and git is run, in {', '.join(places) or 'no place'}"
         case "witness":
             urls = re.findall(r"\S+://\S+", str(value.get("policy")))
@@ -191,8 +191,8 @@ def _inside(home: Path, value: str) -> str:
 def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None:
     """Show a folder and ask whether to trust it; only a person at a terminal can answer."""
     if app.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        words = ("show", "yes" if pinned is None else f"yes --root {pinned}")
-        show, yes = (f"`deed trust --{word} --home {trusting.quoted_path(home)}`" for word in words)
+        flags = ("show", "yes" if pinned is None else f"yes --root {pinned}")
+        show, yes = (f"`deed trust --{word} --home {trusting.quoted_path(home)}`" for word in flags)
         raise Refused("USAGE", f"there is no terminal to ask on: read {show}, then run {yes}")
     _print(data)
     if not click.confirm("Trust this folder?", default=False, err=True):
@@ -200,9 +200,13 @@ def _ask(app: App, home: Path, data: dict[str, Any], pinned: str | None) -> None
 
 
 def _print(data: dict[str, Any]) -> None:
-    words = {"unknown": "NOT trusted", "changed": "trusted, but not its settings as they are now", "trusted": "trusted"}
+    labels = {
+        "unknown": "NOT trusted",
+        "changed": "trusted, but not its settings as they are now",
+        "trusted": "trusted",
+    }
     click.echo(f"{data['home']}\n  ledger  {data['root_fingerprint'] or 'no log here'}")
-    click.echo(f"  state   {words[data['state']]}")
+    click.echo(f"  state   {labels[data['state']]}")
     if data["reason"]:
         click.echo(f"  beware  {escape_text(data['reason'])}")
     for act in data["settings"]:

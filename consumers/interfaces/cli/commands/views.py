@@ -45,7 +45,7 @@ def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: boo
         if stop is not None:
             _follow(app, reader, stop)
             return
-        with progress("folding", shown=not app.as_json) as step:
+        with progress("folding", is_shown=not app.as_json) as step:
             fold = partial(reader.rebuild, names) if rebuild else reader.catch_up
             position = fold(progress=lambda done: step(*done))
         digests = {name: reader.runner.digest(name) for name in names}

@@ -84,7 +84,7 @@ def watch(
     if command is not None or url is not None:
         trust.demand(app.settings().home, client)  # what a stranger's ledger says starts nothing here
     name = watcher_name(app.acting(), kinds, url or command)
-    shown = cloud_event if form == "cloudevents" else describe
+    render = cloud_event if form == "cloudevents" else describe
     # A file for each watcher: one that waits for its command must not hold up another.
     subscriptions = open_subscriptions(store or app.settings().home / "subscribers" / f"{name}.db")
     reactor = Reactor(client, subscriptions, name)
@@ -96,11 +96,11 @@ def watch(
         busy.set()
         try:
             if command is not None:
-                _react_by(command, event, json_text(shown(event)).encode() + b"\n", stop)
+                _react_by(command, event, json_text(render(event)).encode() + b"\n", stop)
             elif url is not None:
                 _post(url, event)
             elif app.as_json or form != "deedbook" or not sys.stdout.isatty():
-                app.line(shown(event))
+                app.line(render(event))
             else:
                 print_event(event)
         finally:
@@ -133,45 +133,56 @@ def _ended_at_once_unless_busy(stop: threading.Event) -> threading.Event:
 
 
 def _watch(
-    app: App, reactor: Reactor, kept: SubscriptionStore, stop: threading.Event, what: str, *, name: str, **asked: bool
+    app: App,
+    reactor: Reactor,
+    subscriptions: SubscriptionStore,
+    stop: threading.Event,
+    what: str,
+    *,
+    name: str,
+    **flags: bool,
 ) -> None:
     """React, say where that begins and, where a server goes, that it is gone and back."""
-    size, is_known, buried = app.client().head().size, kept.position(name) is not None, {*kept.dead_letters(name)}
+    size, is_known, buried = (
+        app.client().head().size,
+        subscriptions.position(name) is not None,
+        {*subscriptions.dead_letters(name)},
+    )
     how = ", where it stopped last time" if is_known else ""
-    if asked["from_start"] and is_known:
-        again = f"remove {kept.path}" if isinstance(kept, Subscriptions) else "name another --store"
+    if flags["from_start"] and is_known:
+        again = f"remove {subscriptions.path}" if isinstance(subscriptions, Subscriptions) else "name another --store"
         how += f"; --from-start is for a new watcher: to begin again, {again}"
-    place = reactor.start_at(0 if asked["from_start"] else size)
+    start = reactor.start_at(0 if flags["from_start"] else size)
     if not app.as_json:
-        click.echo(f"watching {what} from entry {place} on{how}", err=True)
+        click.echo(f"watching {what} from entry {start} on{how}", err=True)
     with contextlib.suppress(KeyboardInterrupt):
         while not stop.is_set():
             try:
-                reactor.run(stop, until=size if asked["once"] else None)
+                reactor.run(stop, until=size if flags["once"] else None)
                 break
             except Unavailable as error:
-                if error.code != "BUS_UNAVAILABLE" or asked["once"]:
+                if error.code != "BUS_UNAVAILABLE" or flags["once"]:
                     raise
                 click.echo(f"the server is gone, waiting for it: {error.message}", err=True)
             while not stop.wait(server_wait_s):
                 with contextlib.suppress(Unavailable):
                     click.echo(f"the server is back, with {app.client().head().size} entries", err=True)
                     break
-    if asked["once"] and (failed := {*kept.dead_letters(name)} - buried):
+    if flags["once"] and (failed := {*subscriptions.dead_letters(name)} - buried):
         click.echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
         raise click.exceptions.Exit(Exit.UNEXPECTED)
 
 
 def _show_dead(app: App, letters: list[DeadLetter]) -> None:
-    data = [{"index": one.event_index, "id": one.event_id, "error": one.error} for one in letters]
-    rows = [(one.event_index, one.event_id, one.error) for one in letters]
+    data = [{"index": letter.event_index, "id": letter.event_id, "error": letter.error} for letter in letters]
+    rows = [(letter.event_index, letter.event_id, letter.error) for letter in letters]
     app.show("dead_letters", {"dead_letters": data}, lambda: print_table(("index", "id", "error"), rows))
 
 
 def watcher_name(agent: str, kinds: tuple[str, ...], command: str | None) -> str:
     """Return the name under which this watcher's position is kept."""
-    said = "\0".join([agent, *sorted(set(kinds)), command or ""])
-    return f"watch-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    identity = "\0".join([agent, *sorted(set(kinds)), command or ""])
+    return f"watch-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def _post(url: str, event: Event) -> None:

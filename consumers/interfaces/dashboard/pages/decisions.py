@@ -14,7 +14,7 @@ from deedbook.consumers.handoffs.content import events_of, of_version, place_of,
 from deedbook.consumers.handoffs.operations import saying_way_on
 from deedbook.consumers.interfaces.dashboard import decision as decisions
 from deedbook.consumers.interfaces.dashboard.address import own_path, path_to
-from deedbook.consumers.interfaces.dashboard.decision import ANSWERS, Choice, Decision, Displayed
+from deedbook.consumers.interfaces.dashboard.decision import ANSWERS, Choice, Decision, DisplayedContent
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, Redirect
 from deedbook.consumers.interfaces.web.server import status_of
 from deedbook.consumers.reasoning.citations import Citations
@@ -75,9 +75,9 @@ def _form(
     if context.human is None or context.as_of is not None or as_of is None:
         return None
     version, completion = (item.get(field, "") for field in ("version", "completion"))
-    displayed = Displayed(stream, version, completion, as_of["entries"], as_of["size"], context.now_ms)
+    displayed = DisplayedContent(stream, version, completion, as_of["entries"], as_of["size"], context.now_ms)
     fields = {field: value for field, value in displayed._asdict().items() if field != "stream"}
-    tokens = ((choice, context.session.token(*displayed.words(choice.word))) for choice in choices)
+    tokens = ((choice, context.session.token(*displayed.token_parts(choice.word))) for choice in choices)
     buttons = [choice._asdict() | {"value": f"{choice.word}:{token}"} for choice, token in tokens]
     return (
         {
@@ -109,7 +109,7 @@ def decided(kind: str, show: Callable[..., Page], context: PageContext, form: Ma
         raise _read_only()
     name = context.params["id"]
     decision = decisions.decision_in(form, f"{kind}/{name}")
-    context.session.demand({"csrf": decision.token}, *decision.displayed.words(decision.word))
+    context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
     try:
         args = decisions.arguments_of(decision, context.now_ms)
         author = context.session.signer.author(

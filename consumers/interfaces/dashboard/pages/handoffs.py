@@ -47,9 +47,9 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     data = {
         "handoff": {field: value for field, value in row.items() if field not in _ELSEWHERE},
         "why": row["why"] | {"next": commands_on(context.view, row["why"])},
-        "tasks": _with_said(row["tasks"], row, _OF_TASKS),
+        "tasks": _with_last_event(row["tasks"], row, _OF_TASKS),
         "problem": problem,
-        "criteria": _with_said(row["criteria"], row, _OF_CRITERIA),
+        "criteria": _with_last_event(row["criteria"], row, _OF_CRITERIA),
         "notes": {kind: row["notes"][kind] for kind in NOTES} | {"later": later(row)},
         "reasoning": row["reasoning"],
         "result_reasoning": row["result_reasoning"],
@@ -75,7 +75,9 @@ def _beginning_of(context: PageContext, ref: str | None) -> str | None:
         return None  # deleted by a retention, or not copied to this ledger; the log holds the claims of the file
 
 
-def _with_said(rows: list[dict[str, Any]], handoff: Mapping[str, Any], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
+def _with_last_event(
+    rows: list[dict[str, Any]], handoff: Mapping[str, Any], kinds: tuple[str, ...]
+) -> list[dict[str, Any]]:
     """Return tasks or criteria, each with the last event about it (``said``) since the content was set, or None."""
     start = handoff["template_index"]
     log = [event for event in handoff["log"] if event["kind"] in kinds and event["event_index"] > start]

@@ -40,7 +40,7 @@ def thoughts(context: PageContext) -> Page:
         raise Refused("NOT_FOUND", message, asked=at, first=first)
     if at < last:
         task = context.ledger.ask("tot.show", as_of=at, id=task["id"])
-    nodes = _nodes(context.ledger.ask("tot.tree", as_of=at if at < last else context.moment, id=task["id"]))
+    nodes = _nodes(context.ledger.ask("tot.tree", as_of=at if at < last else context.instant, id=task["id"]))
     steps = {"previous": entry(newest=True, after=min(at, last)), "next": entry(after=at)}
     steps |= {"first": first, "last": last, "all": newest["total"]}
     drawn = nodes[:nodes_drawn_max]

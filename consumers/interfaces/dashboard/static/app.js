@@ -21,10 +21,10 @@ function put(fresh) {
     if (!other || other.isEqualNode(part)) { pending.delete(part.id); continue; }
     if (isInUse(part)) { pending.add(part.id); continue; }
     pending.delete(part.id);
-    const known = new Set([...part.querySelectorAll("[id]")].map((one) => one.id)), focused = document.activeElement?.closest("[id]")?.id;
+    const known = new Set([...part.querySelectorAll("[id]")].map((element) => element.id)), focused = document.activeElement?.closest("[id]")?.id;
     const copy = document.importNode(other, true), folds = copy.querySelectorAll("details");
-    part.querySelectorAll("details").forEach((one, at) => { if (folds[at]) folds[at].open = one.open; });
-    for (const one of copy.querySelectorAll("li[id], tr[id]")) if (!known.has(one.id)) one.classList.add("new");
+    part.querySelectorAll("details").forEach((fold, at) => { if (folds[at]) folds[at].open = fold.open; });
+    for (const row of copy.querySelectorAll("li[id], tr[id]")) if (!known.has(row.id)) row.classList.add("new");
     part.replaceWith(copy);
     if (focused && known.has(focused)) document.getElementById(focused)?.querySelector("[data-row], a")?.focus({ preventScroll: true });
   }
@@ -80,7 +80,7 @@ if ("follows" in body.dataset && "EventSource" in window) {
 function filter() {
   const field = document.querySelector(".filter input"), text = field?.value.toLowerCase() ?? "";
   if (field) field.parentElement.hidden = false;
-  for (const one of document.querySelectorAll("[data-filter]")) one.hidden = !one.textContent.toLowerCase().includes(text);
+  for (const row of document.querySelectorAll("[data-filter]")) row.hidden = !row.textContent.toLowerCase().includes(text);
 }
 document.addEventListener("input", ({ target }) => {
   if (target.closest(".filter")) filter();

@@ -22,7 +22,7 @@ from routed_ledger import wait_until
 from served import public_key, write_bus_key
 from serving import ServeProcess, remote
 
-from deedbook.consumers.interfaces.cli.commands.router import kept
+from deedbook.consumers.interfaces.cli.commands.router import read_state
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.events.authority import AgentRegistered
 from deedbook.ledger.events.entries import read_event
@@ -161,7 +161,7 @@ def test_chain_of_three_agents_makes_one_handoff_a_step_though_its_router_is_kil
     rounds = [f"tests-{number}" for number in range(FAULTS)]
     for name in rounds:
         router = start("deadly")
-        wait_until(lambda: store.exists() and kept(store)[0] is not None, "the router has begun")
+        wait_until(lambda: store.exists() and read_state(store)[0] is not None, "the router has begun")
         work.say("kuro", name, HandoffCreated(title=f"Tests of {name}", to="minimax", reviewer="alex"))
         work.do(name)
         assert router.wait(60) == -signal.SIGKILL
@@ -171,7 +171,7 @@ def test_chain_of_three_agents_makes_one_handoff_a_step_though_its_router_is_kil
         router = start("lively")
         work.do(f"{name}-validate-1-optimize-1")
         size = work.clients["alex"].head().size
-        wait_until(lambda: (kept(store)[0] or 0) >= size, "the router has handled everything")  # noqa: B023 - waited for
+        wait_until(lambda: (read_state(store)[0] or 0) >= size, "the router has handled everything")  # noqa: B023 - waited for
         router.terminate()
         assert router.wait(60) == 0
     made = [event for event in work.events("handoff.created") if event.author == ROUTER]
@@ -183,4 +183,4 @@ def test_chain_of_three_agents_makes_one_handoff_a_step_though_its_router_is_kil
         one for name in rounds for one in (name, f"{name}-validate-1")
     ]
     assert sorted(event.name for event in work.events("handoff.ready")) == sorted([*rounds, *expected])
-    assert kept(store)[1] == []
+    assert read_state(store)[1] == []

@@ -12,7 +12,7 @@ from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.interfaces.dashboard.decision import (
     BUTTONS,
     Decision,
-    Displayed,
+    DisplayedContent,
     arguments_of,
     choices_of,
     decision_in,
@@ -29,7 +29,7 @@ CLAIMED = ("bob", kinds.HandoffClaimed())
 CHECKED = [("bob", kinds.HandoffCriterionChecked(position=at)) for at in (0, 1)]
 DONE = ("bob", kinds.HandoffCompleted())
 TOKEN = "0" * 64
-SHOWN = Displayed("handoff/x", VERSION, "", 4, 90, GIVEN_MS)
+SHOWN = DisplayedContent("handoff/x", VERSION, "", 4, 90, GIVEN_MS)
 FORM = {name: str(value) for name, value in SHOWN._asdict().items()} | {"decision": f"approve:{TOKEN}"}
 
 
@@ -129,9 +129,9 @@ def test_what_was_displayed_comes_back_as_it_went() -> None:
 
 
 def test_the_token_is_over_everything_that_was_displayed_and_the_act() -> None:
-    words = {SHOWN.words("approve"), SHOWN.words("verify")}
-    words |= {SHOWN._replace(**{name: "other"}).words("approve") for name in Displayed._fields}
-    assert len(words) == 2 + len(Displayed._fields)
+    words = {SHOWN.token_parts("approve"), SHOWN.token_parts("verify")}
+    words |= {SHOWN._replace(**{name: "other"}).token_parts("approve") for name in DisplayedContent._fields}
+    assert len(words) == 2 + len(DisplayedContent._fields)
 
 
 @pytest.mark.parametrize("changed", [{"version": "sha256:x"}, {"entries": "-1"}, {"size": ""}, {"shown_ms": "٣"}])
@@ -163,7 +163,7 @@ def test_what_signs_nothing_that_names_what_was_read_is_of_a_stream_as_long_as_i
 
 
 def test_a_review_needs_no_note_and_is_as_long_as_it_was() -> None:
-    shown = Displayed("review/r", "", "", 1, 90, GIVEN_MS)
+    shown = DisplayedContent("review/r", "", "", 1, 90, GIVEN_MS)
     decision = Decision("reject", TOKEN, "", shown)
     assert arguments_of(decision, GIVEN_MS) == {}
     assert (decision.expect, Decision("approve", TOKEN, "", shown).expect) == (1, 1)
