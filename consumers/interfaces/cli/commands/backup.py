@@ -235,9 +235,9 @@ def _require_agreement(recovery: Recovery, done: str) -> None:
         remembered = record.trusted
         head = recovery.head()
         message = (
-            f"{done}, but readers at {record.location} saw {head_text(remembered.size, remembered.root)}, and the log has "
-            f"{head_text(head.size, head.tree_head)}: restore a later copy with `deed restore`, or continue without those "
-            "entries with `deed recover --accept-loss`"
+            f"{done}, but readers at {record.location} saw {head_text(remembered.size, remembered.root)}, "
+            f"and the log has {head_text(head.size, head.tree_head)}: restore a later copy with `deed restore`, "
+            "or continue without those entries with `deed recover --accept-loss`"
         )
         details = {"trusted_size": remembered.size, "trusted_tree_head": remembered.root, **head._asdict()}
         raise Corrupted("HISTORY_CHANGED", message, **details)
