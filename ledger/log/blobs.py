@@ -1,18 +1,18 @@
-"""Content-addressed blobs: what is too large for an entry, put and got in chunks.
+"""Content-addressed blobs: content that is too large for an entry, stored and read in chunks.
 
-The environment is opened when the first blob is asked for, and made by the first one that is put.
+The first request opens the environment; the first upload creates it.
 
-| table      | key                                   | value                                                   |
-|------------|---------------------------------------|---------------------------------------------------------|
-| records    | BLAKE3 of the content                 | the blob's record                                       |
-| aliases    | SHA-256 of the content                | BLAKE3 of it                                            |
-| chunks     | place (16 bytes) + chunk number u32   | a chunk; every upload has a place of its own            |
-| intents    | BLAKE3 of the content + author        | the signed ``blob.stored``, with the time it was taken  |
-| references | algorithm and digest, as in the ref   | index u64 of the first entry whose data holds the ref   |
-| usage      | author; empty: how far the log was read | what the author stores; the position                  |
+| table      | key                                      | value                                                 |
+|------------|------------------------------------------|-------------------------------------------------------|
+| records    | BLAKE3 of the content                    | the blob's record                                     |
+| aliases    | SHA-256 of the content                   | its BLAKE3                                            |
+| chunks     | chunk prefix (16 bytes) + number u32     | a chunk; every upload has its own prefix              |
+| intents    | BLAKE3 of the content + author           | the signed ``blob.stored``, with its acceptance time  |
+| references | first letter of the algorithm + digest   | index u64 of the first entry whose data has the ref   |
+| usage      | author, or one zero byte                 | the author's usage, or how far the log was read       |
 
-A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. This module reads; ``log.uploads`` writes,
-``log.expiry`` knows what is referred to and drops the rest.
+A blob's id is ``blake3:`` + the hash of its bytes; ``sha256:`` finds it too. This module reads blobs. ``log.uploads``
+writes them. ``log.expiry`` reads which blobs the entries reference, and deletes the others.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FOLDER: Final = "blobs"
 TABLES: Final = ("records", "aliases", "chunks", "intents", "references", "usage")
 DIGEST_BYTES: Final = 32
 page_blobs_max: Final = 500
-rows_read_max: Final = 20_000  # What one page of a list looks at; a page may be empty and still say where to go on.
+rows_read_max: Final = 20_000  # For one page of a list: an empty page may still say where the next one begins.
 
 
 class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A stored blob: its size in bytes, both digests, where its chunks lie, and the first entry that refers to it."""
+    """A stored blob: its size in bytes, both digests, its chunks' key prefix, and the first entry with its ref."""
 
     size: int
     blake3: bytes
@@ -69,7 +69,7 @@ class BlobRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """Who stores a blob: the signed event (``blob.stored``), and when the ledger took it (Unix ms)."""
+    """An author's signed request to store a blob (``blob.stored``), and when the ledger accepted it (Unix ms)."""
 
     author: str
     digest: bytes
@@ -78,8 +78,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
     sig: bytes
     accepted_ms: int
-    # Where this upload's chunks lie: its own, so that nobody puts a wrong one among another's, and nothing changes what
-    # was checked.
+    # Each upload has its own prefix: no author can put a chunk among another's, and checked chunks never change.
     chunk_prefix: bytes = b""
 
     @property
@@ -89,17 +88,17 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def db_key(self) -> bytes:
-        """The key of the intent: one for each blob and author, the last that was signed."""
+        """The key of the intent. For each blob and author there is one intent, the latest."""
         return self.digest + self.author.encode()
 
     @property
     def cost(self) -> int:
-        """What it counts in its author's quota."""
+        """The bytes that it counts in its author's quota."""
         return self.size + blob_overhead_bytes
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """What the intents of one author count: in all, and of blobs that no entry refers to yet."""
+    """The intents of one author: their number, their bytes, and the bytes of blobs that no entry references yet."""
 
     blobs: int = 0
     size: int = 0
@@ -107,16 +106,17 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BlobOwner(msgspec.Struct, frozen=True):
-    """By whom a blob is stored, and since when (Unix ms)."""
+    """An agent that stores a blob, and since when (Unix ms)."""
 
     author: str
     at_ms: int
 
 
 class BlobView(msgspec.Struct, frozen=True):
-    """What is known of a blob. ``received`` is less than ``size`` while it is being uploaded; then it has no sha256.
+    """A blob or an upload. During an upload ``received`` is at most ``size``, and ``sha256`` is empty.
 
-    ``referenced_by`` is the first entry that refers to it; ``dropped_ms`` when it is dropped unless one does.
+    ``referenced_by`` is the index of the first entry that references the blob. At ``dropped_ms`` (Unix ms) the ledger
+    may delete it, unless an entry references it by then.
     """
 
     ref: str
@@ -130,7 +130,7 @@ class BlobView(msgspec.Struct, frozen=True):
 
 
 class BlobPage(msgspec.Struct, frozen=True):
-    """Blobs in the order of their ids, and the ref after which the next page begins."""
+    """Blobs in the order of their ids, and the ref after which the next page begins (None: this is the last page)."""
 
     blobs: list[BlobView]
     next: str | None
@@ -145,7 +145,7 @@ class Blobs:
     """The blobs of one ledger; threads may share them."""
 
     def __init__(self, folder: Path, *, map_size: int = blobs_map_size_bytes) -> None:
-        """Keep them in ``folder``; ``map_size`` is the most bytes they can ever take."""
+        """Use the blobs in ``folder``; ``map_size`` is the limit in bytes for all of them."""
         self._path = folder / FOLDER
         self._map_size = map_size
         self._opened: Environment | None = None
@@ -158,7 +158,7 @@ class Blobs:
             self._opened = None
 
     def environment(self) -> Environment | None:
-        """Return the open environment; None when no blob was ever put.
+        """Return the open environment; None if no blob was ever stored.
 
         Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: the file is damaged.
         """
@@ -168,7 +168,7 @@ class Blobs:
             return self._opened
 
     def open_or_create(self) -> Environment:
-        """Return the environment, made if it is not there. Raises as ``environment``."""
+        """Return the environment, and create it if it does not exist. Raises as ``environment``."""
         with self._opening:
             if self._opened is None:
                 self._opened = self._open()
@@ -181,7 +181,7 @@ class Blobs:
     def find(self, ref: str) -> BlobRecord | None:
         """Return the record of a blob by either digest, or None.
 
-        Raises Refused: ``INVALID_FIELD`` when ``ref`` is none.
+        Raises Refused: ``INVALID_FIELD`` if ``ref`` has another form.
         """
         check_ref(ref)
         if (store := self.environment()) is None:
@@ -196,14 +196,16 @@ class Blobs:
             with store.reading() as txn:
                 data = store.get(txn, store.tables["chunks"], chunk_key(record.chunk_prefix, number))
         if data is None:
-            raise Corrupted("CORRUPTED", f"chunk {number} of blob {record.ref} is missing", ref=record.ref)
+            raise Corrupted(
+                "CORRUPTED", f"chunk {number} of blob {record.ref} is missing: restore it from a backup", ref=record.ref
+            )
         return data
 
     def get(self, ref: str) -> bytes:
         """Return the content of a blob, checked against its hash.
 
-        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none. Corrupted: a chunk is missing, or what
-        is stored is not what was put.
+        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` if ``ref`` has another form. Corrupted: a chunk is missing,
+        or the stored content has another hash.
         """
         record = self.find(ref)
         if record is None:
@@ -213,16 +215,16 @@ class Blobs:
         return content
 
     def intent(self, author: str, digest: bytes) -> Intent | None:
-        """Return the intent with which ``author`` stores a blob, or None."""
+        """Return the intent of ``author`` for a blob, or None."""
         if (store := self.environment()) is None:
             return None
         with store.reading() as txn:
             return find_intent(store, txn, digest, author)
 
     def stat(self, ref: str) -> BlobView:
-        """Return what is known of a blob, or of one that is being uploaded.
+        """Return size, owners and state of a blob or of an upload.
 
-        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` when ``ref`` is none.
+        Raises Refused: ``NOT_FOUND``, or ``INVALID_FIELD`` if ``ref`` has another form.
         """
         check_ref(ref)
         if (store := self.environment()) is not None:
@@ -237,9 +239,9 @@ class Blobs:
     def page(
         self, after: str | None = None, *, limit: int = 50, author: str | None = None, unreferenced: bool = False
     ) -> BlobPage:
-        """Return blobs in the order of their ids, of ``author`` and ``unreferenced`` only, if so asked.
+        """Return blobs in the order of their ids; with ``author`` or ``unreferenced``, only those.
 
-        Raises Refused: ``INVALID_FIELD`` when ``after`` is no ref.
+        Raises Refused: ``INVALID_FIELD`` if ``after`` is not a ref.
         """
         start = b"" if after is None else bytes.fromhex(check_ref(after).partition(":")[2]) + b"\xff" * DIGEST_BYTES
         views: list[BlobView] = []
@@ -253,39 +255,39 @@ class Blobs:
                 last = digest
                 record = find_record(store, txn, "blake3:" + digest.hex())
                 intents = intents_of(store, txn, digest)
-                is_of_author = author is None or any(one.author == author for one in intents)
+                is_of_author = author is None or any(intent.author == author for intent in intents)
                 is_wanted = is_of_author and not (unreferenced and record and record.referenced_by is not None)
                 if is_wanted:
                     views.append(_view(store, txn, record, intents))
         return BlobPage(views, None)
 
     def used_ratio(self) -> float:
-        """Return the part of the map in use, 0 to 1."""
+        """Return the used part of the map, 0 to 1."""
         store = self.environment()
         return 0.0 if store is None else store.used_ratio()
 
 
 def check_ref(ref: str) -> str:
-    """Return ``ref`` if it can be a blob's. Raises Refused: ``INVALID_FIELD``."""
+    """Return ``ref`` if it has the form of a blob's ref. Raises Refused: ``INVALID_FIELD``."""
     if re.match(REF_PATTERN, ref) is None:
-        raise Refused("INVALID_FIELD", "a blob's ref is blake3: or sha256: and 64 hex digits")
+        raise Refused("INVALID_FIELD", "a blob's ref is `blake3:` or `sha256:`, and then 64 hex digits")
     return ref
 
 
 def blob_not_found(ref: str) -> Refused:
-    """Return the refusal of a ref that no blob has."""
+    """Return the error for a ref that no blob has."""
     return Refused("NOT_FOUND", f"there is no blob {ref}", ref=ref)
 
 
 def check_blob(ref: str, content: bytes) -> None:
-    """Compare content with the ref it was asked for by.
+    """Compare content with the digest in ``ref``.
 
-    Raises Corrupted: ``VERIFICATION_FAILED`` when it is other content.
+    Raises Corrupted: ``VERIFICATION_FAILED`` if they differ.
     """
     algorithm, _, digest = ref.partition(":")
     computed = blake3(content).hexdigest() if algorithm == "blake3" else hashlib.sha256(content).hexdigest()
     if computed != digest:
-        raise Corrupted("VERIFICATION_FAILED", f"the content is not that of {ref}", ref=ref)
+        raise Corrupted("VERIFICATION_FAILED", f"the content does not have the digest {ref}", ref=ref)
 
 
 def chunk_key(chunk_prefix: bytes, number: int) -> bytes:
@@ -294,7 +296,7 @@ def chunk_key(chunk_prefix: bytes, number: int) -> bytes:
 
 
 def reference_key(ref: str) -> bytes:
-    """Return the key under which the table of references has a ref."""
+    """Return the key of a ref in the table of references."""
     algorithm, _, digest = ref.partition(":")
     return algorithm[:1].encode() + bytes.fromhex(digest)
 
@@ -310,35 +312,35 @@ def find_record(store: Environment, txn: lmdb.Transaction, ref: str) -> BlobReco
 
 
 def find_intent(store: Environment, txn: lmdb.Transaction, digest: bytes, author: str) -> Intent | None:
-    """Return the intent that is kept for a blob and an author, or None."""
+    """Return the stored intent for a blob and an author, or None."""
     data = store.get(txn, store.tables["intents"], digest + author.encode())
     return None if data is None else intent_decoder.decode(data)
 
 
 def intents_of(store: Environment, txn: lmdb.Transaction, digest: bytes) -> list[Intent]:
-    """Return who stores a blob, by name."""
+    """Return the intents for a blob, in the order of their authors."""
     return [intent_decoder.decode(data) for _, data in store.items(txn, store.tables["intents"], digest)]
 
 
 def read_usage(store: Environment, txn: lmdb.Transaction, author: str) -> Usage:
-    """Return what an author stores."""
+    """Return the usage of an author."""
     data = store.get(txn, store.tables["usage"], author.encode())
     return Usage() if data is None else usage_decoder.decode(data)
 
 
-def received(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
-    """Return how many bytes of an upload are held: its chunks come in order, and only the last one is shorter."""
+def count_received_bytes(store: Environment, txn: lmdb.Transaction, intent: Intent) -> int:
+    """Return how many bytes of an upload are stored: its chunks come in order, and only the last one is shorter."""
     cursor = txn.cursor(db=store.tables["chunks"])
-    # The key after this author's last possible chunk; the one before it is the last there is.
-    is_there = cursor.prev() if cursor.set_range(chunk_key(intent.chunk_prefix, 2**32 - 1)) else cursor.last()
-    key = bytes(cursor.key()) if is_there else b""
+    # Go to the end of this upload's possible keys, then one back: this is its last chunk, if it has any.
+    has_key = cursor.prev() if cursor.set_range(chunk_key(intent.chunk_prefix, 2**32 - 1)) else cursor.last()
+    key = bytes(cursor.key()) if has_key else b""
     if key[:-4] != intent.chunk_prefix:
         return 0
     return int.from_bytes(key[-4:], "big") * blob_chunk_bytes + len(cursor.value())
 
 
 def _digests(store: Environment, txn: lmdb.Transaction, start: bytes) -> Iterator[bytes]:
-    """Yield the ids of stored and unfinished blobs, in order: an unfinished one has no record, a restored no intent."""
+    """Yield the digests of blobs and uploads, in order: an upload has no record, and a restored blob has no intent."""
     last = b""
     tables = (store.items(txn, store.tables[name], b"", start) for name in ("intents", "records"))
     for key, _ in heapq.merge(*tables):
@@ -348,17 +350,17 @@ def _digests(store: Environment, txn: lmdb.Transaction, start: bytes) -> Iterato
 
 
 def _view(store: Environment, txn: lmdb.Transaction, record: BlobRecord | None, intents: list[Intent]) -> BlobView:
-    stored = [BlobOwner(one.author, one.accepted_ms) for one in intents]
-    is_kept = record is not None and (record.referenced_by is not None or not intents)
-    last_ms = max((one.at_ms for one in stored), default=0)
+    owners = [BlobOwner(intent.author, intent.accepted_ms) for intent in intents]
+    is_permanent = record is not None and (record.referenced_by is not None or not intents)
+    last_ms = max((owner.at_ms for owner in owners), default=0)
     size = intents[0].size if record is None else record.size
     return BlobView(
         ref=intents[0].ref if record is None else record.ref,
         size=size,
-        received=max(received(store, txn, one) for one in intents) if record is None else size,
+        received=max(count_received_bytes(store, txn, intent) for intent in intents) if record is None else size,
         sha256="" if record is None else "sha256:" + record.sha256.hex(),
         chunks=-(-size // blob_chunk_bytes),
-        stored=stored,
+        stored=owners,
         referenced_by=None if record is None else record.referenced_by,
-        dropped_ms=None if is_kept else last_ms + blob_unreferenced_max_s * 1000,
+        dropped_ms=None if is_permanent else last_ms + blob_unreferenced_max_s * 1000,
     )

@@ -1,12 +1,12 @@
 """One LMDB environment: opened once, its transactions, and the translation of LMDB's errors.
 
-**A folder that cannot be written** (read-only media, an evidence copy, another owner's) is read without LMDB's lock,
-whose file has no place there. Nobody then tells writers which pages we read; where somebody does write meanwhile, a
-reading that may have seen pages used again is refused at its end.
+**A folder without write permission** (read-only media, an evidence copy, another owner's folder) is read without
+LMDB's lock, because the lock file cannot be written. Writers then do not know which pages this process reads. If
+another process writes meanwhile, ``reading`` fails at its end, because LMDB may have reused pages that it read.
 
-**While it is open**, every transaction first asks whether the file is still the one that was opened, and no shorter: a
-copy that is moved into its place would leave us writing into a file without a name. This cannot see what happens within
-a transaction: a file that is cut while a page of it is read still ends the process.
+**While the environment is open**, every transaction first checks that the file is still the opened one, and not
+shorter. If another file took its name, we would write into a file that nobody else can open. This check cannot see
+changes within a transaction: if the file is cut while we read a page of it, the process still dies.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _free_min_bytes: Final = 1024**2
 
 
 def log_not_found(path: Path) -> Unavailable:
-    """Return the refusal of a ledger's folder without the database ``path``; of a project, names the ledger's below."""
+    """Return the error for a folder without the database ``path``; for a project, it suggests the ledger below it."""
     folder = path.parent
-    below = folder / FOLDER
-    is_project = os.path.lexists(below / path.name / FILE) or os.path.lexists(folder / ".git")
-    remedy = f"did you mean {below}?" if is_project else "run `deed init` first"
+    subfolder = folder / FOLDER
+    is_project = os.path.lexists(subfolder / path.name / FILE) or os.path.lexists(folder / ".git")
+    remedy = f"did you mean {subfolder}?" if is_project else "run `deed init` first"
     return Unavailable("NO_LEDGER", f"there is no log in {folder}: {remedy}", folder=str(folder))
 
 
 class Environment:
-    """An open LMDB environment with its tables. One a process and folder: LMDB's locks are per process."""
+    """An open LMDB environment with its tables. A process opens each folder once: LMDB's locks are per process."""
 
     def __init__(self, path: Path, tables: Sequence[str], *, map_size: int, setting: str, create: bool = False) -> None:
-        """Open the environment in ``path``; with ``create``, make it.
+        """Open the environment in ``path``; with ``create``, create it if it is missing.
 
-        ``setting`` names what of ``config.toml`` would give it more room. Raises Unavailable: ``NO_LEDGER`` when there
-        is none and ``create`` is false; ``STORE_UNAVAILABLE`` when it cannot be opened (permissions, opened twice);
-        ``STORE_FULL``. Corrupted: the file is no store, or a damaged one.
+        ``setting`` names the setting of ``config.toml`` that limits its size. Raises Unavailable: ``NO_LEDGER`` if it
+        is missing and ``create`` is false; ``STORE_UNAVAILABLE`` if it cannot be opened (permissions, opened twice);
+        ``STORE_FULL``. Corrupted: the file is not a store, or is damaged.
         """
         self.path = path.absolute()
         self._file = self.path / FILE
@@ -74,11 +74,11 @@ class Environment:
             try:
                 self._last_transaction = 0
                 self.env.reader_check()
-                opened = (self._file).stat()
+                opened = self._file.stat()
                 self._opened, self._file_bytes = (opened.st_dev, opened.st_ino), opened.st_size
                 self.tables = {name: self._table(name) for name in tables}
             except BaseException:
-                self.env.close()  # else nobody in this process could open it again
+                self.env.close()  # else this process could not open it again
                 raise
 
     def close(self) -> None:
@@ -87,32 +87,38 @@ class Environment:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[lmdb.Transaction]:
-        """A read transaction: keep it short.
+        """Open a read transaction; keep it short.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: the file was written over with an older one.
+        Raises Corrupted: ``HISTORY_CHANGED`` if an older file was written over this one. Unavailable: ``STORE_IN_USE``
+        if the environment is read without a lock, and another process wrote meanwhile.
         """
         with translate_errors(self.path, self.setting):
             self._check_present()
             last = self._last_transaction  # read first: another thread may begin a later one before we do
             with self.env.begin() as txn:
                 if (number := txn.id()) < last:
-                    message = f"{self._file} was written over with an older one while it was open"
-                    raise Corrupted("HISTORY_CHANGED", f"{message}: end what uses it, and run `deed doctor`")
+                    message = f"an older file was written over {self._file} while it was open"
+                    raise Corrupted(
+                        "HISTORY_CHANGED", f"{message}: stop the processes that use it, and run `deed doctor`"
+                    )
                 self._last_transaction = number
                 yield txn
                 if self.is_read_only and self.env.info()["last_txnid"] != txn.id():
-                    message = f"the store in {self.path} is being written, and without a lock, for which we may not "
-                    message += "write, it cannot be read safely: ask its server with --server, or read a copy"
+                    message = (
+                        f"another process writes to the store in {self.path}. Without permission for its lock file "
+                    )
+                    message += "it cannot be read safely: ask its server with --server, or read a copy"
                     raise Unavailable("STORE_IN_USE", message, path=str(self.path))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[lmdb.Transaction]:
-        """The write transaction: commits when the block ends, aborts when it raises.
+        """Open the write transaction: it commits when the block ends, and aborts when the block raises.
 
-        An error of the commit itself is ``Unavailable``: LMDB has then kept what was committed before.
+        Raises Unavailable: ``STORE_UNAVAILABLE`` if the folder is read-only; ``STORE_FULL`` or ``STORE_STOPPED`` if the
+        commit fails. Earlier commits stay.
         """
         if self.is_read_only:
-            message = f"{self.path} is read-only: it can be read; write where it may be written, or with --server"
+            message = f"{self.path} is read-only here: write as a user who may write to it, or with --server"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(self.path))
         with translate_errors(self.path, self.setting):
             self._check_present()
@@ -120,11 +126,11 @@ class Environment:
                 yield txn
 
     def get(self, txn: lmdb.Transaction, table: lmdb._Database, key: bytes) -> bytes | None:
-        """Return the value under ``key``: bytes, because no transaction here is opened with buffers."""
+        """Return the value under ``key``, or None. It is bytes, because no transaction here is opened with buffers."""
         return cast("bytes | None", txn.get(key, db=table))
 
     def values(self, txn: lmdb.Transaction, table: lmdb._Database, start: bytes) -> Iterator[bytes]:
-        """Yield the values from the key ``start`` on; none when there is no such key."""
+        """Yield the values from the key ``start`` on; nothing if this key is missing."""
         cursor = txn.cursor(db=table)
         if cursor.set_key(start):
             yield from cast("Iterator[bytes]", cursor.iternext(keys=False, values=True))
@@ -132,7 +138,7 @@ class Environment:
     def items(
         self, txn: lmdb.Transaction, table: lmdb._Database, prefix: bytes, start: bytes = b""
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the keys and values whose key begins with ``prefix``, in the order of keys, from ``start`` on."""
+        """Yield the keys that begin with ``prefix``, with their values, in the order of keys, from ``start`` on."""
         cursor = txn.cursor(db=table)
         if cursor.set_range(max(prefix, start)):
             for key, value in cast("Iterator[tuple[bytes, bytes]]", cursor.iternext()):
@@ -141,16 +147,16 @@ class Environment:
                 yield key, value
 
     def last_transaction(self) -> int:
-        """Return the number of the last write transaction that readers can see: changes whenever anything was written.
+        """Return the number of the last write transaction that readers can see. It changes with every commit.
 
-        Not ``env.info()``, which tells of a transaction while it is still being synced: who remembers that number, and
-        then looks at the log as it was before it, would not look again (measured: one waiting read in forty).
+        ``env.info()`` already has the number of a transaction that is still being synced. A waiter that stored this
+        number would read the log without the transaction, and not read again (measured: one waiting read in forty).
         """
         with self.reading() as txn:
             return txn.id()
 
     def used_ratio(self) -> float:
-        """Return the part of the map in use, 0 to 1; above ``limits.map_alarm_ratio`` the operator must act."""
+        """Return the used part of the map, 0 to 1; above ``limits.map_alarm_ratio`` the operator must act."""
         info = self.env.info()
         return float((info["last_pgno"] + 1) * int(self.env.stat()["psize"]) / info["map_size"])
 
@@ -161,29 +167,29 @@ class Environment:
             raise Corrupted("CORRUPTED", f"the store in {self.path} has no table {name}: {RESTORE}") from error
 
     def _check_present(self) -> None:
-        """Check that the file that is open is the one in the folder, and has not become shorter: a store never does."""
-        file, known_bytes = self._file, self._file_bytes  # read first: another thread may see it longer than we
+        """Check that the open file is still the one in the folder, and not shorter: LMDB never shortens it."""
+        file, known_bytes = self._file, self._file_bytes  # read before stat: another thread may see it longer
         try:
             present = file.stat()
         except FileNotFoundError:
             present = None
         if present is None:
-            message = f"{file} was removed while it was open here: start this process again"
+            message = f"{file} was removed while it was open: start this process again"
             raise Unavailable("STORE_UNAVAILABLE", message, path=str(file))
         if (present.st_dev, present.st_ino) != self._opened:
-            # What we append from now on would be acknowledged, and nobody else would ever see it.
-            message = f"{file} was replaced while it was open here: start this process again, and run `deed doctor`"
+            # We would acknowledge entries in a file without a name, and nobody else would ever see them.
+            message = f"{file} was replaced while it was open: start this process again, and run `deed doctor`"
             raise Corrupted("HISTORY_CHANGED", message, path=str(file))
         if present.st_size < known_bytes:
-            message = f"{file} was cut to {present.st_size} bytes while it was open: stop, and {RESTORE}"
+            message = f"{file} was cut to {present.st_size} bytes while it was open: stop its processes, and {RESTORE}"
             raise Corrupted("CORRUPTED", message, path=str(file), size=present.st_size)
         self._file_bytes = present.st_size
 
 
 def is_read_only(path: Path) -> bool:
-    """Tell whether the environment in ``path`` can be read and not written.
+    """Return whether this process cannot write the environment in ``path`` or its lock file.
 
-    Raises Refused: its lock is a link, say: LMDB writes over whatever that leads to, also when it only reads.
+    Raises Refused: its lock file is a link or not a file. LMDB would overwrite the link's target, even as a reader.
     """
     with contextlib.suppress(FileNotFoundError):
         check_regular(path / _LOCK_FILE)
@@ -192,7 +198,7 @@ def is_read_only(path: Path) -> bool:
 
 @contextlib.contextmanager
 def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[None]:
-    """Turn LMDB's and the file system's errors into ours, saying what to do."""
+    """Raise LMDB's and the file system's errors as our own, with the next step."""
     try:
         yield
     except DeedbookError:
@@ -201,16 +207,18 @@ def translate_errors(path: Path, setting: str = "map_size_bytes") -> Iterator[No
         message = f"the store in {path} is full ({error}): free disk space, or raise {setting} in config.toml"
         raise Unavailable("STORE_FULL", message) from error
     except lmdb.PanicError as error:
-        # The page by which LMDB commits could not be written, and may be on disk or not: only opening it again tells.
-        message = f"a write to the store in {path} failed, and this process can use it no more: start it again"
+        # LMDB could not write its meta page: the commit may be on disk or not. Only opening the file again shows that.
+        message = f"a write to the store in {path} failed, and this process cannot use it any more: start it again"
         raise Unavailable("STORE_STOPPED", message, path=str(path)) from error
     except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
         raise Corrupted("CORRUPTED", f"the store in {path} is damaged ({error}): {RESTORE}") from error
     except UNREADABLE as error:
-        raise Corrupted("CORRUPTED", f"the store in {path} holds a record that is none ({error}): {RESTORE}") from error
+        raise Corrupted(
+            "CORRUPTED", f"the store in {path} has a record that cannot be decoded ({error}): {RESTORE}"
+        ) from error
     except (lmdb.Error, OSError) as error:
         if "Input/output error" in str(error) and _free_bytes(path) < _free_min_bytes:
-            # What LMDB says of a write that was cut short, as a disk does on which some of it still found room.
+            # LMDB reports a short write as an I/O error; a disk with room for a part of the write causes one.
             raise Unavailable("STORE_FULL", f"the disk of the store in {path} is full: free disk space") from error
         raise Unavailable("STORE_UNAVAILABLE", f"the store in {path} cannot be used: {error}") from error
 

@@ -1,8 +1,8 @@
-"""Which blobs entries refer to, and dropping those that none does.
+"""Records which blobs the entries reference, and deletes unreferenced blobs that have expired.
 
-An entry refers to a blob when a string in its ``data`` is the blob's ref, by either digest, as in exports. What was
-read of the log is remembered with the position, in the blobs' own environment: it can always be read again, and is,
-when the log is not the one that was read (restored, recovered).
+An entry references a blob if a string in its ``data`` is the blob's ref, by either digest, as in exports. The
+references are stored in the blobs' environment, with the position up to which the log was read. If the log is another
+one (restored, recovered), they are read again from its beginning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deedbook.ledger.limits import (
     range_events_max,
     range_size_max_bytes,
 )
-from deedbook.ledger.log import blobs as stored
+from deedbook.ledger.log import blobs as blob_tables
 from deedbook.ledger.log.uploads import count_unreferenced, delete_chunks, forget
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ _intents_per_transaction: Final = 256
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """How many entries were read, and the leaf hash of the last of them."""
+    """How many entries were read, and the leaf hash of the last one, which identifies the log."""
 
     size: int = 0
     leaf: bytes = b""
 
 
 class ExpiryResult(msgspec.Struct, frozen=True):
-    """What was dropped: blobs (unfinished uploads among them) and their bytes."""
+    """The number of deleted blobs, unfinished uploads included, and their bytes."""
 
     blobs: int
     size: int
@@ -60,21 +60,21 @@ _position_decoder: Final = msgspec.msgpack.Decoder(_Position)
 
 
 def refs_in(entry: bytes) -> list[str]:
-    """Return the refs that the data of an entry holds; its causes are events and no blobs."""
+    """Return the refs of blobs in the data of an entry. Its ``causes`` are events, so they do not count."""
     if REFS.search(entry) is None:
         return []
     try:
         data = head_of(decode_entry(entry).body).data
     except (*UNREADABLE, Refused):
-        return []  # a damaged entry: `deed fsck` names it, and its neighbours are to be read all the same
+        return []  # a damaged entry: `deed fsck` reports it, and the entries after it must still be read
     return [ref.decode() for ref in dict.fromkeys(REFS.findall(bytes(data)))]
 
 
 def read_references(log: Log) -> int:
-    """Read the entries that were appended since the last time; return how many entries have been read in all.
+    """Read the references of entries that were appended since the last call; return how many entries are read in all.
 
-    Each transaction reads a bounded stretch. Does nothing while no blob was ever put. Raises Unavailable: the blobs'
-    environment cannot be written.
+    Each transaction reads a bounded number of entries. If no blob was ever stored, this returns 0. Raises Unavailable:
+    the blobs' environment cannot be written.
     """
     store = log.blobs.environment()
     if store is None:
@@ -83,7 +83,7 @@ def read_references(log: Log) -> int:
         with log.snapshot() as snapshot:
             with store.reading() as txn:
                 position = _position(store, txn)
-            if position.size == snapshot.size and _is_of(position, snapshot):
+            if position.size == snapshot.size and _is_in_log(position, snapshot):
                 return position.size
             with store.writing() as txn:
                 _read_on(store, txn, snapshot)
@@ -92,65 +92,65 @@ def read_references(log: Log) -> int:
 def drop_unreferenced(
     log: Log, *, now_ms: int | None = None, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> ExpiryResult:
-    """Drop the blobs, and the unfinished uploads, whose last intent is older than ``blob_unreferenced_max_s``.
+    """Delete unreferenced blobs and unfinished uploads whose intents are all older than ``blob_unreferenced_max_s``.
 
-    Each transaction is bounded. If we crash in between, what was dropped is gone, and the next call drops the rest.
+    Each transaction is bounded. If we crash between two, the first deletions stay, and the next call does the rest.
     """
     store = log.blobs.environment()
     if store is None:
         return ExpiryResult(0, 0)
     read_references(log)
     before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - blob_unreferenced_max_s * 1000
-    blobs = size = looked = 0
+    blobs = size = examined = 0
     start: bytes | None = b""
     while start is not None:
         with store.reading() as txn:
             expired, start, count = _expired(store, txn, start, before_ms)
-        looked += count
-        progress(looked, looked)
+        examined += count
+        progress(examined, examined)
         if not expired:
             continue
-        # The log's write lock is held while references are read to its very end and blobs dropped: the gate looks for
-        # an event's blobs under the same lock. So an event is in the log before (and keeps its blob), or its gate
-        # finds that the blob is gone and refuses it. Nothing is written to the log here.
+        # We hold the log's write lock while we read references to the log's end and delete blobs. The gate looks for an
+        # event's blobs under the same lock. So either the event is already in the log and keeps its blob, or the gate
+        # finds no blob and refuses the event. Nothing is written to the log here.
         with log.writing() as (_, snapshot), store.writing() as txn:
             while _position(store, txn).size < snapshot.size:
                 _read_on(store, txn, snapshot)
             for intent in expired:
-                dropped = _drop(store, txn, intent, before_ms)
-                blobs, size = blobs + (dropped is not None), size + (dropped or 0)
+                dropped_bytes = _drop(store, txn, intent, before_ms)
+                blobs, size = blobs + (dropped_bytes is not None), size + (dropped_bytes or 0)
     return ExpiryResult(blobs, size)
 
 
 def _expired(
     store: Environment, txn: lmdb.Transaction, start: bytes, before_ms: int
-) -> tuple[list[stored.Intent], bytes | None, int]:
-    """Return a bounded number of expired intents from ``start`` on, where to go on, and how many were looked at."""
-    expired: list[stored.Intent] = []
+) -> tuple[list[blob_tables.Intent], bytes | None, int]:
+    """Return a bounded number of expired intents from ``start`` on, the next start, and how many were examined."""
+    expired: list[blob_tables.Intent] = []
     size = count = 0
     for count, (key, data) in enumerate(store.items(txn, store.tables["intents"], b"", start)):
         if count == 100 * _intents_per_transaction or len(expired) == _intents_per_transaction:
             return expired, key, count
         if size > _dropped_per_transaction_max_bytes:
             return expired, key, count
-        intent = stored.intent_decoder.decode(data)
-        record = stored.find_record(store, txn, intent.ref) if intent.accepted_ms < before_ms else None
+        intent = blob_tables.intent_decoder.decode(data)
+        record = blob_tables.find_record(store, txn, intent.ref) if intent.accepted_ms < before_ms else None
         if intent.accepted_ms < before_ms and (record is None or record.referenced_by is None):
             expired.append(intent)
             size += intent.size
     return expired, None, count
 
 
-def _drop(store: Environment, txn: lmdb.Transaction, intent: stored.Intent, before_ms: int) -> int | None:
-    """Take back an intent that is still expired; return the blob's bytes if nobody else stores it."""
-    present = stored.find_intent(store, txn, intent.digest, intent.author)
-    record = stored.find_record(store, txn, intent.ref)
+def _drop(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent, before_ms: int) -> int | None:
+    """Delete an intent if it is still expired; return the blob's bytes if no other intent stores it."""
+    present = blob_tables.find_intent(store, txn, intent.digest, intent.author)
+    record = blob_tables.find_record(store, txn, intent.ref)
     if present is None or present.accepted_ms >= before_ms:
-        return None  # it was stored once more since we looked
+        return None  # its author signed it again since we read it
     if record is not None and record.referenced_by is not None:
         return None
     chunks = forget(store, txn, intent)
-    if stored.intents_of(store, txn, intent.digest):
+    if blob_tables.intents_of(store, txn, intent.digest):
         return None
     if record is None:
         return min(chunks * blob_chunk_bytes, intent.size)
@@ -165,16 +165,16 @@ def _position(store: Environment, txn: lmdb.Transaction) -> _Position:
     return _Position() if data is None else _position_decoder.decode(data)
 
 
-def _is_of(position: _Position, snapshot: Snapshot) -> bool:
+def _is_in_log(position: _Position, snapshot: Snapshot) -> bool:
     if position.size > snapshot.size:
         return False
     return position.size == 0 or leaf_hash(snapshot.entry(position.size - 1)) == position.leaf
 
 
 def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> None:
-    """Read the next stretch of the log into the table of references."""
+    """Read the next entries of the log into the table of references."""
     position = _position(store, txn)
-    if not _is_of(position, snapshot):
+    if not _is_in_log(position, snapshot):
         _start_again(store, txn)
         position = _Position()
     index = position.size
@@ -190,26 +190,28 @@ def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> N
 
 
 def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> None:
-    """Remember that the entry at ``index`` refers to ``ref``: only the first one is kept."""
-    if not txn.put(stored.reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]):
+    """Store that the entry at ``index`` references ``ref``, unless an earlier entry does."""
+    if not txn.put(
+        blob_tables.reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]
+    ):
         return
-    record = stored.find_record(store, txn, ref)
+    record = blob_tables.find_record(store, txn, ref)
     if record is None or record.referenced_by is not None:
         return
-    kept = replace(record, referenced_by=index)
-    txn.put(kept.blake3, encode_packed(kept), db=store.tables["records"])
-    for intent in stored.intents_of(store, txn, kept.blake3):
+    referenced = replace(record, referenced_by=index)
+    txn.put(referenced.blake3, encode_packed(referenced), db=store.tables["records"])
+    for intent in blob_tables.intents_of(store, txn, referenced.blake3):
         count_unreferenced(store, txn, intent, -intent.cost)
 
 
 def _start_again(store: Environment, txn: lmdb.Transaction) -> None:
-    """Forget what was read of another log: nothing is referred to until this one has been read."""
+    """Delete the references that another log had: no blob is referenced until this log has been read."""
     txn.drop(store.tables["references"], delete=False)
     txn.delete(_POSITION, db=store.tables["usage"])
     for key, data in list(store.items(txn, store.tables["records"], b"")):
-        record = stored.record_decoder.decode(data)
+        record = blob_tables.record_decoder.decode(data)
         if record.referenced_by is not None:
             cleared = replace(record, referenced_by=None)
             txn.put(key, encode_packed(cleared), db=store.tables["records"])
-            for intent in stored.intents_of(store, txn, key):
+            for intent in blob_tables.intents_of(store, txn, key):
                 count_unreferenced(store, txn, intent, intent.cost)

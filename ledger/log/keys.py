@@ -1,4 +1,4 @@
-"""The keys of a log's tables, and the type of record that is stored under each state key."""
+"""The keys of a log's tables, and the type of the record under each state key."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
     class Key(bytes, Generic[R]):
-        """A state key: bytes, of which a type checker knows what record lies under them."""
+        """A state key: bytes, with the type of its record for the type checker."""
 
 
 streams_cached_max: Final = 4_096
-"""Events come many to a stream: its name's bytes and digest are kept of so many."""
+"""A stream has many events, so the keys of this many streams, agents and signing keys are cached."""
 
 
 def index_key(index: int) -> bytes:
@@ -29,12 +29,12 @@ def index_key(index: int) -> bytes:
 
 @lru_cache(streams_cached_max)
 def stream_digest(stream: str) -> bytes:
-    """Return the 16 bytes that stand for a stream in keys and in bus subjects."""
+    """Return the 16 bytes that identify a stream in keys and in bus subjects."""
     return blake3(stream.encode()).digest(length=16)
 
 
 def id_key(stream: str, event_id: str) -> bytes:
-    """Return the key of the duplicate check: events of one stream lie together, so a batch touches few pages."""
+    """Return the key of the duplicate check. Events of one stream are neighbours, so a batch touches few pages."""
     return stream_digest(stream) + bytes.fromhex(event_id[7:])
 
 
@@ -56,7 +56,7 @@ TERM_KEY: Final = cast("Key[Term]", b"t")
 SHARED_KEY: Final = cast("Key[ClusterRecord]", b"m")
 
 
-# What follows from no entry: what gates count, and whether this log is one of several nodes'.
+# No entry explains these records: the counts of gates, and the record of a node. So a replay does not compare them.
 NOT_REPLAYED: Final = frozenset({QUOTA_PREFIX, SHARED_KEY})
 
 
@@ -73,7 +73,7 @@ def agent_key(name: str) -> Key[AgentRecord]:
 
 
 def invitation_key(name: str) -> Key[InvitationRecord]:
-    """Return the state key of the last invitation of a name."""
+    """Return the state key of the latest invitation for an agent's name."""
     return cast("Key[InvitationRecord]", b"v" + name.encode())
 
 
@@ -89,15 +89,15 @@ def bus_key_key(nkey: str) -> Key[str]:
 
 
 def skipped_key(index: int) -> bytes:
-    """Return the state key that says of an entry that its rule refuses it; its value is the code."""
+    """Return the state key that marks an entry as refused by its rule; the value is the error code."""
     return SKIPPED_PREFIX + index_key(index)
 
 
 def idempotency_key(author: str, idem: str) -> Key[IdempotencyRecord]:
-    """Return the state key of an idempotency record: of bounded length, whatever the author chose."""
+    """Return the state key of an idempotency record; its length does not depend on the author's ``idem``."""
     return cast("Key[IdempotencyRecord]", b"i" + blake3(f"{author}\0{idem}".encode()).digest(length=24))
 
 
 def quota_key(author: str) -> Key[QuotaUsage]:
-    """Return the state key of what an agent has spent of its quota: known to gates, and to no replay."""
+    """Return the state key of an agent's used quota, which only gates read and write."""
     return cast("Key[QuotaUsage]", QUOTA_PREFIX + author.encode())

@@ -1,7 +1,7 @@
-"""One open log: its tables, its blobs, and writing decided entries, the only place that changes it.
+"""One open log: its tables, its blobs, and the appender, which writes entries that the gate accepted.
 
-If we crash in a write, LMDB drops the whole transaction, and the next writer starts from the head committed before.
-The partial tile in memory belongs to one committed size and is thrown away when the head has another.
+If we crash in a write, LMDB drops the whole transaction, and the next writer starts from the last committed head. The
+partial tile in memory belongs to one committed size. If the head has another size, the appender reads it again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deedbook.ledger.log.tiles import TILE_WIDTH, read_leaves, store_leaves
 
 
 class Log(LogReader):
-    """The log in a folder, with its state and blobs, for those who write too.
+    """The log in a folder, with its state and blobs, for reading and writing.
 
-    ``map_size`` is the most bytes it can ever hold, and ``blobs_map_size`` what its blobs can: address space, not
-    disk, is reserved.
+    ``map_size`` limits the bytes of the log, and ``blobs_map_size`` those of its blobs. Both reserve address space, not
+    disk.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Log(LogReader):
         blobs_map_size: int = limits.blobs_map_size_bytes,
         create: bool = False,
     ) -> None:
-        """Open the log and check that its head, tree and entries end at the same place.
+        """Open the log and check that its head, tree and entries end at the same position.
 
         Raises Unavailable: ``NO_LEDGER``, ``STORE_UNAVAILABLE`` or ``STORE_FULL``. Corrupted: head and entries
         disagree.
@@ -50,11 +50,11 @@ class Log(LogReader):
         self.appender = Appender(self.tables)
         self._folder, self._blobs_map_size = folder, blobs_map_size
         self._blobs: Blobs | None = None
-        self._opening = threading.Lock()  # LMDB opens a file once in a process
+        self._opening = threading.Lock()  # a process may open an LMDB file only once
 
     @property
     def blobs(self) -> Blobs:
-        """What is too large for entries."""
+        """The blobs: content that is too large for entries."""
         with self._opening:
             if self._blobs is None:
                 self._blobs = Blobs(self._folder, map_size=self._blobs_map_size)
@@ -68,13 +68,13 @@ class Log(LogReader):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Look at the log of this moment; keep the block short."""
+        """Open a snapshot of the log; keep the block short."""
         with self.tables.reading() as txn:
             yield Snapshot(self.tables, txn)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[tuple[lmdb.Transaction, Snapshot]]:
-        """The write transaction with a snapshot of what it starts from; what did not commit is forgotten."""
+        """Open the write transaction, with a snapshot of the state before it. A block that raises writes nothing."""
         try:
             with self.tables.writing() as txn:
                 yield txn, Snapshot(self.tables, txn)
@@ -83,7 +83,7 @@ class Log(LogReader):
             raise
 
     def set_shared(self, shared: ClusterRecord | None) -> None:
-        """Let this log be one of several nodes' from the next write on, or (None) its own again."""
+        """Make this log one of several nodes' from the next write on; None makes it independent again."""
         with self.tables.writing() as txn:
             if shared is None:
                 txn.delete(SHARED_KEY, db=self.tables.state)
@@ -92,7 +92,7 @@ class Log(LogReader):
 
 
 class PendingEntries(msgspec.Struct):
-    """What one write transaction adds: entries in order, the keys of their duplicate check, changed state."""
+    """The additions of one write transaction: entries in order, keys of their duplicate check, changed state."""
 
     entries: list[bytes] = []
     id_keys: list[bytes] = []
@@ -102,7 +102,7 @@ class PendingEntries(msgspec.Struct):
 
 
 class Appender:
-    """Appends to one log; keeps the leaf hashes of the tile that is being filled."""
+    """Appends to one log, and caches the leaf hashes of its last, partial tile."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -134,7 +134,7 @@ class Appender:
         return new_head, leaves
 
     def forget(self) -> None:
-        """Forget the partial tile, after a transaction that did not commit."""
+        """Drop the cached partial tile, because a transaction did not commit."""
         self._partial_size = -1
 
     def _write_entries(self, txn: lmdb.Transaction, size: int, pending: PendingEntries) -> None:
@@ -142,6 +142,6 @@ class Appender:
         cursor = txn.cursor(db=self._tables.entries)
         _, written = cursor.putmulti(entries, append=True, overwrite=False)
         if written != len(entries):
-            raise Corrupted("CORRUPTED", f"an entry lies beyond the log's end at {size}: run `deed fsck`", index=size)
+            raise Corrupted("CORRUPTED", f"the log has an entry beyond its end at {size}: run `deed fsck`", index=size)
         keys = [(key, index_key(size + offset)) for offset, key in enumerate(pending.id_keys)]
-        txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # in order, neighbours share a page
+        txn.cursor(db=self._tables.ids).putmulti(sorted(keys))  # sorted, because neighbours share a page

@@ -1,4 +1,4 @@
-"""Reading the log within one short transaction: entries, look-ups, records and proofs of one moment."""
+"""Reads the log's entries within one short transaction: entries, look-ups and proofs of one snapshot."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from deedbook.ledger.log.tiles import TILE_HEIGHT, TILE_WIDTH, subtree_reader, t
 from deedbook.ledger.trust.history import ConsistencyProof, ProvenEntry, StreamPage, StreamRequest
 
 R = TypeVar("R")
-cached_hashes_max: Final = 256  # tiles and batches, about 10 MB: 511 hashes each
+cached_hashes_max: Final = 256  # tiles and batches of up to 511 hashes each, about 10 MB
 
 
 class EntrySnapshot:
-    """The log as one transaction, open meanwhile, sees it; ``head`` is None while the log has no entry."""
+    """The log's entries as one open transaction sees them. ``head`` is None while the log has no entry."""
 
     def __init__(self, tables: Tables, txn: lmdb.Transaction) -> None:
         self._tables = tables
@@ -42,18 +42,18 @@ class EntrySnapshot:
     def entry(self, index: int) -> bytes:
         """Return the bytes of an entry.
 
-        Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: it should be there and is not.
+        Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: the entry is missing.
         """
         if not 0 <= index < self.size:
             message = f"there is no entry {index}: the log has {self.size}"
             raise Refused("NOT_FOUND", message, index=index, size=self.size)
         data = self._get(self._tables.entries, keys.index_key(index))
         if data is None:
-            raise Corrupted("CORRUPTED", f"entry {index} is missing", index=index)
+            raise Corrupted("CORRUPTED", f"entry {index} is missing: run `deed fsck`", index=index)
         return data
 
     def entries(self, start: int, *, limit: int, size_max_bytes: int) -> list[bytes]:
-        """Return entries from index ``start`` on: at most ``limit``, and at most ``size_max_bytes`` after the first."""
+        """Return entries from index ``start`` on: up to ``limit`` and ``size_max_bytes`` in all, but at least one."""
         entries: list[bytes] = []
         total = 0
         if start >= self.size:
@@ -68,19 +68,19 @@ class EntrySnapshot:
         return entries
 
     def has_entry_beyond_end(self) -> bool:
-        """Return whether the table holds an entry where the head says the log ends."""
+        """Return whether the table has an entry at the index where the log ends by its head."""
         return self._get(self._tables.entries, keys.index_key(self.size)) is not None
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event of a stream, or None when the log does not hold it."""
+        """Return the index of an event of a stream, or None if the log does not have it."""
         index = self._get(self._tables.ids, keys.id_key(stream, event_id))
         return None if index is None else int.from_bytes(index, "big")
 
     def stream_indexes(self, stream: str) -> list[tuple[int, bytes]]:
-        """Return the index and the digest of the id of each event of a stream, in order, as the ids table has them."""
+        """Return the index and the id's digest of each event of a stream, in the order of indexes."""
         prefix = keys.stream_digest(stream)
-        found = self._tables.items(self._txn, self._tables.ids, prefix)
-        return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in found)
+        rows = self._tables.items(self._txn, self._tables.ids, prefix)
+        return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in rows)
 
     def root(self) -> bytes:
         """Return the root of the tree over all entries."""
@@ -99,64 +99,76 @@ class EntrySnapshot:
         return merkle.Frontier(size, tuple(subtree(level, (size >> level) - 1) for level in levels))
 
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
-        """Return the path of an entry in the tree of ``size`` entries (default: all)."""
+        """Return the path of an entry in the tree of ``size`` entries (default: all). Raises as ``frontier``."""
         size = self.size if size is None else size
         self._check_size(size)
         return merkle.inclusion_proof(index, size, self._subtree())
 
     def consistency_proof(self, old_size: int, new_size: int | None = None) -> list[bytes]:
-        """Return the path from the tree of ``old_size`` entries to that of ``new_size`` (default: all)."""
+        """Return the path from the tree of ``old_size`` entries to that of ``new_size`` (default: all).
+
+        Raises as ``frontier``.
+        """
         new_size = self.size if new_size is None else new_size
         self._check_size(new_size)
         return merkle.consistency_proof(old_size, new_size, self._subtree())
 
     def tile(self, level: int, number: int, width: int) -> bytes:
-        """Return a tile of the tree, hashes joined (C2SP tlog-tiles, Merkle Tree).
+        """Return the first ``width`` hashes of a tile of the tree, joined (C2SP tlog-tiles, Merkle Tree).
 
-        Raises Refused: ``NOT_FOUND`` when the tree has not so many.
+        Raises Refused: ``NOT_FOUND`` if the tile has fewer hashes.
         """
         self._check_tile(self.size >> TILE_HEIGHT * level, number, width)
         return b"".join(tile_hashes(self._tables, self._txn, level, number, self.size)[:width])
 
     def entry_bundle(self, number: int, width: int) -> bytes:
-        """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries)."""
+        """Return the entries under a tile of level 0, each after its length (C2SP tlog-tiles, Log entries).
+
+        Raises as ``tile``.
+        """
         self._check_tile(self.size, number, width)
         entries = self._tables.values(self._txn, self._tables.entries, keys.index_key(number * TILE_WIDTH))
         return b"".join(len(data).to_bytes(2, "big") + data for data in islice(entries, width))
 
     def _check_tile(self, count: int, number: int, width: int) -> None:
         if not 0 < width <= min(TILE_WIDTH, count - number * TILE_WIDTH):
-            raise Refused("NOT_FOUND", f"the log of {self.size} entries has no such tile", size=self.size)
+            raise Refused("NOT_FOUND", f"the log has {self.size} entries, too few for this tile", size=self.size)
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
-        """Return where the log ends or ended, with the path from a log of ``old_size`` entries, if it is no shorter."""
+        """Return size, root and resets of the log at ``new_size`` (default: all), with the path from ``old_size``.
+
+        If ``old_size`` is larger, the path is empty. Raises as ``frontier``.
+        """
         size = self.size if new_size is None else new_size
         root = self.root() if size == self.size else self.frontier(size).root()
         path = self.consistency_proof(old_size, size) if 0 <= old_size <= size else []
         return ConsistencyProof(size, root.hex(), path, [id_ for id_, index in self.resets() if index < size])
 
-    def stream_page(self, asked: StreamRequest) -> StreamPage:
-        """Return entries of a stream and of authority, each proven."""
-        size = self.size if asked.size is None else asked.size
+    def stream_page(self, request: StreamRequest) -> StreamPage:
+        """Return a page of entries of a stream and of authority, each with its inclusion proof.
+
+        Raises as ``frontier``. Corrupted: an entry is missing.
+        """
+        size = self.size if request.size is None else request.size
         self._check_size(size)
-        own = (index for index, _ in self.stream_indexes(asked.stream) if asked.start <= index < size)
+        own = (index for index, _ in self.stream_indexes(request.stream) if request.start <= index < size)
         prove = partial(self._proven, size, self._subtree(), self._hash_cache().batches)
         entries: list[ProvenEntry] = []
         total, following = 0, None
-        for index in merge(own, self._authority_indexes(asked.authority_start, size)):
+        for index in merge(own, self._authority_indexes(request.authority_start, size)):
             if entries and index == entries[-1].index:
-                continue  # authority, and of the stream that was asked for
+                continue  # an event of authority that is also in the requested stream
             proven = prove(index)
             total += len(proven.data) + merkle.hash_size_bytes * (len(proven.path) + len(proven.batch_path))
             if len(entries) == limits.range_events_max or (entries and total > limits.range_size_max_bytes):
                 following = index
                 break
             entries.append(proven)
-        known_path = self.consistency(asked.known_size, size).path
-        return StreamPage(self.consistency(asked.old_size, size), known_path, entries, prove(size - 1), following)
+        known_path = self.consistency(request.known_size, size).path
+        return StreamPage(self.consistency(request.old_size, size), known_path, entries, prove(size - 1), following)
 
     def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
-        """Yield the indexes of the events of authority: where the count that each entry carries grows."""
+        """Yield the indexes of the events of authority: there the ``authority_version`` of the entries grows."""
         count = self._authority_version(start - 1) if start else 0
         while start < end and self._authority_version(end - 1) > count:
             count += 1
@@ -175,10 +187,11 @@ class EntrySnapshot:
         if entry.batch_size > 1:
             first = index - entry.batch_index
             if first not in batches:
-                there = self._tables.values(self._txn, self._tables.entries, keys.index_key(first))
-                bodies = [decode_entry(one).body for one in islice(there, entry.batch_size)]
+                stored = self._tables.values(self._txn, self._tables.entries, keys.index_key(first))
+                bodies = [decode_entry(member).body for member in islice(stored, entry.batch_size)]
                 if len(bodies) < entry.batch_size:
-                    raise Corrupted("CORRUPTED", f"entry {first + len(bodies)} is missing", index=first + len(bodies))
+                    missing = first + len(bodies)
+                    raise Corrupted("CORRUPTED", f"entry {missing} is missing: run `deed fsck`", index=missing)
                 batches[first] = merkle.subtrees_of([merkle.leaf_hash(pae(body)) for body in bodies])
             batch_path = merkle.inclusion_proof(entry.batch_index, entry.batch_size, batches[first])
         return ProvenEntry(index, data, merkle.inclusion_proof(index, size, subtree), batch_path)
@@ -187,7 +200,7 @@ class EntrySnapshot:
         return subtree_reader(self._tables, self._txn, self.size, self._hash_cache().tiles)
 
     def _hash_cache(self) -> layout.HashCache:
-        """Return what this process hashed of the log before, as far as it is still the same log."""
+        """Return the cached hashes of this log; if the log has changed or the cache is full, an empty cache."""
         cache = self._tables.hash_cache
         if cache.head != self.head or len(cache.tiles) + len(cache.batches) > cached_hashes_max:
             cache = self._tables.hash_cache = layout.HashCache(self.head, {}, {})
@@ -196,10 +209,10 @@ class EntrySnapshot:
     def resets(self) -> list[tuple[str, int]]:
         """Return the id and index of each ``ledger.history_reset``, in order.
 
-        The duplicate check keeps the events of a stream together, and that of the ledger holds few.
+        This is cheap: the ids table keeps the events of a stream together, and the ledger's stream has few events.
         """
-        listed = self.stream_indexes("ledger")
-        return [(f"blake3:{digest.hex()}", index) for index, digest in listed if _is_reset(self.entry(index))]
+        events = self.stream_indexes("ledger")
+        return [(f"blake3:{digest.hex()}", index) for index, digest in events if _is_reset(self.entry(index))]
 
     def _check_size(self, size: int) -> None:
         if not 0 <= size <= self.size:
@@ -213,4 +226,4 @@ def _is_reset(data: bytes) -> bool:
     try:
         return head_of(decode_entry(data).body).kind == "ledger.history_reset"
     except (Refused, *UNREADABLE):
-        return False  # a damaged entry, which is not for whoever only starts to tell of
+        return False  # a damaged entry: `deed fsck` reports it, and opening the log must not fail here

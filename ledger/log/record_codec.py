@@ -1,4 +1,4 @@
-"""Decoding the records of the table of states: each by the first letter of its key."""
+"""Decodes the records of the state table, by the first letter of their keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _decoder_of(letter: bytes) -> Callable[[bytes], Any]:
 
 
 def decode_record(key: bytes, stored: bytes) -> Any:
-    """Return the record stored under a state key, by the key's first letter."""
+    """Return the record under a state key, decoded as the type for the key's first letter."""
     return _decoder_of(key[:1])(stored)
 
 
@@ -37,4 +37,4 @@ TYPES: Final[dict[bytes, type]] = {
     QUOTA_PREFIX: QuotaUsage,
     SKIPPED_PREFIX: str,
 }
-"""By the first letter of the key."""
+"""The types of records, by the first letter of their keys."""

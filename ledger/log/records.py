@@ -1,4 +1,4 @@
-"""What the table of states holds: records of streams, agents, keys and counts, under keys of ``ledger.log.tables``."""
+"""Records of the state table: streams, idempotency keys and the node (see ``ledger.log.keys`` for all of them)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deedbook.ledger.lifecycle.session import SessionState
 from deedbook.ledger.lifecycle.snapshot import SnapshotState
 from deedbook.ledger.lifecycle.tot import TotState
 
-# Where one stream stands, by what it is of; streams of agents and unmapped records have no state.
+# The state of a stream, by its type; streams of agents and of unmapped records have no state.
 StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One stream: how many entries it has, its last entry, and the state of its state machine.
+    """One stream: its number of entries, the index of the last one, and the state of its state machine.
 
-    An entry that a rule refuses (``deed fsck --repair``) is counted and changes nothing else.
+    An entry that a rule refuses (``deed fsck --repair``) counts in ``version`` and changes nothing else.
     """
 
     version: int
@@ -29,16 +29,16 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What an author first used an idempotency key for: digest of (kind, stream, data) and the entry's index."""
+    """The first use of an idempotency key by an author: digest of (kind, stream, data), and the entry's index."""
 
     digest: bytes
     index: int
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, array_like=True):
-    """This log is that of ``node``, one of several: nothing is appended that is not published first.
+    """Marks the log of ``node``, one of several nodes: an entry is published before it is appended.
 
-    ``leader`` and where agents reach it are what was heard last.
+    ``leader`` is the last known leader, and agents reach it at ``url``.
     """
 
     node: str

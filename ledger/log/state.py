@@ -1,4 +1,4 @@
-"""Reading the state of the log within one short transaction: streams, agents, keys and invitations."""
+"""Reads the log's state within one short transaction: streams, agents, keys and invitations."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Snapshot(EntrySnapshot):
     """The log's entries and state as one open transaction sees them."""
 
     def is_skipped(self, index: int) -> bool:
-        """Return whether a repair found that the entry's rule refuses it."""
+        """Return whether a repair has marked the entry as refused by its rule."""
         return self._get(self._tables.state, keys.skipped_key(index)) is not None
 
     def record(self, key: keys.Key[R]) -> R | None:
-        """Return the record under a state key (see ``log.tables``), or None."""
+        """Return the record under a state key (see ``log.keys``), or None."""
         data = self._get(self._tables.state, key)
         return None if data is None else cast("R", decode_record(key, data))
 
     def agent(self, name: str) -> AgentRecord | None:
-        """Return the record of an agent."""
+        """Return the record of an agent, or None."""
         return self.record(keys.agent_key(name))
 
     def agents(self) -> list[AgentRecord]:
@@ -35,22 +35,22 @@ class Snapshot(EntrySnapshot):
         return [decode_record(key, data) for key, data in self._records(b"a")]
 
     def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex)."""
+        """Return the record of a signing key (hex), or None."""
         return self.record(keys.key_key(public_key))
 
     def checkpoint_keys(self) -> tuple[str, ...]:
-        """Return the keys (hex) that may sign a checkpoint of this moment. Raises Corrupted: the log has lost them."""
+        """Return the keys (hex) that may sign a checkpoint of this log. Raises Corrupted: their record is missing."""
         record = self.record(keys.CHECKPOINT_KEYS_KEY)
         if record is None:
-            raise Corrupted("CORRUPTED", "the log no longer says which key signs its checkpoints: run `deed fsck`")
+            raise Corrupted("CORRUPTED", "the log has lost the keys that sign its checkpoints: run `deed fsck`")
         return record.at(self.size)
 
     def term(self) -> Term | None:
-        """Return the term that began last, or None before the first."""
+        """Return the latest term, or None before the first."""
         return self.record(keys.TERM_KEY)
 
     def invitations(self) -> list[InvitationRecord]:
-        """Return the last invitation of each name that was ever invited."""
+        """Return the latest invitation for each name."""
         return [decode_record(key, data) for key, data in self._records(b"v")]
 
     def keys(self) -> list[tuple[str, KeyRecord]]:

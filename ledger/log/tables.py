@@ -2,12 +2,12 @@
 
 | table   | key                                  | value                                                    |
 |---------|--------------------------------------|----------------------------------------------------------|
-| entries | index, u64 big endian                | the entry's bytes                                 |
-| ids     | BLAKE3(stream)[:16] + digest of id   | index, u64 big endian                             |
-| state   | one letter and a name (see below)    | msgpack: head, streams, agents, keys, idempotency, quota |
+| entries | index, u64 big endian                | the entry's bytes                                        |
+| ids     | BLAKE3(stream)[:16] + digest of id   | index, u64 big endian                                    |
+| state   | a letter and a name (``log.keys``)   | msgpack: head, streams, agents, keys, idempotency, quota |
 | tiles   | level u8 + number u64                | up to 256 hashes of 32 bytes                      |
 
-Blobs lie in an environment of their own (``ledger.log.blobs``).
+Blobs have an environment of their own (``ledger.log.blobs``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATABASE: Final = "log"
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """Where the log ends: what every write transaction starts from and replaces.
+    """The end of the log: every write transaction starts from it and replaces it.
 
     ``accepted_ms`` and ``authority_version`` are those of the last entry.
     """
@@ -49,7 +49,7 @@ head_decoder: Final = msgspec.msgpack.Decoder(Head)
 
 
 class HashCache(msgspec.Struct, frozen=True):
-    """What was hashed for proofs of the log that has this head, and is the same as long as it has.
+    """Hashes that proofs computed from the log with this ``head``; with another head they are invalid.
 
     ``tiles`` are by level and number, signed ``batches`` by the index of their first entry.
     """
@@ -63,7 +63,7 @@ class Tables(Environment):
     """The tables of the log."""
 
     def __init__(self, folder: Path, *, map_size: int = limits.map_size_bytes, create: bool = False) -> None:
-        """Open the log in ``folder``; with ``create``, make it. Raises as ``Environment``."""
+        """Open the log in ``folder``; with ``create``, create it if it is missing. Raises as ``Environment``."""
         names = ("entries", "ids", "state", "tiles")
         super().__init__(folder / DATABASE, names, map_size=map_size, setting="map_size_bytes", create=create)
         self.entries, self.ids, self.state, self.tiles = (self.tables[name] for name in names)
@@ -72,7 +72,7 @@ class Tables(Environment):
     def read_head(self, txn: lmdb.Transaction) -> Head | None:
         """Return the head, or None in a log without entries.
 
-        Raises Refused: ``UNSUPPORTED_VERSION`` when newer software wrote this log.
+        Raises Refused: ``UNSUPPORTED_VERSION`` if newer software wrote this log. Corrupted: it cannot be decoded.
         """
         data = self.get(txn, self.state, HEAD_KEY)
         if data is None:
@@ -80,7 +80,7 @@ class Tables(Environment):
         try:
             head = head_decoder.decode(data)
         except UNREADABLE as error:
-            raise Corrupted("CORRUPTED", f"the head of the log cannot be read: {error}") from error
+            raise Corrupted("CORRUPTED", f"the head of the log cannot be decoded ({error}): run `deed fsck`") from error
         if head.format != FORMAT:
             message = f"the log has format {head.format}, this software reads {FORMAT}: upgrade deedbook"
             raise Refused("UNSUPPORTED_VERSION", message, format=head.format)

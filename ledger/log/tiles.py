@@ -1,7 +1,8 @@
-"""The tree's hashes in tiles of 256 (C2SP tlog-tiles, height 8), so that a proof reads a few of them.
+"""Stores the tree's hashes in tiles of 256 (C2SP tlog-tiles, height 8), so that a proof reads only a few tiles.
 
-A tile of level 0 is stored once it is full (until then proofs hash its leaves from the entries), one of a higher level
-each time a tile below it is full: 255 of 256 appends write none. Level 0 also finds a damaged entry by its hash.
+A tile of level 0 is stored when it is full; until then proofs hash its leaves from the entries. A tile of a higher
+level is written each time a tile below it becomes full. So 255 of 256 entries write no tile. With the hashes of level 0
+an audit finds a damaged entry.
 """
 
 from __future__ import annotations
@@ -27,29 +28,30 @@ def tile_key(level: int, number: int) -> bytes:
 
 
 def read_tile(tables: Tables, txn: lmdb.Transaction, level: int, number: int) -> list[bytes]:
-    """Return the hashes of a stored tile, up to 256; none when it is not stored."""
+    """Return the hashes of a stored tile, up to 256; an empty list if it is not stored."""
     stored = tables.get(txn, tables.tiles, tile_key(level, number)) or b""
     return [stored[start : start + HASH_SIZE] for start in range(0, len(stored), HASH_SIZE)]
 
 
 def read_leaves(tables: Tables, txn: lmdb.Transaction, start: int, end: int) -> list[bytes]:
-    """Return the leaf hashes of entries ``start`` to ``end`` (not included), hashed from the entries themselves.
+    """Return the leaf hashes of the entries from ``start`` up to, but without, ``end``; it hashes the entries.
 
     Raises Corrupted: an entry is missing.
     """
     entries = tables.values(txn, tables.entries, index_key(start))
     leaves = [leaf_hash(entry) for entry in islice(entries, end - start)]
     if len(leaves) != end - start:
-        raise Corrupted("CORRUPTED", f"entry {start + len(leaves)} is missing", index=start + len(leaves))
+        missing = start + len(leaves)
+        raise Corrupted("CORRUPTED", f"entry {missing} is missing: run `deed fsck`", index=missing)
     return leaves
 
 
 def store_leaves(
     tables: Tables, txn: lmdb.Transaction, frontier: Frontier, partial: list[bytes], leaves: list[bytes]
 ) -> tuple[Frontier, list[bytes]]:
-    """Store the tiles that ``leaves`` complete after ``frontier``; ``partial`` are those of its last tile.
+    """Append ``leaves`` after ``frontier``, and store the tiles that become full; return the new frontier and partial.
 
-    Return what both are afterwards. Each node is hashed once, for the tiles and for the frontier.
+    ``partial`` are the leaves of the last tile, which is not full. Each node is hashed once, for tiles and frontier.
     """
     first = frontier.size - len(partial)
     above = Frontier(first, frontier.roots[: first.bit_count()])
@@ -79,28 +81,30 @@ def _store_complete(
 
 
 def subtree_reader(
-    tables: Tables, txn: lmdb.Transaction, size: int, known: dict[tuple[int, int], SubtreeReader]
+    tables: Tables, txn: lmdb.Transaction, size: int, cached: dict[tuple[int, int], SubtreeReader]
 ) -> SubtreeReader:
-    """Return the function that proofs over the first ``size`` entries read their hashes from, each tile once.
+    """Return a function that gives the hash of any subtree over the first ``size`` entries, and reads each tile once.
 
-    ``known`` are the tiles that were hashed before, by level and number, and takes up those that are.
+    ``cached`` are tiles that were hashed before, by level and number; the function adds the tiles that it hashes.
     """
 
     def subtree(level: int, number: int) -> bytes:
         tile_level, height = divmod(level, TILE_HEIGHT)
         tile, offset = divmod(number << height, TILE_WIDTH)
-        if (tile_level, tile) not in known:
-            known[tile_level, tile] = subtrees_of(tile_hashes(tables, txn, tile_level, tile, size))
+        if (tile_level, tile) not in cached:
+            cached[tile_level, tile] = subtrees_of(tile_hashes(tables, txn, tile_level, tile, size))
         try:
-            return known[tile_level, tile](height, offset >> height)
+            return cached[tile_level, tile](height, offset >> height)
         except IndexError:
-            raise Corrupted("CORRUPTED", f"tile {tile} of level {tile_level} is not complete", level=level) from None
+            raise Corrupted(
+                "CORRUPTED", f"tile {tile} of level {tile_level} is incomplete: run `deed fsck`", level=level
+            ) from None
 
     return subtree
 
 
 def tile_hashes(tables: Tables, txn: lmdb.Transaction, level: int, number: int, size: int) -> list[bytes]:
-    """Return the hashes of a tile of the tree over ``size`` entries or more; those of level 0 may not be stored yet."""
+    """Return the hashes of a tile; for level 0, hash the first ``size`` entries if the tile is not stored yet."""
     hashes = read_tile(tables, txn, level, number)
     if not hashes and level == 0:
         start = number * TILE_WIDTH

@@ -116,7 +116,7 @@ def test_record_that_is_no_text_is_damage_and_no_fault_of_ours(ledger: Ledger) -
         stored = tables.get(txn, tables.state, agent_key("alice"))
         assert stored is not None
         txn.put(agent_key("alice"), stored.replace(b"alice", b"\xff" * 5), db=tables.state)
-    with pytest.raises(Corrupted, match="a record that is none"), ledger.log.snapshot() as snapshot:
+    with pytest.raises(Corrupted, match="a record that cannot be decoded"), ledger.log.snapshot() as snapshot:
         snapshot.agent("alice")
 
 
