@@ -1,1 +1,1 @@
-"""The ledger's folder: where it is found, what it holds, and its settings."""
+"""The ledger's folder: its location, its files, its settings, and the user's trust in it."""

@@ -63,7 +63,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ``nats_server`` is the path of the server program, relative to the project. ``llm`` is a model that may write prose
     (``consumers.sdk.llm``). ``validator_tree`` is the folder of the evidence against which reasoning is validated.
     ``notify`` lists the channels of notices (``consumers.handoffs.notifier``). ``reports`` and ``views`` say where to
-    store them outside the log (``consumers.sessions.copies``, ``projections.answers.reader``). ``witness`` names the
+    store reports and views (``consumers.sessions.copies``, ``projections.answers.reader``). ``witness`` names the
     witnesses that cosign. ``cluster`` makes this node one of several.
     """
 

@@ -42,9 +42,9 @@ class QuotaUsage(msgspec.Struct, frozen=True, array_like=True):
 def spend(usage: QuotaUsage, quota: Quota, *, author: str, events: int, size: int, now_ms: int) -> QuotaUsage:
     """Return the usage with a submission of ``events`` events and ``size`` bytes added.
 
-    A bucket that is empty accepts any submission. Otherwise a limit below one submission would shut the agent out
-    for ever. Raises Unavailable: ``QUOTA_EXCEEDED``. The events themselves are valid: the caller can stop here, as if
-    the store were full, and continue later.
+    An empty bucket accepts any submission, so that a limit below the size of one does not shut the agent out for
+    ever. Raises Unavailable: ``QUOTA_EXCEEDED``. The events themselves are valid: the caller can stop here, as if the
+    store were full, and continue later.
     """
     elapsed_ms = max(0, now_ms - usage.at_ms)
     left_events = max(0.0, usage.events - elapsed_ms * quota.events_per_minute / _minute_ms)
@@ -60,7 +60,7 @@ def spend(usage: QuotaUsage, quota: Quota, *, author: str, events: int, size: in
 def _exceeded(setting: str, author: str, level: float, limit: int, span_ms: int) -> Unavailable:
     wait_s = -(-int((level - limit) * span_ms / limit) // 1000) + 1
     message = (
-        f"{author} has appended as much as one agent may ({setting} = {limit}): go on in {wait_s} s, or let the"
-        f" operator raise {setting} under [quota] in config.toml"
+        f"{author} has appended as much as one agent may ({setting} = {limit}): try again in {wait_s} s, or let"
+        f" the operator raise {setting} under [quota] in config.toml"
     )
     return Unavailable("QUOTA_EXCEEDED", message, setting=setting, limit=limit, wait_s=wait_s, author=author)

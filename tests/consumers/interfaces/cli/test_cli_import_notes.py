@@ -134,7 +134,7 @@ def test_an_import_that_meets_its_quota_midway_goes_on_where_it_was(alone: Deed,
     done, left = error["details"]["done"], error["details"]["left"]
     assert 0 < done < 300
     assert done + left == 300
-    assert "go on in" in error["message"]
+    assert "try again in" in error["message"]
     assert "run the same import again later, and it continues there" in error["message"]
     error = alone.refuses("QUOTA_EXCEEDED", *command)
     assert (error["details"]["done"], error["details"]["left"]) == (0, left)
