@@ -123,7 +123,7 @@ class Uploads:
         return self._finish(intent) if received == intent.size else UploadProgress(received)
 
     def _finish(self, intent: blob_tables.Intent) -> UploadProgress:
-        """Check the complete upload outside any transaction, so that others can write meanwhile; then store its record."""
+        """Check the whole upload outside any transaction, so that others can write meanwhile; then store its record."""
         record = blob_tables.BlobRecord(intent.size, intent.digest, b"", intent.chunk_prefix)
         blake, sha, text = blake3(), hashlib.sha256(), bytearray()
         for number in range(record.chunk_count):
@@ -163,7 +163,7 @@ class Uploads:
         if record is not None and record.size != intent.size:
             raise _wrong_size(intent, record.size)
         if record is not None and record.referenced_by is not None:
-            return record.chunk_prefix, record  # an entry keeps it, so it counts in no quota of unreferenced bytes
+            return record.chunk_prefix, record  # an entry keeps it: nothing to store, and no quota to count
         before = blob_tables.find_intent(store, txn, intent.digest, intent.author)
         if before is not None and before.size != intent.size:
             forget(store, txn, before)  # one of the two sizes is wrong, so these chunks are useless
