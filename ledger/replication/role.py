@@ -30,8 +30,8 @@ from deedbook.ledger.replication.signals import (
     HandOver,
     Lead,
     LeasePut,
+    LeaseRead,
     LeaseRefused,
-    LeaseSeen,
     LogCaughtUp,
     Observation,
     Pause,
@@ -84,7 +84,7 @@ class Follower(msgspec.Struct, frozen=True):
     head: int = 0
     leader: str = ""
     lease: LeaseObservation = LeaseObservation()
-    asked_ms: int | None = None
+    requested_ms: int | None = None
     fault: str = ""
 
 
@@ -94,7 +94,7 @@ class Candidate(msgspec.Struct, frozen=True):
     action: PutLease | CatchUp | StartTerm
     head: int = 0
     revision: int | None = None
-    asked_ms: int = 0
+    requested_ms: int = 0
     retry_ms: int | None = None
     renewed_ms: int = 0
 
@@ -105,7 +105,7 @@ class Leader(msgspec.Struct, frozen=True):
     term: int
     revision: int = 0
     renewed_ms: int = 0
-    asked_ms: int = 0
+    requested_ms: int = 0
     is_paused: bool = False
     successor: str = ""
     head: int = 0
@@ -116,7 +116,7 @@ class DegradedNode(msgspec.Struct, frozen=True):
 
     reason: str
     revision: int = 0
-    asked_ms: int = 0
+    requested_ms: int = 0
     retry_ms: int | None = None
 
 
@@ -149,23 +149,23 @@ def patience_ms(own: OwnLog, head: int, timing: Timing) -> int:
 
 
 def _follow(state: Follower, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
-    is_ours = False
+    wants_to_lead = False
     match signal:
         case Beat() if signal.successor == own.node and signal.term >= own.term.number:
-            return replace(state, heard_ms=now_ms, asked_ms=now_ms), (ReadLease(),)
+            return replace(state, heard_ms=now_ms, requested_ms=now_ms), (ReadLease(),)
         case Beat() if signal.leads and signal.term >= own.term.number and signal.node != own.node:
             state = replace(state, heard_ms=now_ms, head=max(state.head, signal.size), leader=signal.node)
         case Beat():
             return replace(state, head=max(state.head, signal.size)), ()
-        case LeaseSeen():
+        case LeaseRead():
             state = replace(state, lease=state.lease.after(signal.lease, signal.revision, now_ms))
-            # Handed over; or we led, or meant to, before we were started again, and nobody has replaced us since.
-            # Or nobody has ever led.
+            # The lease names this node: a leader handed over to it, or it had the lease before a restart and no other
+            # node has taken it since. Without a lease: this node may be the first leader if the log has no term yet.
             is_named = own.term.number == 0 if signal.lease is None else signal.lease.node == own.node
-            is_ours = is_named and own.size >= state.head
+            wants_to_lead = is_named and own.size >= state.head
         case Tick():
             is_late = now_ms - state.heard_ms >= patience_ms(own, state.head, timing)
-            is_ours = is_late and (not timing.has_lease or state.lease.is_free(own.node, now_ms, timing))
+            wants_to_lead = is_late and (not timing.has_lease or state.lease.is_free(own.node, now_ms, timing))
         case StreamDamaged():
             return replace(state, fault=signal.reason), ()
         case StreamRebuilt():
@@ -174,19 +174,19 @@ def _follow(state: Follower, signal: Observation, own: OwnLog, now_ms: int, timi
             return state, ()
         case _:
             assert_never(signal)
-    if is_ours and own.size and timing.may_lead:
+    if wants_to_lead and own.size and timing.may_lead:
         action = PutLease(state.lease.revision, Lease(own.node, own.term.number + 1)) if timing.has_lease else CatchUp()
         return Candidate(action, state.head, None if timing.has_lease else 0, now_ms), (action,)
-    if timing.has_lease and (state.asked_ms is None or now_ms - state.asked_ms >= timing.renew_ms):
-        return replace(state, asked_ms=now_ms), (ReadLease(),)
+    if timing.has_lease and (state.requested_ms is None or now_ms - state.requested_ms >= timing.renew_ms):
+        return replace(state, requested_ms=now_ms), (ReadLease(),)
     return state, ()
 
 
 def has_complete_log(state: State, now_ms: int, timing: Timing) -> bool:
-    """Return whether no other node can have more of the log: this one leads, and others could not take its lease yet.
+    """Return whether no other node can have a longer log: this node leads, and no other could take its lease yet.
 
-    A node that was disconnected or stopped, or that hands over, may believe for a while that it leads. Entries that it
-    lacks are then not lost.
+    A node that was disconnected or stopped, or that hands over, may believe for a while that it leads. Then this is
+    False: entries that it lacks are not lost, because the next leader has them.
     """
     if not isinstance(state, Leader) or state.successor:
         return False
@@ -194,7 +194,7 @@ def has_complete_log(state: State, now_ms: int, timing: Timing) -> bool:
 
 
 def _is_renewed(state: Candidate | Leader, now_ms: int, timing: Timing) -> bool:
-    """Return whether its lease, if leases are used, was renewed so recently that others cannot take it."""
+    """Return whether this node's lease was renewed so recently that others cannot take it; True without leases."""
     return not timing.has_lease or now_ms - state.renewed_ms < timing.missed_ms
 
 
@@ -203,7 +203,7 @@ def _campaign(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, t
         case Tick():
             return _try_again(state, state.action, own, now_ms, timing)
         case Beat() if signal.leads and signal.node != own.node:
-            # An old leader is alive: if we have its lease it steps down, and otherwise it leads.
+            # An old leader is alive. If this node has its lease, the old leader will step down; else it still leads.
             is_later = signal.term > own.term.number or state.revision is None
             head = max(state.head, signal.size)
             return (Follower(now_ms, head, signal.node) if is_later else replace(state, head=head)), ()
@@ -213,35 +213,35 @@ def _campaign(state: Candidate, signal: Observation, own: OwnLog, now_ms: int, t
             if signal.lease is None or signal.lease.node != own.node:
                 return Follower(now_ms, state.head), ()
             is_first = state.revision is None
-            if isinstance(signal, LeaseRefused):  # it may have stood still for so long that others replace it now
+            if isinstance(signal, LeaseRefused):
+                # The lease is ours, but unchanged for an unknown time. Others may take it: renew it before all else.
                 action = PutLease(signal.revision, Lease(own.node, own.term.number + 1))
-                state = replace(state, asked_ms=now_ms)
-                return (replace(state, action=action) if is_first else replace(state, revision=signal.revision)), (
-                    action,
-                )
-            state = replace(state, revision=signal.revision, renewed_ms=signal.asked_ms)
+                state = replace(state, requested_ms=now_ms)
+                changed = replace(state, action=action) if is_first else replace(state, revision=signal.revision)
+                return changed, (action,)
+            state = replace(state, revision=signal.revision, renewed_ms=signal.requested_ms)
             return _do(state, CatchUp()) if is_first else (state, ())
         case LogCaughtUp() if own.size < state.head:
-            # A log is never ahead of the stream: it has lost its end since, and who still has that is to mend it. Or
-            # what was heard of was published after we looked: then we follow it, and stand again.
+            # Another node has more entries than this node found in the stream. Either the stream lost its end, and that
+            # node must rebuild it. Or they were published later: this node follows, and tries again.
             return Follower(now_ms, state.head), ()
         case LogCaughtUp() if isinstance(state.action, CatchUp):
             state = replace(state, action=StartTerm(own.term.number + 1), retry_ms=now_ms)
             return _try_again(state, state.action, own, now_ms, timing)
         case TermBegun():
-            return Leader(signal.term, state.revision or 0, state.renewed_ms, state.asked_ms), (Lead(),)
+            return Leader(signal.term, state.revision or 0, state.renewed_ms, state.requested_ms), (Lead(),)
         case TermOvertaken():
-            # By entries that were in flight when we read the stream's end, or by a faster node.
+            # Either entries were in flight when this node read the stream's end, or another node was faster.
             is_late = isinstance(state.action, StartTerm) and signal.term < state.action.term
             return _do(state, CatchUp()) if is_late else (Follower(now_ms, state.head), ())
         case ActionFailed():
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
         case StreamDamaged():
             if state.revision is None or own.size < state.head:
-                # A node with a longer log rebuilds it: this log may lack acknowledged entries.
+                # This log may lack acknowledged entries, so a node with a longer log must rebuild the stream.
                 return Follower(now_ms, state.head, fault=signal.reason), ()
-            return DegradedNode(signal.reason, state.revision, state.asked_ms), (Rebuild(),)
-        case HandOver() | LeaseSeen() | LogCaughtUp() | StreamRebuilt():
+            return DegradedNode(signal.reason, state.revision, state.requested_ms), (Rebuild(),)
+        case HandOver() | LeaseRead() | LogCaughtUp() | StreamRebuilt():
             return state, ()
         case _:
             assert_never(signal)
@@ -253,14 +253,16 @@ def _do(state: Candidate, action: CatchUp | StartTerm) -> Step:
 
 def _try_again(state: Candidate | DegradedNode, action: Action, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     actions: list[Action] = []
-    # Others may have taken a lease that was not renewed for so long: start no term before that is known.
+    # Others may have taken a lease that was not renewed for so long. Start no term until the next answer shows it.
     waits = isinstance(state, Candidate) and isinstance(action, StartTerm) and not _is_renewed(state, now_ms, timing)
     if state.retry_ms is not None and now_ms >= state.retry_ms and not waits:
         actions.append(action)
-        state = replace(state, retry_ms=None, asked_ms=now_ms if isinstance(action, PutLease) else state.asked_ms)
-    if timing.has_lease and state.revision is not None and now_ms - state.asked_ms >= timing.renew_ms:
+        state = replace(
+            state, retry_ms=None, requested_ms=now_ms if isinstance(action, PutLease) else state.requested_ms
+        )
+    if timing.has_lease and state.revision is not None and now_ms - state.requested_ms >= timing.renew_ms:
         actions.append(PutLease(state.revision, Lease(own.node, own.term.number + 1)))
-        state = replace(state, asked_ms=now_ms)
+        state = replace(state, requested_ms=now_ms)
     return state, tuple(actions)
 
 
@@ -271,13 +273,13 @@ def _lead(state: Leader, signal: Observation, own: OwnLog, now_ms: int, timing: 
         case LeasePut() | LeaseRefused() if signal.lease is None or signal.lease.node != own.node:
             return Follower(now_ms, own.size, "" if signal.lease is None else signal.lease.node), (StepDown(),)
         case LeaseRefused() if signal.lease is not None and signal.lease.term > state.term:
-            # Others led since and handed over to us, and we lack their entries.
-            return Candidate(CatchUp(), state.head, signal.revision, state.asked_ms), (StepDown(), CatchUp())
-        case LeaseRefused():  # a renewal was granted at an unknown time, and its answer was lost
+            # Other nodes led since then and handed over to this node, which lacks their entries.
+            return Candidate(CatchUp(), state.head, signal.revision, state.requested_ms), (StepDown(), CatchUp())
+        case LeaseRefused():  # the lease was renewed at an unknown time, and the answer was lost
             lease = Lease(state.successor, state.term + 1) if state.successor else Lease(own.node, state.term)
-            return replace(state, revision=signal.revision, asked_ms=now_ms), (PutLease(signal.revision, lease),)
+            return replace(state, revision=signal.revision, requested_ms=now_ms), (PutLease(signal.revision, lease),)
         case LeasePut():
-            state = replace(state, revision=signal.revision, renewed_ms=signal.asked_ms)
+            state = replace(state, revision=signal.revision, renewed_ms=signal.requested_ms)
             resumes = state.is_paused and not state.successor
             return replace(state, is_paused=state.is_paused and not resumes), (Resume(),) if resumes else ()
         case Beat() if signal.leads and signal.node != own.node and signal.term > state.term:
@@ -286,19 +288,20 @@ def _lead(state: Leader, signal: Observation, own: OwnLog, now_ms: int, timing: 
             return replace(state, head=max(state.head, signal.size)), (Scrub(),) if signal.fault else ()
         case TermOvertaken():
             return (state, ()) if signal.term <= state.term else (Follower(now_ms, own.size), (StepDown(),))
-        case StreamDamaged() if own.size < state.head:  # somebody followed what was published here and never answered
+        case StreamDamaged() if own.size < state.head:
+            # Another node applied entries that this node published without ever getting an acknowledgement.
             return Follower(now_ms, state.head, fault=signal.reason), (StepDown(),)
         case StreamDamaged():
-            return DegradedNode(signal.reason, state.revision, state.asked_ms), (StepDown(), Rebuild())
+            return DegradedNode(signal.reason, state.revision, state.requested_ms), (StepDown(), Rebuild())
         case HandOver():
-            state = replace(state, successor=signal.to, is_paused=True, asked_ms=now_ms)
+            state = replace(state, successor=signal.to, is_paused=True, requested_ms=now_ms)
             if not timing.has_lease:
                 return Follower(now_ms, own.size, signal.to), (StepDown(),)
             return state, (Pause(), PutLease(state.revision, Lease(signal.to, state.term + 1)))
-        case ActionFailed() if state.successor:  # perhaps only the answer was lost, and the other node leads
+        case ActionFailed() if state.successor:  # perhaps only the answer was lost, and the successor leads
             renewed_ms = min(state.renewed_ms, now_ms - timing.missed_ms)
             return replace(state, successor="", is_paused=False, renewed_ms=renewed_ms), (Resume(),)
-        case ActionFailed() | LeaseSeen() | LogCaughtUp() | TermBegun() | StreamRebuilt():
+        case ActionFailed() | LeaseRead() | LogCaughtUp() | TermBegun() | StreamRebuilt():
             return state, ()
         case _:
             assert_never(signal)
@@ -308,9 +311,9 @@ def _renew(state: Leader, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     if not timing.has_lease or state.successor:
         return state, ()
     actions: list[Action] = []
-    if now_ms - state.asked_ms >= timing.renew_ms:
+    if now_ms - state.requested_ms >= timing.renew_ms:
         actions.append(PutLease(state.revision, Lease(own.node, state.term)))
-        state = replace(state, asked_ms=now_ms)
+        state = replace(state, requested_ms=now_ms)
     if not state.is_paused and now_ms - state.renewed_ms >= timing.lease_ms:
         actions.append(Pause())
         state = replace(state, is_paused=True)
@@ -320,7 +323,7 @@ def _renew(state: Leader, own: OwnLog, now_ms: int, timing: Timing) -> Step:
 def _repair(state: DegradedNode, signal: Observation, own: OwnLog, now_ms: int, timing: Timing) -> Step:
     match signal:
         case StreamRebuilt():
-            return _do(Candidate(CatchUp(), own.size, state.revision, state.asked_ms), CatchUp())
+            return _do(Candidate(CatchUp(), own.size, state.revision, state.requested_ms), CatchUp())
         case LeasePut() | LeaseRefused():
             if signal.lease is None or signal.lease.node != own.node:
                 return Follower(now_ms, own.size, fault=state.reason), ()
@@ -331,7 +334,7 @@ def _repair(state: DegradedNode, signal: Observation, own: OwnLog, now_ms: int, 
             return replace(state, retry_ms=now_ms + timing.retry_ms), ()
         case Tick():
             return _try_again(state, Rebuild(), own, now_ms, timing)
-        case Beat() | HandOver() | LeaseSeen() | LogCaughtUp() | TermBegun() | TermOvertaken() | StreamDamaged():
+        case Beat() | HandOver() | LeaseRead() | LogCaughtUp() | TermBegun() | TermOvertaken() | StreamDamaged():
             return state, ()
         case _:
             assert_never(signal)

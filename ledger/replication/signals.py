@@ -33,7 +33,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     leaves: bool = False
 
 
-class LeaseSeen(msgspec.Struct, frozen=True):
+class LeaseRead(msgspec.Struct, frozen=True):
     """The lease was read. Revision 0: there is none."""
 
     lease: Lease | None
@@ -41,11 +41,11 @@ class LeaseSeen(msgspec.Struct, frozen=True):
 
 
 class LeasePut(msgspec.Struct, frozen=True):
-    """The lease was replaced as requested at ``asked_ms``, and has this revision now."""
+    """The lease was replaced as requested at ``requested_ms``, and has this revision now."""
 
     lease: Lease
     revision: int
-    asked_ms: int = 0
+    requested_ms: int = 0
 
 
 class LeaseRefused(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class LeaseRefused(msgspec.Struct, frozen=True):
 
     lease: Lease | None
     revision: int
-    asked_ms: int = 0
+    requested_ms: int = 0
 
 
 class LogCaughtUp(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class HandOver(msgspec.Struct, frozen=True):
 Observation: TypeAlias = (
     Tick
     | Beat
-    | LeaseSeen
+    | LeaseRead
     | LeasePut
     | LeaseRefused
     | LogCaughtUp
@@ -112,7 +112,7 @@ Observation: TypeAlias = (
 
 
 class ReadLease(msgspec.Struct, frozen=True):
-    """Read the lease; answered by ``LeaseSeen`` or nothing."""
+    """Read the lease; answered by ``LeaseRead`` or nothing."""
 
 
 class PutLease(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.format.codec import UNREADABLE, decode_decimal
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.replication.lease import Lease
-from deedbook.ledger.replication.signals import LeasePut, LeaseRefused, LeaseSeen, PutLease
+from deedbook.ledger.replication.signals import LeasePut, LeaseRead, LeaseRefused, PutLease
 
 _KEY: Final = "lease"
 _CHUNKS: Final = "Deedbook-Chunks"
@@ -64,7 +64,7 @@ class LeaseBucket:
         self._is_made = False
         self._replicas = replicas
 
-    async def read(self, *, from_replica: bool = True) -> LeaseSeen:
+    async def read(self, *, from_replica: bool = True) -> LeaseRead:
         """Return the lease from a replica, which also works without a stream leader, or else as it was last written.
 
         Raises Unavailable: ``BUS_UNAVAILABLE``.
@@ -74,13 +74,13 @@ class LeaseBucket:
             try:
                 entry = await manager.get_msg(f"KV_{self._name}", subject=self._subject, direct=from_replica)
             except nats.js.errors.NotFoundError:
-                return LeaseSeen(None, 0)
+                return LeaseRead(None, 0)
         self._is_made = True
         try:
             lease = msgspec.json.decode(entry.data or b"", type=Lease)
         except UNREADABLE:
             lease = None  # no node holds it, and ``put`` must name its revision
-        return LeaseSeen(lease, entry.seq or 0)
+        return LeaseRead(lease, entry.seq or 0)
 
     async def put(self, change: PutLease) -> LeasePut | LeaseRefused:
         """Replace the lease if it has the named revision. Raises Unavailable: the outcome is unknown."""

@@ -17,7 +17,7 @@ _EVENTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class MetricDefinition(NamedTuple):
-    """What a name counts; ``label`` says what each of several is of, ``bounds`` are a histogram's."""
+    """The definition of one metric. ``label`` is the name of its label, if any; ``bounds`` are those of a histogram."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -29,66 +29,64 @@ METRIC_DEFINITIONS: Final = {
     "submissions": MetricDefinition("counter", "Submissions that came over the bus"),
     "reads": MetricDefinition("counter", "Reads that came over the bus"),
     "events_accepted": MetricDefinition("counter", "Events that were accepted, each time they were submitted"),
-    "refusals": MetricDefinition("counter", "Submissions that were not accepted, by the code of the refusal", "code"),
+    "refusals": MetricDefinition("counter", "Submissions that were refused, by error code", "code"),
     "submit_seconds": MetricDefinition("histogram", "Seconds from a submission to its answer, synced", bounds=SECONDS),
     "commit_seconds": MetricDefinition(
-        "histogram", "Seconds of one synced transaction, with its decisions", bounds=SECONDS
+        "histogram", "Seconds of one synced transaction, including its decisions", bounds=SECONDS
     ),
     "commit_events": MetricDefinition("histogram", "Events submitted in one transaction", bounds=_EVENTS),
     "requests_shed": MetricDefinition(
         "counter", "Requests that were dropped or answered BUSY because too many waited", "queue"
     ),
     "doors_closed": MetricDefinition(
-        "counter", "Times that an agent sent more than is served, and was held off", "queue"
+        "counter", "Times that an agent sent too much, and its subscription was closed for a while", "queue"
     ),
     "task_failures": MetricDefinition("counter", "Times that a task of the node failed and was started again", "task"),
-    "stream_faults": MetricDefinition("counter", "Times that the log stream was found damaged"),
-    "stream_generation": MetricDefinition("gauge", "The number of the log stream that is published to"),
+    "stream_faults": MetricDefinition("counter", "Times that damage was found in the log stream"),
+    "stream_generation": MetricDefinition("gauge", "The generation of the log stream"),
     "scrub_timestamp_seconds": MetricDefinition("gauge", "When the whole stream was last compared with the log"),
     "checkpoint_timestamp_seconds": MetricDefinition("gauge", "When the last checkpoint was published"),
-    "witness_entries": MetricDefinition(
-        "gauge", "Entries under the last checkpoint that a witness cosigned", "witness"
-    ),
+    "witness_entries": MetricDefinition("gauge", "Entries in the last checkpoint that a witness cosigned", "witness"),
     "witness_failures": MetricDefinition("counter", "Times that a witness did not cosign", "witness"),
 }
 
 
 class Metrics:
-    """Counts of one process. A name that is not in ``METRIC_DEFINITIONS`` is a mistake of ours: KeyError."""
+    """The metrics of one process. A name that is not in ``METRIC_DEFINITIONS`` is a bug: KeyError."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in METRIC_DEFINITIONS}
-        self._spreads = {
+        self._bucket_counts = {
             name: [0] * (len(definition.bounds) + 1)
             for name, definition in METRIC_DEFINITIONS.items()
             if definition.bounds
         }
 
     def count(self, name: str, label: str = "", by: float = 1) -> None:
-        """Add to a total."""
+        """Add ``by`` to a total."""
         with self._lock:
             self._values[name][label] += by
 
     def put(self, name: str, value: float, label: str = "") -> None:
-        """Say how high a level is."""
+        """Set a level."""
         with self._lock:
             self._values[name][label] = value
 
     def observe(self, name: str, *values: float) -> None:
         """Add values to a histogram, and to its sum."""
-        bounds, spread = METRIC_DEFINITIONS[name].bounds, self._spreads[name]
+        bounds, counts = METRIC_DEFINITIONS[name].bounds, self._bucket_counts[name]
         with self._lock:
             for value in values:
-                spread[bisect_left(bounds, value)] += 1
+                counts[bisect_left(bounds, value)] += 1
             self._values[name][""] += sum(values)
 
     def values(self, name: str) -> dict[str, float]:
-        """Return totals, levels or a histogram's sum, by label; what has no label is 0 before it was counted."""
+        """Return totals, levels or a histogram's sum, by label. Before the first count, a metric without label is 0."""
         with self._lock:
             return dict(self._values[name]) or ({} if METRIC_DEFINITIONS[name].label else {"": 0.0})
 
-    def spread(self, name: str) -> list[int]:
-        """Return how many values of a histogram fell under each bound alone, and above the last."""
+    def bucket_counts(self, name: str) -> list[int]:
+        """Return how many values of a histogram are between each bound and the one before, and above the last."""
         with self._lock:
-            return list(self._spreads[name])
+            return list(self._bucket_counts[name])

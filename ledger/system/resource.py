@@ -1,4 +1,4 @@
-"""What is closed after use: by ``close``, or at the end of a ``with`` or ``async with`` block."""
+"""Resources: objects that are closed after use, with ``close`` or by a ``with`` or ``async with`` block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Resource(ABC):
-    """The base of whatever holds a file, a connection or threads."""
+    """The base of classes that hold a file, a connection or threads."""
 
     def __enter__(self) -> Self:
         return self
@@ -18,13 +18,13 @@ class Resource(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held; closing again does nothing."""
+        """Release everything; a second call does nothing."""
 
 
 class AsyncResource(ABC):
-    """The base of what starts parts one after the other: each says at once how it stops, in ``_parts``.
+    """The base of classes that start parts one after another. Each part registers its stop in ``_parts`` at once.
 
-    They stop in the opposite order, also when a later one could not start.
+    The parts stop in reverse order, also if a later part cannot start.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:
     metrics = Metrics()
     for value in (1, 2, 3, 1024, 5000):
         metrics.observe("commit_events", value)
-    under = metrics.spread("commit_events")
+    under = metrics.bucket_counts("commit_events")
     bounds = METRIC_DEFINITIONS["commit_events"].bounds
     assert [under[bounds.index(bound)] for bound in (1, 2, 4, 1024)] == [1, 1, 1, 1]
     assert (under[-1], sum(under), metrics.values("commit_events")) == (1, 5, {"": 6030})
@@ -30,7 +30,7 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(count, range(4)))
     assert metrics.values("refusals") == {"BUSY": 4000}
-    assert sum(metrics.spread("submit_seconds")) == 4000
+    assert sum(metrics.bucket_counts("submit_seconds")) == 4000
 
 
 def test_what_was_not_counted_is_nothing_and_what_has_labels_is_not_there() -> None:

@@ -45,7 +45,7 @@ from deedbook.ledger.replication.signals import (
     CatchUp,
     HandOver,
     Lead,
-    LeaseSeen,
+    LeaseRead,
     LogCaughtUp,
     Observation,
     Pause,
@@ -208,7 +208,7 @@ class Membership:
                 self._observations.put_nowait(ActionFailed())
         else:
             self._observations.put_nowait(
-                observation if isinstance(observation, LeaseSeen) else replace(observation, asked_ms=requested_ms)
+                observation if isinstance(observation, LeaseRead) else replace(observation, requested_ms=requested_ms)
             )
 
     # Longer work.

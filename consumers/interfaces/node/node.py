@@ -119,7 +119,9 @@ class Node(AsyncResource):
         entries, metrics, nodes = self.client.log, self.metrics, self._nodes
         return {
             "bus_behind_entries": lambda: self.client.head().size - self.published,
-            "submissions_waiting": lambda: metrics.values("submissions")[""] - sum(metrics.spread("submit_seconds")),
+            "submissions_waiting": lambda: (
+                metrics.values("submissions")[""] - sum(metrics.bucket_counts("submit_seconds"))
+            ),
             "reads_waiting": lambda: self._service.reads_waiting,
             "log_map_used_ratio": entries.tables.used_ratio,
             "blobs_map_used_ratio": entries.blobs.used_ratio,

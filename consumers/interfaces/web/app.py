@@ -219,7 +219,7 @@ class _MetricsCollector(NamedTuple):
         for name, definition in METRIC_DEFINITIONS.items():
             values = self.metrics.values(name)
             if definition.bounds:
-                bounds, counts = [*map(str, definition.bounds), "+Inf"], accumulate(self.metrics.spread(name))
+                bounds, counts = [*map(str, definition.bounds), "+Inf"], accumulate(self.metrics.bucket_counts(name))
                 buckets = [*zip(bounds, counts, strict=True)]
                 yield HistogramMetricFamily(f"deedbook_{name}", definition.help, buckets=buckets, sum_value=values[""])
                 continue

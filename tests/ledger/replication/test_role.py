@@ -27,8 +27,8 @@ from deedbook.ledger.replication.signals import (
     HandOver,
     Lead,
     LeasePut,
+    LeaseRead,
     LeaseRefused,
-    LeaseSeen,
     LogCaughtUp,
     Observation,
     Pause,
@@ -50,7 +50,7 @@ B: Final = OwnLog("b", size=10, term=NodeTerm(3, "a"))
 HERS, MINE = Lease("a", 3), Lease("b", 4)
 BEAT: Final = Beat("a", 3, 10, leads=True)
 LATE: Final = 60_000
-LEADER: Final = Leader(term=4, revision=7, renewed_ms=LATE, asked_ms=LATE)
+LEADER: Final = Leader(term=4, revision=7, renewed_ms=LATE, requested_ms=LATE)
 LED: Final = replace(B, term=NodeTerm(4, "b"))
 NO_LEASE: Final = Timing(has_lease=False)
 
@@ -64,15 +64,15 @@ def after(state: State, *seen: Observation, own: OwnLog = B, now_ms: int = LATE)
 
 def test_a_follower_that_hears_its_leader_stays_one_and_looks_at_the_lease_now_and_then() -> None:
     state, actions = step(Follower(0), BEAT, B, LATE)
-    assert state == Follower(LATE, head=10, leader="a", asked_ms=LATE)
+    assert state == Follower(LATE, head=10, leader="a", requested_ms=LATE)
     assert actions == (ReadLease(),)
     assert step(state, Tick(), B, LATE + 500) == (state, ())
     assert step(state, Tick(), B, LATE + 1000)[1] == (ReadLease(),)
 
 
 def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() -> None:
-    quiet = Follower(0, asked_ms=LATE, lease=LeaseObservation(HERS, 6, LATE - 2_500))
-    assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), asked_ms=LATE), (PutLease(6, MINE),))
+    quiet = Follower(0, requested_ms=LATE, lease=LeaseObservation(HERS, 6, LATE - 2_500))
+    assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), requested_ms=LATE), (PutLease(6, MINE),))
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_a_lease_is_nobodys_when_its_revision_stands_still() -> None:
 
 
 def test_whoever_is_named_by_the_lease_stands_at_once() -> None:
-    assert after(Follower(LATE), LeaseSeen(Lease("b", 4), 9)) == Candidate(PutLease(9, MINE), asked_ms=LATE)
+    assert after(Follower(LATE), LeaseRead(Lease("b", 4), 9)) == Candidate(PutLease(9, MINE), requested_ms=LATE)
     assert step(Follower(LATE), replace(BEAT, leads=False, successor="b"), B, LATE)[1] == (ReadLease(),)
 
 
 def test_the_first_leader_of_all_waits_for_nobody() -> None:
-    state = after(Follower(LATE), LeaseSeen(None, 0), own=OwnLog("b", 1))
-    assert state == Candidate(PutLease(0, Lease("b", 1)), asked_ms=LATE)
-    assert isinstance(after(Follower(LATE), LeaseSeen(None, 0)), Follower)  # a lease that was lost, not never there
+    state = after(Follower(LATE), LeaseRead(None, 0), own=OwnLog("b", 1))
+    assert state == Candidate(PutLease(0, Lease("b", 1)), requested_ms=LATE)
+    assert isinstance(after(Follower(LATE), LeaseRead(None, 0)), Follower)  # a lease that was lost, not never there
 
 
 def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_in_it() -> None:
-    state: State = Candidate(PutLease(6, MINE), asked_ms=LATE)
+    state: State = Candidate(PutLease(6, MINE), requested_ms=LATE)
     state, actions = step(state, LeasePut(MINE, 7, LATE), B, LATE)
     assert actions == (CatchUp(),)
     state, actions = step(state, LogCaughtUp(), B, LATE)
@@ -127,7 +127,7 @@ def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_i
 
 def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_others_may_have_taken() -> None:
     long_ago = LATE - Timing().missed_ms
-    state: State = Candidate(CatchUp(), revision=7, asked_ms=LATE, renewed_ms=long_ago)
+    state: State = Candidate(CatchUp(), revision=7, requested_ms=LATE, renewed_ms=long_ago)
     state, actions = step(state, LogCaughtUp(), B, LATE)
     assert actions == ()
     state, actions = step(state, LeasePut(MINE, 8, LATE), B, LATE + 1)
@@ -140,10 +140,10 @@ def test_a_candidate_whose_lease_somebody_else_took_follows() -> None:
 
 
 def test_a_candidate_does_not_lead_while_others_have_more_than_the_stream_holds() -> None:
-    lacking = Candidate(CatchUp(), head=11, revision=7, asked_ms=LATE)
+    lacking = Candidate(CatchUp(), head=11, revision=7, requested_ms=LATE)
     assert after(lacking, LogCaughtUp()) == Follower(LATE, head=11)
     # Its lease does not make it stand again before it has what it heard of: who has that stands first.
-    assert isinstance(after(Follower(LATE, head=11), LeaseSeen(MINE, 9)), Follower)
+    assert isinstance(after(Follower(LATE, head=11), LeaseRead(MINE, 9)), Follower)
 
 
 def test_a_hand_over_that_a_late_renewal_overtook_is_asked_for_again() -> None:
@@ -156,10 +156,10 @@ def test_a_hand_over_that_a_late_renewal_overtook_is_asked_for_again() -> None:
 def test_a_lease_whose_answer_was_lost_is_ours_and_put_again_as_others_may_have_seen_it_for_long() -> None:
     again = PutLease(7, MINE)
     state, actions = step(Candidate(PutLease(6, MINE)), LeaseRefused(MINE, 7, LATE), B, LATE)
-    assert (state, actions) == (Candidate(again, asked_ms=LATE), (again,))
+    assert (state, actions) == (Candidate(again, requested_ms=LATE), (again,))
     assert step(state, LeasePut(MINE, 8, LATE), B, LATE)[1] == (CatchUp(),)
     state, actions = step(Candidate(CatchUp(), revision=6), LeaseRefused(MINE, 7, LATE), B, LATE)
-    assert (state, actions) == (Candidate(CatchUp(), revision=7, asked_ms=LATE), (again,))
+    assert (state, actions) == (Candidate(CatchUp(), revision=7, requested_ms=LATE), (again,))
     state, actions = step(replace(LEADER, renewed_ms=0), LeaseRefused(Lease("b", 4), 8, LATE), LED, LATE)
     assert actions == (PutLease(8, Lease("b", 4)),)
     assert not has_complete_log(state, LATE, Timing())
@@ -179,7 +179,7 @@ def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
 
 
 def test_a_candidate_tries_again_after_a_pause_and_renews_its_lease_meanwhile() -> None:
-    state = after(Candidate(CatchUp(), revision=7, asked_ms=LATE), ActionFailed())
+    state = after(Candidate(CatchUp(), revision=7, requested_ms=LATE), ActionFailed())
     assert step(state, Tick(), B, LATE + 99) == (state, ())
     again, actions = step(state, Tick(), B, LATE + 100)
     assert actions == (CatchUp(),)
@@ -210,7 +210,7 @@ def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked
     state = step(state, LeasePut(MINE, 8, LATE + 1_000), LED, woken)[0]
     assert isinstance(state, Leader)
     assert not has_complete_log(state, woken, Timing())
-    candidate = Candidate(StartTerm(4), revision=7, asked_ms=woken, renewed_ms=LATE)
+    candidate = Candidate(StartTerm(4), revision=7, requested_ms=woken, renewed_ms=LATE)
     assert not has_complete_log(step(candidate, TermBegun(4), LED, woken)[0], woken, Timing())
 
 
@@ -237,7 +237,7 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
     assert actions == (Resume(),)
     assert not has_complete_log(state, LATE, Timing())  # only the answer may have failed
     state = step(state, LeasePut(MINE, 8, LATE), LED, LATE)[0]
-    assert state == replace(LEADER, revision=8, renewed_ms=LATE, asked_ms=LATE)
+    assert state == replace(LEADER, revision=8, renewed_ms=LATE, requested_ms=LATE)
     assert has_complete_log(state, LATE, Timing())
 
 
