@@ -1,4 +1,4 @@
-"""Files that are replaced whole: what a killed process left half written is removed, what is being written is not."""
+"""Files are replaced as a whole. Unfinished files of killed processes are deleted; those of living ones stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hidden(folder: Path) -> list[Path]:
     return sorted(folder.glob(".deedbook-*"))
 
 
-def test_what_a_killed_process_left_goes_with_the_next_and_what_another_writes_stays(tmp_path: Path) -> None:
+def test_next_writer_deletes_the_file_of_a_killed_process_and_not_that_of_a_living_one(tmp_path: Path) -> None:
     (tmp_path / ".deedbook-settings").write_text("somebody's own")
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "large")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:

@@ -1,4 +1,4 @@
-"""What is counted adds up, whoever counts it, and in the form that Prometheus' histograms have."""
+"""Metrics add up over threads, and histograms have the form of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def test_a_value_falls_under_the_first_bound_that_is_not_below_it() -> None:
     metrics = Metrics()
     for value in (1, 2, 3, 1024, 5000):
         metrics.observe("commit_events", value)
-    under = metrics.bucket_counts("commit_events")
+    counts = metrics.bucket_counts("commit_events")
     bounds = METRIC_DEFINITIONS["commit_events"].bounds
-    assert [under[bounds.index(bound)] for bound in (1, 2, 4, 1024)] == [1, 1, 1, 1]
-    assert (under[-1], sum(under), metrics.values("commit_events")) == (1, 5, {"": 6030})
+    assert [counts[bounds.index(bound)] for bound in (1, 2, 4, 1024)] == [1, 1, 1, 1]
+    assert (counts[-1], sum(counts), metrics.values("commit_events")) == (1, 5, {"": 6030})
 
 
 def test_threads_that_count_at_once_lose_nothing() -> None:
@@ -33,14 +33,14 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
     assert sum(metrics.bucket_counts("submit_seconds")) == 4000
 
 
-def test_what_was_not_counted_is_nothing_and_what_has_labels_is_not_there() -> None:
+def test_metric_without_counts_is_zero_or_with_a_label_has_no_values() -> None:
     metrics = Metrics()
     assert (metrics.values("submissions"), metrics.values("refusals")) == ({"": 0}, {})
-    metrics.put("witness_entries", 7, "one")
-    assert metrics.values("witness_entries") == {"one": 7}
+    metrics.put("witness_entries", 7, "w1")
+    assert metrics.values("witness_entries") == {"w1": 7}
 
 
-def test_a_name_that_nobody_declared_is_a_mistake() -> None:
+def test_an_undeclared_name_is_an_error() -> None:
     for use in (lambda: Metrics().count("refusal"), lambda: Metrics().observe("submissions", 1)):
         with pytest.raises(KeyError):
             use()

@@ -1,4 +1,4 @@
-"""What was appended is read back, and its tree is the tree of RFC 6962 at every size, over every tile boundary."""
+"""Appended entries are read back, and their tree is the one of RFC 6962 at every size, over every tile boundary."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ MAP_SIZE = 256 * 1024**2
 
 
 def entry(index: int) -> bytes:
-    """Return the synthetic entry that stands at an index."""
+    """Return the synthetic entry at an index."""
     return b"entry %d" % index
 
 
 def leaf(data: bytes) -> bytes:
-    """Return the leaf hash by the book, not by ours (RFC 6962 §2.1)."""
+    """Return the leaf hash as RFC 6962 §2.1 defines it, without our own code."""
     return hashlib.sha256(b"\0" + data).digest()
 
 
 def naive_root(leaves: list[bytes]) -> bytes:
-    """Return the root by pairing level after level; an odd one moves up (RFC 6962 §2.1, the same tree)."""
+    """Return the root by pairing level after level; an odd node moves up (the same tree as in RFC 6962 §2.1)."""
     while len(leaves) > 1:
         pairs = [hashlib.sha256(b"\1" + leaves[at] + leaves[at + 1]).digest() for at in range(0, len(leaves) - 1, 2)]
         leaves = pairs + leaves[2 * len(pairs) :]
@@ -50,14 +50,14 @@ def root_at(size: int) -> bytes:
 
 
 def append(log: Log, count: int, appender: Appender | None = None) -> Head:
-    """Append the next ``count`` entries in one transaction, perhaps as another process would."""
+    """Append the next ``count`` entries in one transaction; an ``appender`` stands for another process."""
     with log.writing() as (txn, snapshot):
         head = snapshot.head or FIRST
         entries = [entry(index) for index in range(head.size, head.size + count)]
         ids = [keys.id_key("s", f"blake3:{index:064x}") for index in range(head.size, head.size + count)]
         pending = PendingEntries(entries, ids, {b"sx": b"%d" % head.size}, head.size)
         new_head, leaves = (appender or log.appender).append(txn, head, pending)
-    assert leaves == [leaf(one) for one in entries]
+    assert leaves == [leaf(data) for data in entries]
     return new_head
 
 
@@ -73,8 +73,8 @@ def append_and_fail(log: Log) -> None:
 def log(home: Path) -> Iterator[Log]:
     """An empty log."""
     (home / "log").mkdir(parents=True)
-    with Log(home, map_size=MAP_SIZE, create=True) as made:
-        yield made
+    with Log(home, map_size=MAP_SIZE, create=True) as empty:
+        yield empty
 
 
 def check_tree(log: Log, *, at: list[int]) -> None:
@@ -182,7 +182,7 @@ def test_events_are_found_by_stream_and_id(log: Log) -> None:
         assert snapshot.index_of("s", f"blake3:{300:064x}") is None
 
 
-def test_snapshot_stays_at_its_moment(log: Log) -> None:
+def test_snapshot_does_not_change_when_the_log_grows(log: Log) -> None:
     append(log, 5)
     with log.snapshot() as before:
         append(log, 5)

@@ -1,4 +1,4 @@
-"""Blobs are kept once, in chunks, under both hashes, and what comes back is what was put."""
+"""A blob is stored once, in chunks, under both hashes, and is read back unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.log.blobs import BlobRecord
 
 
-def used_pages(ledger: Ledger) -> int:
+def count_records(ledger: Ledger) -> int:
     """Return how many records the tables of blobs have."""
     store = ledger.log.blobs.environment()
     assert store is not None
@@ -51,11 +51,11 @@ def test_blob_comes_back_by_either_hash(ledger: Ledger, size: int) -> None:
     assert sizes[:-1] == [blob_chunk_bytes] * (len(sizes) - 1)
 
 
-def test_same_content_is_kept_once(ledger: Ledger) -> None:
+def test_same_content_is_stored_once(ledger: Ledger) -> None:
     first = put(ledger, b"x" * 200_000)
-    before = used_pages(ledger)
+    before = count_records(ledger)
     assert put(ledger, b"x" * 200_000) == first
-    assert used_pages(ledger) == before
+    assert count_records(ledger) == before
     assert list(refs_of(ledger.log.blobs)) == [first.ref]
 
 
@@ -75,13 +75,13 @@ def test_missing_blob_is_not_found(ledger: Ledger, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("ref", ["", "blake3:", "blake3:zz", "md5:" + "0" * 64, "0" * 64, "blake3:" + "0" * 2000])
-def test_ref_that_is_none_is_refused(ledger: Ledger, ref: str) -> None:
+def test_ref_of_another_form_is_refused(ledger: Ledger, ref: str) -> None:
     with pytest.raises(Refused) as refused:
         ledger.log.blobs.get(ref)
     assert refused.value.code == "INVALID_FIELD"
 
 
-def test_tampered_chunk_is_told_from_the_content(ledger: Ledger) -> None:
+def test_tampered_chunk_is_found_by_the_hash(ledger: Ledger) -> None:
     record = put(ledger, b"a" * (2 * blob_chunk_bytes))
     with chunks_of(ledger) as (txn, chunks):
         txn.put(chunk_key(record.chunk_prefix, 1), b"b" * blob_chunk_bytes, db=chunks)

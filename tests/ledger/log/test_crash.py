@@ -1,4 +1,4 @@
-"""A writer killed at any moment inside an append loses nothing that it acknowledged, and needs no repair after."""
+"""A writer that is killed during an append loses no acknowledged event, and its log needs no repair."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from deedbook.ledger.events.session import SessionStarted
 TESTS = Path(__file__).parents[2]
 
 
-class Killed:
-    """A writer that was killed: what it had acknowledged, and whether it was inside an append."""
+class KilledWriter:
+    """A run of a writer until it was killed: its acknowledged events, and whether it died in an append."""
 
     def __init__(self, home: Path, name: str, appends: int, share: float) -> None:
-        words = (str(home), "appending", name, str(appends), f"{share:.6f}")
+        arguments = (str(home), "appending", name, str(appends), f"{share:.6f}")
         ended = subprocess.run(
-            [sys.executable, str(Path(__file__).parent / "writing_program.py"), *words],
+            [sys.executable, str(Path(__file__).parent / "writing_program.py"), *arguments],
             env=os.environ | {"PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             text=True,
@@ -33,20 +33,20 @@ class Killed:
         )
         assert ended.returncode == -signal.SIGALRM
         lines = ended.stdout.splitlines(keepends=True)
-        whole = [line.split() for line in lines if line.endswith("\n")]
-        self.acknowledged = {int(words[1]): words[2] for words in whole if words[0] == "committed"}
-        self.was_inside = whole[-1] == ["append"]
+        reports = [line.split() for line in lines if line.endswith("\n")]
+        self.acknowledged = {int(report[1]): report[2] for report in reports if report[0] == "committed"}
+        self.died_in_append = reports[-1] == ["append"]
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Killed]]:
-    """A ledger whose writers were killed one after the other; each kill is followed by a full check."""
+def killed_writers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[KilledWriter]]:
+    """A ledger whose writers were killed one after another, with a full check after each kill."""
     home = tmp_path_factory.mktemp("crash") / ".deedbook"
     chance = random.Random(20260212)
-    runs: list[Killed] = []
+    runs: list[KilledWriter] = []
     acknowledged: dict[int, str] = {}
     for number in range(times(4, 12)):
-        run = Killed(home, str(number), 1 + chance.randrange(12), max(0.01, chance.random()))
+        run = KilledWriter(home, str(number), 1 + chance.randrange(12), max(0.01, chance.random()))
         runs.append(run)
         acknowledged |= run.acknowledged
         with Ledger(home) as ledger:
@@ -59,13 +59,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Killed]
 
 
 def test_no_acknowledged_event_is_lost_and_entries_and_tree_agree_after_each_kill(
-    killed: tuple[Path, list[Killed]],
+    killed_writers: tuple[Path, list[KilledWriter]],
 ) -> None:
-    home, runs = killed
+    home, runs = killed_writers
     with Ledger(home) as ledger:
         ids = check_log(ledger.log)
     for run in runs:
         assert all(ids[index] == identity for index, identity in run.acknowledged.items())
     assert sum(len(run.acknowledged) for run in runs) > len(runs)
-    if is_long_run:  # of a few kills all may come before or after an append: how long one takes is the machine's
-        assert sum(run.was_inside for run in runs) >= len(runs) // 5
+    if is_long_run:  # a few kills may all miss an append, because its duration depends on the machine
+        assert sum(run.died_in_append for run in runs) >= len(runs) // 5

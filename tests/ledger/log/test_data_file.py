@@ -1,4 +1,4 @@
-"""A data file that is cut short is refused before it is mapped; one that only lacks free pages is read."""
+"""A data file that is cut short is refused before it is mapped; a file that only lacks free pages is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE: Final = 4096
-# Reads every record there is, in a process of its own: a page that is not there ends it with SIGBUS.
+# Reads every record in a separate process, because a missing page ends the process with SIGBUS.
 READ_ALL: Final = """
 import lmdb, sys
 with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=4) as env:
@@ -33,7 +33,7 @@ with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=4) as env:
 
 
 def grow(folder: Path, seed: int) -> Path:
-    """Make a store with a history of puts and deletes, so that free pages lie anywhere; return its file."""
+    """Make a store by many puts and deletes, so that free pages are anywhere in it; return its file."""
     choice = random.Random(seed)
     with lmdb.open(str(folder), max_dbs=4, map_size=2**28, sync=False) as env:
         table = env.open_db(b"x")
@@ -49,7 +49,7 @@ def grow(folder: Path, seed: int) -> Path:
 
 
 def can_be_read(folder: Path) -> bool:
-    """Tell whether everything in a store can be read."""
+    """Return whether every record of a store can be read."""
     return subprocess.run([sys.executable, "-c", READ_ALL, str(folder)], check=False).returncode == 0
 
 
@@ -64,7 +64,7 @@ def test_file_is_refused_exactly_if_a_page_in_use_is_missing(tmp_path: Path, see
             try:
                 check_data_file(file)
             except Corrupted:
-                # What is refused lacks pages of the store or of its list of free pages, which readers never touch.
+                # A refused file lacks pages of the store, or of the list of free pages, which readers never touch.
                 assert cut < size
             else:
                 assert can_be_read(tmp_path)
@@ -78,20 +78,20 @@ def test_log_that_is_cut_short_is_corrupted_and_says_how_to_restore(home: Path, 
     with pytest.raises(Corrupted, match="deed restore") as refused:
         Log(home)
     assert refused.value.code == "CORRUPTED"
-    assert (home / "log" / "data.mdb").stat().st_size == size, "what is left is evidence"
+    assert (home / "log" / "data.mdb").stat().st_size == size, "the rest of the file is evidence"
 
 
-def swapped(page: bytes) -> bytes:
-    """Return a meta page as a machine with the other order of bytes writes it."""
+def swap_byte_order(page: bytes) -> bytes:
+    """Return a meta page as a machine with the other byte order writes it."""
     return page[:16] + bytes(reversed(page[16:20])) + page[20:]
 
 
-def narrow(page: bytes) -> bytes:
+def narrow_header(page: bytes) -> bytes:
     """Return a meta page as a machine with words of 32 bits writes it: its header is shorter."""
     return page[:12] + page[16:] + bytes(4)
 
 
-@pytest.mark.parametrize("change", [swapped, narrow])
+@pytest.mark.parametrize("change", [swap_byte_order, narrow_header])
 def test_log_of_another_kind_of_machine_is_named_as_that(home: Path, change: object) -> None:
     Ledger(home).close()
     file = home / "log" / "data.mdb"
@@ -124,7 +124,7 @@ def test_every_forged_number_in_a_meta_page_is_answered(home: Path) -> None:
             try:
                 check_data_file(file)
             except DeedbookError as error:
-                assert error.code == "CORRUPTED"  # noqa: PT017 - that it ends at all is what is tested
+                assert error.code == "CORRUPTED"  # noqa: PT017 - the test is that the check ends at all
 
 
 def test_pipe_or_folder_in_place_of_the_file_is_refused_at_once(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for news compares ``last_transaction`` with what it saw: it must never be ahead of what readers see."""
+"""Waiting readers rely on ``last_transaction``: it must never be ahead of the transaction that a reader gets."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_last_transaction_is_never_ahead_of_what_a_reader_sees(tmp_path: Path) -
 
 def test_last_transaction_changes_with_every_commit(tmp_path: Path) -> None:
     tables = Tables(tmp_path, map_size=1024**2, create=True)
-    seen = [tables.last_transaction()]
+    numbers = [tables.last_transaction()]
     for number in range(3):
         with tables.writing() as txn:
             txn.put(b"x", bytes([number]), db=tables.state)
-        seen.append(tables.last_transaction())
+        numbers.append(tables.last_transaction())
     tables.close()
-    assert len(set(seen)) == len(seen)
+    assert len(set(numbers)) == len(numbers)

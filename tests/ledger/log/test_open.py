@@ -1,4 +1,4 @@
-"""Opening says what is wrong and what to do; a full, missing or damaged store never takes what was acknowledged."""
+"""Opening a log reports a problem and the next step; a full or damaged store never loses acknowledged events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = 1024**2
 
 
 def code_of(folder: Path, **options: Any) -> str:
-    """Return the code with which a log is not opened."""
+    """Return the error code of opening a log."""
     with pytest.raises(DeedbookError) as refused:
         Log(folder, **options)
     return refused.value.code
@@ -101,7 +101,7 @@ def test_full_store_of_blobs_takes_no_half_of_one_and_leaves_the_log_its_room(ho
 
 
 @pytest.mark.parametrize(("free", "code"), [(56 * 1024, "STORE_FULL"), (2**30, "STORE_UNAVAILABLE")])
-def test_write_that_was_cut_short_is_that_of_a_full_disk(
+def test_short_write_on_a_full_disk_is_reported_as_a_full_store(
     home: Path, monkeypatch: pytest.MonkeyPatch, free: int, code: str
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1))
@@ -110,7 +110,7 @@ def test_write_that_was_cut_short_is_that_of_a_full_disk(
     assert refused.value.code == code
 
 
-def test_record_that_is_no_text_is_damage_and_no_fault_of_ours(ledger: Ledger) -> None:
+def test_record_with_invalid_text_is_reported_as_damage(ledger: Ledger) -> None:
     tables = ledger.log.tables
     with tables.writing() as txn:
         stored = tables.get(txn, tables.state, agent_key("alice"))
@@ -134,14 +134,14 @@ def test_map_too_small_for_any_ledger_is_full_and_can_be_made_larger(home: Path)
         pass
 
 
-def test_folder_without_a_ledger_is_told_so(tmp_path: Path) -> None:
+def test_folder_without_a_ledger_is_refused_and_left_empty(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert code_of(folder) == "NO_LEDGER"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_log_is_not_made_where_a_file_stands(tmp_path: Path) -> None:
-    # Who runs as root may read any folder, so what cannot be opened here is a file in the folder's place.
+def test_log_is_not_created_in_place_of_a_file(tmp_path: Path) -> None:
+    # A file in place of the folder, because tests may run as root, which may open any folder.
     (tmp_path / "log").write_text("")
     assert code_of(tmp_path, create=True) == "STORE_UNAVAILABLE"
     assert code_of(tmp_path) == "NO_LEDGER"
@@ -224,9 +224,9 @@ def test_lost_entry_in_the_middle_is_found_when_it_is_read(home: Path) -> None:
             snapshot.inclusion_proof(0)
 
 
-def test_store_that_this_process_can_use_no_more_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+def test_store_after_a_failed_commit_is_not_reported_as_damaged(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as stopped, translate_errors(tmp_path):
-        raise lmdb.PanicError  # LMDB's answer to everything once it could not write the page by which it commits
+        raise lmdb.PanicError  # LMDB raises this on every call after it could not write its meta page
     assert stopped.value.code == "STORE_STOPPED"
     with pytest.raises(Corrupted), translate_errors(tmp_path):
         raise lmdb.CorruptedError

@@ -42,7 +42,7 @@ def start(home: Path, name: str) -> subprocess.Popen[str]:
 
 
 def go(writer: subprocess.Popen[str]) -> None:
-    """Let a writer that waits go on."""
+    """Let a waiting writer continue."""
     assert writer.stdin is not None
     writer.stdin.write("go\n")
     writer.stdin.flush()
@@ -54,7 +54,7 @@ class Reader:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.frontier = Frontier.empty()
-        self.roots_seen = 0
+        self.roots_checked = 0
 
     def look(self) -> None:
         """Take one snapshot and check it."""
@@ -65,12 +65,12 @@ class Reader:
         assert len(new) == size - self.frontier.size
         self.frontier = self.frontier.extend(map(leaf_hash, new))
         assert self.frontier.root() == root
-        self.roots_seen += bool(new)
+        self.roots_checked += bool(new)
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder on a disk: in memory a commit is so fast that one writer is done before the other has begun."""
+    """A folder on a disk. In memory, commits are so fast that one writer ends before the other begins."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder, ".deedbook")
 
@@ -90,13 +90,13 @@ def test_two_writers_and_a_reader_agree_and_each_contested_claim_is_won_once(hom
         while any(writer.poll() is None for writer in writers):
             reader.look()
         reader.look()
-        assert reader.roots_seen > HANDOFFS // 2
+        assert reader.roots_checked > HANDOFFS // 2
         outputs = [line + writer.communicate()[0] for line, writer in zip(first, writers, strict=True)]
         assert [writer.returncode for writer in writers] == [0, 0]
         check_log(log)
     outcomes = [line.split() for output in outputs for line in output.splitlines()]
-    won = sorted(int(words[1]) for words in outcomes if words[0] == "claimed")
-    lost = {(int(words[1]), words[2]) for words in outcomes if words[0] == "refused"}
+    won = sorted(int(outcome[1]) for outcome in outcomes if outcome[0] == "claimed")
+    lost = {(int(outcome[1]), outcome[2]) for outcome in outcomes if outcome[0] == "refused"}
     assert won == list(range(HANDOFFS))
     assert lost == {(number, "ALREADY_CLAIMED") for number in range(HANDOFFS)}
     assert all(line.startswith("claimed") for line in first)

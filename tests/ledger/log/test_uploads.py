@@ -1,4 +1,4 @@
-"""Uploads: signed, in order, resumable, within a quota; what nothing refers to goes, and what is referred to stays."""
+"""Uploads are signed, ordered, resumable and within a quota. Only unreferenced blobs are deleted."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ CHUNK = blob_chunk_bytes
 
 
 def later_ms() -> int:
-    """Return a time when what was announced until now has expired (taken as tests are collected, it is too early)."""
+    """Return a time when all intents until now have expired. Call it in the test: at collection it is too early."""
     return now_ms() + (blob_unreferenced_max_s + 60) * 1000
 
 
 def content_of(name: str, chunks: int = 2) -> bytes:
-    """Return content of some whole chunks and ten bytes more."""
+    """Return content of ``chunks`` whole chunks and ten more bytes."""
     return (name.encode() * (chunks + 1) * CHUNK)[: chunks * CHUNK + 10]
 
 
@@ -66,12 +66,12 @@ def begin(client: LocalClient, intent: Submission) -> UploadProgress:
 
 
 def refer(ledger: Ledger, ref: str) -> None:
-    """Append an event of alice's that refers to a blob."""
+    """Append an event of alice that references a blob."""
     ledger.emit("alice", "session/s1", SessionStarted())
     ledger.emit("alice", "session/s1", FindingLogged(finding="see the file", evidence=[ref]))
 
 
-def test_upload_goes_on_where_it_was_and_ends_with_its_last_chunk(ledger: Ledger) -> None:
+def test_upload_can_be_resumed_and_ends_with_its_last_chunk(ledger: Ledger) -> None:
     content = content_of("a")
     digest = blake3(content).digest()
     with ledger.client() as client:
@@ -82,12 +82,12 @@ def test_upload_goes_on_where_it_was_and_ends_with_its_last_chunk(ledger: Ledger
         view = client.stat_blob("blake3:" + digest.hex())
         assert (view.received, view.size, view.sha256) == (CHUNK, len(content), "")
         client.uploads.add("alice", digest, 1, content[CHUNK : 2 * CHUNK])
-        held = client.uploads.add("alice", digest, 2, content[2 * CHUNK :])
-        assert held == (len(content), "blake3:" + digest.hex())
+        progress = client.uploads.add("alice", digest, 2, content[2 * CHUNK :])
+        assert progress == (len(content), "blake3:" + digest.hex())
         assert client.get_blob("blake3:" + digest.hex()) == content
 
 
-def test_chunk_that_is_none_is_refused(ledger: Ledger) -> None:
+def test_chunk_of_a_wrong_number_or_size_is_refused(ledger: Ledger) -> None:
     content = content_of("a")
     digest = blake3(content).digest()
     with ledger.client() as client:
@@ -100,7 +100,7 @@ def test_chunk_that_is_none_is_refused(ledger: Ledger) -> None:
         assert code_of(lambda: add("alice", digest, 0, content[: CHUNK + 1])) == "TOO_LARGE"
 
 
-def test_other_content_than_announced_is_refused_and_forgotten(ledger: Ledger) -> None:
+def test_content_that_was_not_announced_is_refused_and_deleted(ledger: Ledger) -> None:
     content = content_of("a", 1)
     digest = blake3(content).digest()
     with ledger.client() as client:
@@ -115,22 +115,22 @@ def test_other_content_than_announced_is_refused_and_forgotten(ledger: Ledger) -
         assert code_of(lambda: begin(client, wrong)) == "INVALID_FIELD"
 
 
-def test_two_who_upload_the_same_do_not_meet(ledger: Ledger) -> None:
+def test_two_uploads_of_the_same_content_are_independent(ledger: Ledger) -> None:
     content = content_of("a", 1)
     digest = blake3(content).digest()
     with ledger.client() as client:
         for name in ("alice", "bob"):
             begin(client, ledger.intent(name, content))
-        client.uploads.add("bob", digest, 0, b"b" * CHUNK)  # not what he announced
+        client.uploads.add("bob", digest, 0, b"b" * CHUNK)  # not the announced content
         client.uploads.add("alice", digest, 0, content[:CHUNK])
-        held = client.uploads.add("alice", digest, 1, content[CHUNK:])
-        assert client.uploads.add("bob", digest, 1, content[CHUNK:]) == held
+        progress = client.uploads.add("alice", digest, 1, content[CHUNK:])
+        assert client.uploads.add("bob", digest, 1, content[CHUNK:]) == progress
         assert client.get_blob("blake3:" + digest.hex()) == content
-        assert [one.author for one in client.stat_blob("blake3:" + digest.hex()).stored] == ["alice", "bob"]
+        assert [owner.author for owner in client.stat_blob("blake3:" + digest.hex()).stored] == ["alice", "bob"]
 
 
 @pytest.mark.parametrize("case", ["revoked", "stranger", "forged", "no intent", "other stream", "in the log"])
-def test_intent_is_checked_as_an_event_is(ledger: Ledger, case: str) -> None:
+def test_intent_is_checked_like_an_event(ledger: Ledger, case: str) -> None:
     content = b"content"
     intent = ledger.intent("alice", content)
     code = {"revoked": "KEY_REVOKED", "stranger": "KEY_UNKNOWN", "forged": "SIGNATURE_INVALID"}.get(case, "")
@@ -155,7 +155,7 @@ def test_intent_is_checked_as_an_event_is(ledger: Ledger, case: str) -> None:
 
 
 def ledger_drafts() -> list[Any]:
-    """Return the drafts of some event that is no intent."""
+    """Return the draft of an event that is not an intent."""
     from deedbook.ledger.client.author import Draft
 
     return [Draft(stream="session/s9", data=SessionStarted())]
@@ -168,12 +168,12 @@ def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
         third, fourth = b"3" * 1000, b"4" * 1000
         assert code_of(lambda: client.put_blob(third, ledger.intent("alice", third))) == "QUOTA_EXCEEDED"
         client.put_blob(refs[0].encode(), ledger.intent("bob", refs[0].encode()))
-        client.put_blob(bytes([1]) * 1000, ledger.intent("alice", bytes([1]) * 1000))  # counted already
+        client.put_blob(bytes([1]) * 1000, ledger.intent("alice", bytes([1]) * 1000))  # already counted
         refer(ledger, refs[0])
         assert read_references(ledger.log) == ledger.head()[0]
         assert usage_of(ledger.log.blobs, "alice") == Usage(2, 2 * cost, cost)
         client.put_blob(third, ledger.intent("alice", third))
-        refer_again = [one for one in refs if one != refs[0]]
+        refer_again = [ref for ref in refs if ref != refs[0]]
         ledger.emit("alice", "session/s1", FindingLogged(finding="more", evidence=refer_again))
         read_references(ledger.log)
         with pytest.raises(DeedbookError) as full:
@@ -181,22 +181,22 @@ def test_quota_ends_one_agents_uploads_and_nobody_elses(ledger: Ledger) -> None:
         assert (full.value.code, full.value.details["setting"]) == ("QUOTA_EXCEEDED", "blob_bytes")
 
 
-def test_what_no_entry_refers_to_is_dropped_after_a_day(ledger: Ledger) -> None:
-    kept = ledger.put_blob("alice", b"kept")
-    kept_by_sha = ledger.put_blob("alice", b"kept by its other digest")
+def test_unreferenced_blob_is_deleted_after_a_day(ledger: Ledger) -> None:
+    referenced = ledger.put_blob("alice", b"kept")
+    referenced_by_sha = ledger.put_blob("alice", b"kept by its other digest")
     lost = ledger.put_blob("alice", b"lost" * 50_000)
-    record = ledger.log.blobs.find(kept_by_sha)
+    record = ledger.log.blobs.find(referenced_by_sha)
     assert record is not None
     ledger.emit("alice", "session/s1", SessionStarted())
     sha = "sha256:" + record.sha256.hex()
-    ledger.emit("alice", "session/s1", FindingLogged(finding="see", evidence=[kept, sha]))
+    ledger.emit("alice", "session/s1", FindingLogged(finding="see", evidence=[referenced, sha]))
     with ledger.client() as client:
         unfinished = content_of("u")
         begin(client, ledger.intent("bob", unfinished))
         client.uploads.add("bob", blake3(unfinished).digest(), 0, unfinished[:CHUNK])
         assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
         assert drop_unreferenced(ledger.log, now_ms=later_ms()) == ExpiryResult(2, 200_000 + CHUNK)
-        assert sorted(refs_of(ledger.log.blobs)) == sorted([kept, kept_by_sha])
+        assert sorted(refs_of(ledger.log.blobs)) == sorted([referenced, referenced_by_sha])
         assert code_of(lambda: client.get_blob(lost)) == "NOT_FOUND"
         assert usage_of(ledger.log.blobs, "bob") == Usage()
         assert usage_of(ledger.log.blobs, "alice").unreferenced == 0
@@ -205,7 +205,7 @@ def test_what_no_entry_refers_to_is_dropped_after_a_day(ledger: Ledger) -> None:
         assert len(list(store.items(txn, store.tables["chunks"], b""))) == 2
 
 
-def test_blob_that_somebody_else_stored_since_stays(ledger: Ledger) -> None:
+def test_blob_that_another_agent_stored_since_stays(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"shared")
     store = ledger.log.blobs.open_or_create()
     intent = ledger.log.blobs.intent("alice", bytes.fromhex(ref.partition(":")[2]))
@@ -216,12 +216,12 @@ def test_blob_that_somebody_else_stored_since_stays(ledger: Ledger) -> None:
     ledger.put_blob("bob", b"shared")
     assert drop_unreferenced(ledger.log) == ExpiryResult(0, 0)
     with ledger.client() as client:
-        assert [one.author for one in client.stat_blob(ref).stored] == ["bob"]
+        assert [owner.author for owner in client.stat_blob(ref).stored] == ["bob"]
         assert client.get_blob(ref) == b"shared"
     assert usage_of(ledger.log.blobs, "alice") == Usage()
 
 
-def test_references_are_read_anew_from_another_log(ledger: Ledger) -> None:
+def test_references_are_read_again_from_another_log(ledger: Ledger) -> None:
     ref = ledger.put_blob("alice", b"content")
     refer(ledger, ref)
     read_references(ledger.log)
@@ -262,20 +262,20 @@ from deedbook.ledger.log import uploads
 done = [0]
 chunks = uploads._chunks_per_transaction
 uploads._chunks_per_transaction = 1
-whole = uploads.Uploads._begin
-def begin(*given):
+original_begin = uploads.Uploads._begin
+def begin(*arguments):
     done[0] += 1
     if done[0] == 3:
         print("two chunks are there", flush=True)
         sys.stdin.read()
-    return whole(*given)
+    return original_begin(*arguments)
 uploads.Uploads._begin = begin
 with Ledger(Path(sys.argv[1])) as ledger:
     ledger.put_blob("alice", b"k" * (4 * 65520))
 """
 
 
-def test_writer_that_is_killed_leaves_no_half_blob_and_the_next_goes_on(home: Path) -> None:
+def test_killed_writer_leaves_no_partial_blob_and_the_next_upload_resumes(home: Path) -> None:
     with Ledger(home):
         pass
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -319,7 +319,7 @@ with Ledger(Path(sys.argv[1])) as ledger, ledger.client() as client:
 
 
 def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(home: Path) -> None:
-    """Each round, one process is told to append an event for a blob while the other drops what nobody refers to."""
+    """In each round, one process appends an event for a blob while the other deletes unreferenced blobs."""
     rounds = times(24, each=40)
     with Ledger(home):
         pass
@@ -336,15 +336,15 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
     ):
         assert process.stdout is not None
 
-        def tell() -> None:
+        def start_next_step() -> None:
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
 
         for number in range(rounds):
-            tell()
+            start_next_step()
             ref = process.stdout.readline().strip()
-            tell()
+            start_next_step()
             time.sleep(0.0005 * (number % 8))  # so that either may be first
             drop_unreferenced(log, now_ms=later_ms())
             assert process.stdout.readline().strip() == ref

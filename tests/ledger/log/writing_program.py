@@ -1,6 +1,6 @@
-"""A process of its own that writes into a ledger: ``appending`` until it is ended, or ``contesting`` claims.
+"""A program that writes into a ledger: ``appending`` until it is killed, or ``contesting`` claims.
 
-It prints ``append`` when a transaction has begun to write, and ``committed INDEX ID`` when the caller was told so.
+It prints ``append`` when a transaction begins to write, and ``committed INDEX ID`` for each acknowledged event.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def say(*words: object) -> None:
-    """Print one line at once."""
-    print(*words, flush=True)
+def report(*fields: object) -> None:
+    """Print one line immediately."""
+    print(*fields, flush=True)
 
 
 def findings(stream: str, count: int, start: int) -> list[Draft]:
@@ -34,56 +34,56 @@ def findings(stream: str, count: int, start: int) -> list[Draft]:
 
 
 def sizes() -> Iterator[int]:
-    """Yield for ever how many events to append at once."""
+    """Yield, without end, how many events to append at once."""
     while True:
         yield from (1, 7, 1, 2, 40, 1, 3)
 
 
 def append_until_ended(ledger: Ledger, run: str, appends: int, share: float) -> None:
-    """Append and append; once another has begun after so many, the kernel ends this process within it.
+    """Append without end; after ``appends`` appends, a signal kills this process during the next one.
 
-    After that share of the time that the one before took: how long that is, is the machine's and its load's.
-    By a signal that nobody handles, as SIGKILL is, and of a timer of its own: another process that is to send it comes
-    too late on a machine that has no processor for it.
+    The signal comes after ``share`` of the previous append's time, because that time depends on the machine and its
+    load. It is an unhandled timer signal, which ends the process like SIGKILL. A signal from another process would come
+    too late on a busy machine.
     """
     appender: Any = ledger.log.appender
     write = appender.append
 
-    def announced(*arguments: Any) -> Any:
+    def append_and_report(*arguments: Any) -> Any:
         nonlocal appends, began
-        say("append")
+        report("append")
         appends, began = appends - 1, time.monotonic()
         if appends == -1:
             signal.setitimer(signal.ITIMER_REAL, share * took)
         return write(*arguments)
 
-    appender.append = announced
+    appender.append = append_and_report
     stream, number, began = f"session/{run}", 0, time.monotonic()
     ledger.emit("alice", stream, SessionStarted())
     for count in sizes():
         took = time.monotonic() - began
         for accepted in ledger.submit(ledger.sign("alice", *findings(stream, count, number))):
-            say("committed", accepted.index, accepted.id)
+            report("committed", accepted.index, accepted.id)
         number += count
 
 
 def contest(ledger: Ledger, run: str, handoffs: int) -> None:
-    """Claim every handoff, with findings in between, each run from its own end; print each claim's outcome.
+    """Claim every handoff, with findings in between; print each outcome. The two runs begin at opposite ends.
 
-    After the first one it waits for another line, so that every run has won a claim before any contests them.
+    After its first claim, a run waits for another line. So each run has won a claim before they contest any.
     """
     stream = f"session/{run}"
     ledger.emit("bob", stream, SessionStarted())
-    say("ready")
+    report("ready")
     sys.stdin.readline()
     numbers = range(handoffs) if run == "1" else range(handoffs - 1, -1, -1)
     for number in numbers:
         ledger.submit(ledger.sign("bob", *findings(stream, 1 + number % 5, 10 * number)))
-        claim = HandoffClaimed(lease_seconds=1000 + int(run))  # another event than the other process's
+        claim = HandoffClaimed(lease_seconds=1000 + int(run))  # differs from the event of the other process
         try:
-            say("claimed", number, ledger.emit("bob", f"handoff/c{number}", claim).index)
+            report("claimed", number, ledger.emit("bob", f"handoff/c{number}", claim).index)
         except Refused as refusal:
-            say("refused", number, refusal.code)
+            report("refused", number, refusal.code)
         if number == numbers[0]:
             sys.stdin.readline()
 

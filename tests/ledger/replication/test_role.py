@@ -1,4 +1,4 @@
-"""Who leads: what a node does next, given what it was and what it sees."""
+"""The role of a node: its next state and actions, given its state and an observation."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ LED: Final = replace(B, term=NodeTerm(4, "b"))
 NO_LEASE: Final = Timing(has_lease=False)
 
 
-def after(state: State, *seen: Observation, own: OwnLog = B, now_ms: int = LATE) -> State:
-    """Return what a node is after these observations, all at one time."""
-    for one in seen:
-        state, _ = step(state, one, own, now_ms)
+def after(state: State, *observations: Observation, own: OwnLog = B, now_ms: int = LATE) -> State:
+    """Return the state of a node after these observations, all at the same time."""
+    for observation in observations:
+        state, _ = step(state, observation, own, now_ms)
     return state
 
 
@@ -70,7 +70,7 @@ def test_a_follower_that_hears_its_leader_stays_one_and_looks_at_the_lease_now_a
     assert step(state, Tick(), B, LATE + 1000)[1] == (ReadLease(),)
 
 
-def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() -> None:
+def test_a_follower_becomes_a_candidate_without_heartbeats_and_lease_renewals() -> None:
     quiet = Follower(0, requested_ms=LATE, lease=LeaseObservation(HERS, 6, LATE - 2_500))
     assert step(quiet, Tick(), B, LATE) == (Candidate(PutLease(6, MINE), requested_ms=LATE), (PutLease(6, MINE),))
 
@@ -78,42 +78,43 @@ def test_a_follower_stands_when_it_hears_nobody_and_nobody_renews_the_lease() ->
 @pytest.mark.parametrize(
     ("state", "own"),
     [
-        (Follower(LATE - 2_499), B),  # heard just now
-        (Follower(0, lease=LeaseObservation(HERS, 6, LATE - 2_499)), B),  # it does renew: only its heartbeats are lost
+        (Follower(LATE - 2_499), B),  # a recent heartbeat
+        (
+            Follower(0, lease=LeaseObservation(HERS, 6, LATE - 2_499)),
+            B,
+        ),  # the leader renews its lease: only its heartbeats are lost
         (Follower(0), OwnLog("b")),  # nothing to lead
     ],
 )
-def test_a_follower_does_not_stand_against_a_leader_that_lives_or_with_an_empty_log(
-    state: Follower, own: OwnLog
-) -> None:
+def test_a_follower_stays_one_while_a_leader_is_alive_or_its_log_is_empty(state: Follower, own: OwnLog) -> None:
     assert isinstance(after(state, Tick(), own=own), Follower)
 
 
-def test_the_most_caught_up_follower_is_the_first_to_stand() -> None:
+def test_the_follower_with_the_longest_log_is_the_first_candidate() -> None:
     timing = Timing()
     ahead, behind = patience_ms(B, 10, timing), patience_ms(replace(B, size=9), 10, timing)
     assert timing.missed_ms <= ahead < timing.missed_ms + 1_000 <= behind
     assert len({patience_ms(replace(B, node=name), 10, timing) for name in "abcdef"}) > 1
 
 
-def test_a_lease_is_nobodys_when_its_revision_stands_still() -> None:
-    timing, seen = Timing(), LeaseObservation().after(Lease("a", 1), 5, 100)
-    assert not seen.is_free("b", 2_599, timing)
-    assert seen.is_free("b", 2_600, timing)
-    assert seen.is_free("a", 101, timing)
-    assert not seen.after(Lease("a", 1), 6, 2_000).is_free("b", 2_600, timing)
-    assert seen.after(Lease("c", 1), 4, 2_000) is seen  # a replica that lags
+def test_a_lease_is_free_when_its_revision_does_not_change() -> None:
+    timing, observed = Timing(), LeaseObservation().after(Lease("a", 1), 5, 100)
+    assert not observed.is_free("b", 2_599, timing)
+    assert observed.is_free("b", 2_600, timing)
+    assert observed.is_free("a", 101, timing)
+    assert not observed.after(Lease("a", 1), 6, 2_000).is_free("b", 2_600, timing)
+    assert observed.after(Lease("c", 1), 4, 2_000) is observed  # from a lagging replica
 
 
-def test_whoever_is_named_by_the_lease_stands_at_once() -> None:
+def test_the_node_in_the_lease_becomes_a_candidate_at_once() -> None:
     assert after(Follower(LATE), LeaseRead(Lease("b", 4), 9)) == Candidate(PutLease(9, MINE), requested_ms=LATE)
     assert step(Follower(LATE), replace(BEAT, leads=False, successor="b"), B, LATE)[1] == (ReadLease(),)
 
 
-def test_the_first_leader_of_all_waits_for_nobody() -> None:
+def test_the_first_leader_does_not_wait() -> None:
     state = after(Follower(LATE), LeaseRead(None, 0), own=OwnLog("b", 1))
     assert state == Candidate(PutLease(0, Lease("b", 1)), requested_ms=LATE)
-    assert isinstance(after(Follower(LATE), LeaseRead(None, 0)), Follower)  # a lease that was lost, not never there
+    assert isinstance(after(Follower(LATE), LeaseRead(None, 0)), Follower)  # the lease was lost: the log has terms
 
 
 def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_in_it() -> None:
@@ -125,7 +126,7 @@ def test_a_candidate_leads_once_it_has_the_lease_the_whole_stream_and_its_term_i
     assert step(state, TermBegun(4), LED, LATE) == (LEADER, (Lead(),))
 
 
-def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_others_may_have_taken() -> None:
+def test_a_candidate_starts_no_term_while_others_may_have_taken_its_lease() -> None:
     long_ago = LATE - Timing().missed_ms
     state: State = Candidate(CatchUp(), revision=7, requested_ms=LATE, renewed_ms=long_ago)
     state, actions = step(state, LogCaughtUp(), B, LATE)
@@ -135,25 +136,25 @@ def test_a_candidate_starts_no_term_while_it_hears_nothing_of_a_lease_that_other
     assert step(state, Tick(), B, LATE + 2)[1] == (StartTerm(4),)
 
 
-def test_a_candidate_whose_lease_somebody_else_took_follows() -> None:
+def test_a_candidate_follows_when_another_node_took_the_lease() -> None:
     assert after(Candidate(PutLease(6, MINE)), LeaseRefused(Lease("c", 4), 7)) == Follower(LATE)
 
 
 def test_a_candidate_does_not_lead_while_others_have_more_than_the_stream_holds() -> None:
     lacking = Candidate(CatchUp(), head=11, revision=7, requested_ms=LATE)
     assert after(lacking, LogCaughtUp()) == Follower(LATE, head=11)
-    # Its lease does not make it stand again before it has what it heard of: who has that stands first.
+    # Although the lease names it, it stays a follower until it has those entries: the node that has them goes first.
     assert isinstance(after(Follower(LATE, head=11), LeaseRead(MINE, 9)), Follower)
 
 
-def test_a_hand_over_that_a_late_renewal_overtook_is_asked_for_again() -> None:
+def test_a_hand_over_is_repeated_after_a_late_renewal() -> None:
     leaving = replace(LEADER, is_paused=True, successor="a")
     state, actions = step(leaving, LeaseRefused(MINE, 9), LED, LATE)
     assert state == replace(leaving, revision=9)
     assert actions == (PutLease(9, Lease("a", 5)),)
 
 
-def test_a_lease_whose_answer_was_lost_is_ours_and_put_again_as_others_may_have_seen_it_for_long() -> None:
+def test_a_lease_whose_answer_was_lost_is_renewed_at_once_because_others_may_soon_take_it() -> None:
     again = PutLease(7, MINE)
     state, actions = step(Candidate(PutLease(6, MINE)), LeaseRefused(MINE, 7, LATE), B, LATE)
     assert (state, actions) == (Candidate(again, requested_ms=LATE), (again,))
@@ -165,14 +166,14 @@ def test_a_lease_whose_answer_was_lost_is_ours_and_put_again_as_others_may_have_
     assert not has_complete_log(state, LATE, Timing())
 
 
-def test_a_leader_of_an_earlier_term_to_whom_a_later_one_hands_over_catches_up_first() -> None:
+def test_an_old_leader_to_which_a_later_one_hands_over_catches_up_first() -> None:
     state, actions = step(LEADER, LeaseRefused(Lease("b", 6), 9, LATE), LED, LATE)
     assert isinstance(state, Candidate)
     assert (state.action, state.revision) == (CatchUp(), 9)
     assert actions == (StepDown(), CatchUp())
 
 
-def test_a_candidate_catches_up_again_when_entries_were_under_way() -> None:
+def test_a_candidate_catches_up_again_when_entries_were_in_flight() -> None:
     starting = Candidate(StartTerm(4), revision=7)
     assert step(starting, TermOvertaken(3), B, LATE) == (Candidate(CatchUp(), revision=7), (CatchUp(),))
     assert after(starting, TermOvertaken(4)) == Follower(LATE)
@@ -186,7 +187,7 @@ def test_a_candidate_tries_again_after_a_pause_and_renews_its_lease_meanwhile() 
     assert step(again, Tick(), B, LATE + 1_000)[1] == (PutLease(7, MINE),)
 
 
-def test_a_candidate_gives_way_to_a_leader_that_lives_but_not_once_it_has_the_lease() -> None:
+def test_a_candidate_yields_to_a_living_leader_unless_it_has_the_lease() -> None:
     assert isinstance(after(Candidate(PutLease(6, MINE)), BEAT), Follower)
     assert isinstance(after(Candidate(CatchUp(), revision=7), BEAT), Candidate)
     assert isinstance(after(Candidate(CatchUp(), revision=7), replace(BEAT, term=4)), Follower)
@@ -203,10 +204,10 @@ def test_a_leader_renews_and_pauses_when_it_could_not_for_as_long_as_the_lease_l
     assert state == Leader(4, 8, LATE + 15_000, LATE + 15_000)
 
 
-def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked_for_it() -> None:
-    """Else it would believe for a while, when it goes on, that nobody can lead beside it."""
+def test_the_lease_of_a_stopped_leader_counts_from_its_request() -> None:
+    """Else it would believe for a while after its stop that no other node can lead."""
     woken = LATE + 20_000
-    state = after(LEADER, Tick(), own=LED, now_ms=woken)  # it asks again, and then hears what it was answered before
+    state = after(LEADER, Tick(), own=LED, now_ms=woken)  # it requests a renewal, and then gets an old answer
     state = step(state, LeasePut(MINE, 8, LATE + 1_000), LED, woken)[0]
     assert isinstance(state, Leader)
     assert not has_complete_log(state, woken, Timing())
@@ -214,16 +215,20 @@ def test_a_leader_that_was_stopped_holds_its_lease_no_longer_than_since_it_asked
     assert not has_complete_log(step(candidate, TermBegun(4), LED, woken)[0], woken, Timing())
 
 
-@pytest.mark.parametrize("seen", [LeaseRefused(Lease("c", 5), 8), TermOvertaken(5), Beat("c", 5, 12, leads=True)])
-def test_a_leader_steps_down_when_another_one_leads(seen: Observation) -> None:
-    state, actions = step(LEADER, seen, LED, LATE)
+@pytest.mark.parametrize(
+    "observation", [LeaseRefused(Lease("c", 5), 8), TermOvertaken(5), Beat("c", 5, 12, leads=True)]
+)
+def test_a_leader_steps_down_when_another_one_leads(observation: Observation) -> None:
+    state, actions = step(LEADER, observation, LED, LATE)
     assert isinstance(state, Follower)
     assert actions == (StepDown(),)
 
 
-@pytest.mark.parametrize("seen", [TermOvertaken(4), Beat("a", 3, 12, leads=True), Beat("c", 4, 9), ActionFailed()])
-def test_a_leader_leads_on_whatever_an_earlier_one_says(seen: Observation) -> None:
-    state, actions = step(LEADER, seen, LED, LATE)
+@pytest.mark.parametrize(
+    "observation", [TermOvertaken(4), Beat("a", 3, 12, leads=True), Beat("c", 4, 9), ActionFailed()]
+)
+def test_a_leader_ignores_an_earlier_leader(observation: Observation) -> None:
+    state, actions = step(LEADER, observation, LED, LATE)
     assert isinstance(state, Leader)
     assert (replace(state, head=0), actions) == (LEADER, ())
 
@@ -232,7 +237,7 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
     state, actions = step(LEADER, HandOver("c"), LED, LATE)
     assert actions == (Pause(), PutLease(7, Lease("c", 5)))
     assert step(state, LeasePut(Lease("c", 5), 8), LED, LATE) == (Follower(LATE, 10, "c"), (StepDown(),))
-    assert not has_complete_log(state, LATE, Timing())  # the other one may lead before we are told
+    assert not has_complete_log(state, LATE, Timing())  # the successor may lead before this node knows
     state, actions = step(state, ActionFailed(), LED, LATE)
     assert actions == (Resume(),)
     assert not has_complete_log(state, LATE, Timing())  # only the answer may have failed
@@ -241,7 +246,7 @@ def test_a_leader_that_hands_over_acknowledges_nothing_more_and_names_its_succes
     assert has_complete_log(state, LATE, Timing())
 
 
-def test_a_damaged_stream_is_built_anew_by_who_leads() -> None:
+def test_the_leader_rebuilds_a_damaged_stream() -> None:
     state, actions = step(LEADER, StreamDamaged("a byte flipped"), LED, LATE)
     assert actions == (StepDown(), Rebuild())
     assert step(state, StreamRebuilt(), LED, LATE) == (Candidate(CatchUp(), 10, 7, LATE), (CatchUp(),))
@@ -250,25 +255,25 @@ def test_a_damaged_stream_is_built_anew_by_who_leads() -> None:
     assert after(state, LeaseRefused(Lease("c", 5), 8)) == Follower(LATE, 10, fault="a byte flipped")
 
 
-def test_a_damaged_stream_is_not_built_out_of_a_log_that_others_are_ahead_of() -> None:
+def test_a_damaged_stream_is_not_rebuilt_from_a_log_that_is_not_the_longest() -> None:
     state = Candidate(CatchUp(), head=11, revision=7)
     assert after(state, StreamDamaged("gone")) == Follower(LATE, 11, fault="gone")
     assert isinstance(after(state, StreamDamaged("gone"), own=replace(B, size=11)), DegradedNode)
-    # Of an old leader that lives, or of who followed what its leader never got an answer for.
+    # The longer log is that of a living old leader, or of a follower with entries that its leader saw no answer for.
     heard = after(Candidate(CatchUp(), revision=7), Beat("a", 3, 11, leads=True), StreamDamaged("gone"))
     assert heard == Follower(LATE, 11, fault="gone")
     led, actions = step(after(LEADER, Beat("c", 4, 11), own=LED), StreamDamaged("gone"), LED, LATE)
     assert (led, actions) == (Follower(LATE, 11, fault="gone"), (StepDown(),))
 
 
-def test_a_follower_says_what_is_wrong_and_its_leader_looks() -> None:
+def test_a_follower_reports_a_fault_and_its_leader_checks_the_stream() -> None:
     faulty = after(Follower(LATE), StreamDamaged("not what I hold"))
     assert faulty == Follower(LATE, fault="not what I hold")
     assert after(faulty, StreamRebuilt()) == Follower(LATE)
     assert step(LEADER, Beat("c", 4, 10, fault="not what I hold"), LED, LATE) == (replace(LEADER, head=10), (Scrub(),))
 
 
-def test_without_a_lease_whoever_hears_nobody_leads() -> None:
+def test_without_leases_a_node_that_hears_no_leader_leads() -> None:
     state, actions = step(Follower(0), Tick(), B, LATE, NO_LEASE)
     assert actions == (CatchUp(),)
     state, actions = step(state, LogCaughtUp(), B, LATE, NO_LEASE)
@@ -278,8 +283,8 @@ def test_without_a_lease_whoever_hears_nobody_leads() -> None:
     assert step(state, Tick(), LED, LATE * 9, NO_LEASE) == (state, ())
 
 
-def test_a_leader_that_was_cut_off_has_not_the_last_word_before_another_can_lead() -> None:
-    """Else it would take what its callers saw of the next leader for entries that were lost."""
+def test_a_disconnected_leader_does_not_claim_the_longest_log_once_another_can_lead() -> None:
+    """Else it would report entries of the next leader, which its callers have read, as lost."""
     missed_ms = Timing().missed_ms
     assert has_complete_log(LEADER, LATE + missed_ms - 1, Timing())
     assert not has_complete_log(LEADER, LATE + missed_ms, Timing())
