@@ -141,12 +141,10 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
     """Check that a ledger begins with a checkpoint's tree and continues its trusted head. Raises Corrupted."""
     remembered = client.trust_store.load()
     if remembered is None:
-        held, consistency_proof = (
-            TrustedHead(checkpoint.size, checkpoint.root.hex()),
-            client.consistency(checkpoint.size),
-        )
-        if not is_continued(held, consistency_proof):
-            raise history_changed(held, consistency_proof, "the checkpoint")
+        head = TrustedHead(checkpoint.size, checkpoint.root.hex())
+        consistency_proof = client.consistency(checkpoint.size)
+        if not is_continued(head, consistency_proof):
+            raise history_changed(head, consistency_proof, "the checkpoint")
         return
     receipt, trusted = TrustedHead(checkpoint.size, checkpoint.root.hex()), remembered.trusted
     # Compare these two directly, not over a third head: a node could show a different branch to each.
@@ -187,7 +185,7 @@ def _verifiers(
 ) -> tuple[list[CheckpointVerifier], str, Literal["vkey", "policy", "root", "self-asserted"]]:
     """Return the accepted checkpoint keys, the ledger if it is known, and the origin of the trust."""
     chained = None if evidence is None else _chained(evidence, known)
-    if anchors.root is not None and (chained is None or not any(one.startswith(anchors.root) for one in chained[2:])):
+    if anchors.root is not None and (chained is None or not any(key.startswith(anchors.root) for key in chained[2:])):
         raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
     ledger = "" if chained is None else chained[1]
     if anchors.vkey is not None:
@@ -247,9 +245,9 @@ def _evidence(client: Client, index: int) -> Evidence:
         for kind, stream in [*_TO_ROOT, *((kind, f"agent/{node}") for node in nodes for kind in _OF_NODES)]
         for row in client.view("catalog.find", {"kind": kind, "stream": stream, "limit": 500})["events"]
     ]
-    chain = sorted({companion for one in [0, *rows] for companion in _batch_of(one, client.entry(one))})
+    chain = sorted({companion for row in [0, *rows] for companion in _batch_of(row, client.entry(row))})
     batch = b"".join(read_batch_path(client, index, decode_entry(data)))
-    return Evidence(entry=data, batch=batch, chain=[(one, client.entry(one)) for one in chain])
+    return Evidence(entry=data, batch=batch, chain=[(row, client.entry(row)) for row in chain])
 
 
 def _batch_of(index: int, data: bytes) -> range:

@@ -84,7 +84,7 @@ class Task:
         self.answers: dict[tuple[kinds.Role, str], Event] = {}
         self.costs = self.paid = view.Costs()
         self.others: set[kinds.Role] = set()
-        # Of this process alone: a request's id for each repeated question.
+        # Only in this process: the request id of each repeated question.
         self.asked_again: list[str] = []
         self.thinker = ""
         self.paused: Event | None = None

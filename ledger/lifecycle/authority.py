@@ -308,7 +308,7 @@ def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, i
         return None
     if record.compromised_since is not None and index >= record.compromised_since:
         return record.compromised_index
-    # What a thief delegated is the thief's; what was delegated before the theft is not.
+    # A key that a thief delegated belongs to the thief; a key delegated before the theft does not.
     return compromised_at(key_of, record.delegated_by, record.since_index) if record.delegated_by else None
 
 

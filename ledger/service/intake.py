@@ -89,7 +89,7 @@ class Intake:
         """Serve the requests to ``subject(ledger, agent)`` within ``share``; ``serve`` returns the encoded answer.
 
         ``count`` gets the metric's name for each shed request (``requests_shed``) and each closed subscription
-        (``doors_closed``). The server gives a request to one of all the nodes that use the same ``queue``.
+        (``subscriptions_closed``). The server gives a request to one of all the nodes that use the same ``queue``.
         """
         self._count, self._queue_group = count, queue
         self._subject = subject
@@ -240,7 +240,7 @@ class Intake:
     def _close(self, agent: str, subscription: _AgentSubscription) -> None:
         handle, subscription.handle = subscription.handle, None
         if handle is not None:
-            self._count("doors_closed")
+            self._count("subscriptions_closed")
             _start_task(self._closing, self._reopen(agent, subscription, handle))
 
     async def _reopen(self, agent: str, subscription: _AgentSubscription, handle: Subscription) -> None:

@@ -56,7 +56,7 @@ Graph: TypeAlias = "dict[str, list[str]]"
 
 
 class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
-    """What to draw: the dependencies of one handoff, its ``dependents``, or all open handoffs.
+    """The part to draw: the dependencies of one handoff, its ``dependents``, or all open handoffs.
 
     ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``all`` draws finished ones as well.
     """

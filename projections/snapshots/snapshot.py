@@ -46,7 +46,7 @@ _LOSING: Final = frozenset({REASONING_BRIEF, TOP_ASSUMPTIONS, FULL_REASONING})
 
 @dataclass(frozen=True)
 class EnhancedEpistemicSnapshot:
-    """What an agent knew at one time; ``briefs`` have the reasoning at each level it was made for.
+    """An agent's knowledge at one time; ``briefs`` has the reasoning at each level that was made.
 
     ``rejected`` is set if the signed reasoning did not match its graph and was made again from the graph.
     """

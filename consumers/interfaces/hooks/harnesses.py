@@ -35,7 +35,7 @@ from deedbook.ledger.home.environment import environment_variable
 
 Does = Literal["start", "save", "end"]
 Scope = Literal["local", "team", "user"]
-"""Who uses a setup: this user in one project, everybody who has the project, or this user in all projects."""
+"""The users of a setup: this user in one project, everybody who has the project, or this user in all projects."""
 
 COMMAND: Final = "deed"
 

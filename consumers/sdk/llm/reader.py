@@ -99,7 +99,7 @@ def fit(value: Any, kind: inspect.Type, missing: Mapping[type, dict[str, Any]]) 
             return fitted | {name: one for name, one in optional if type(one) is float and type(fitted[name]) is str}
         case inspect.ListType() if value is not None:
             values = value if isinstance(value, list) else [value]
-            return [fit(one, kind.item_type, missing) for one in values[: kind.max_length]]
+            return [fit(value, kind.item_type, missing) for value in values[: kind.max_length]]
         case inspect.DictType() if isinstance(value, dict):
             return {key: fit(one, kind.value_type, missing) for key, one in value.items()}
         case inspect.FloatType() | inspect.IntType():

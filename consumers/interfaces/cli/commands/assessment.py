@@ -95,18 +95,18 @@ def check_assessment(phase: Phase, vectors: Vectors, reasoning: str | None, more
 
 
 def report_on(app: App, name: str, inputs: ReportInputs) -> dict[str, Any]:
-    """Return what came of making the report; a failure is part of the answer, because the assessment stands."""
+    """Return the report, or how making it failed: the assessment is recorded, so a failure is part of the answer."""
     try:
         report = session_report.make_report(app, name, inputs)
     except Exception as failure:
         if wants_traceback():
             raise
-        # Whatever it was: the assessment is in the ledger, and its author must hear that beside what failed.
+        # Any failure: the assessment is in the ledger, and its author must learn that together with the failure.
         message = f"{type(failure).__name__}: {failure} (please report it)"
         error = failure if isinstance(failure, DeedbookError) else DeedbookError("UNEXPECTED", message)
         command = session_report.remedy(name, error.code)
         warn([f"no report was made: {error.code}: {error.message}"])
-        click.echo(f"  the assessment stands; the report is made again with: {sanitize_text(command)}", err=True)
+        click.echo(f"  the assessment is recorded; to make the report again: {sanitize_text(command)}", err=True)
         return {"status": "failed", "error": error.to_dict(), "command": command}
     warn(report["warnings"])
     return report
