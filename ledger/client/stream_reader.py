@@ -320,7 +320,9 @@ class _Run:
         replayed = decide_again(index, candidate, entry, Layer(state), entry.accepted_ms)
         if replayed.misplaced is not None:
             raise unproven(f"entry {index}: {replayed.misplaced.message}: an entry before it was left out", index=index)
-        if index == 0 and (replayed.event is None or state.ledger != self.ledger):
+        if index == 0 and replayed.event is None:
+            raise unproven("the rules refuse its first entry", index=0)
+        if index == 0 and state.ledger != self.ledger:
             # The rule of this kind checked that the ledger's id belongs to the root key that signed it.
             raise unproven(f"its first entry is of the ledger {body.ledger}, not of {self.ledger}", index=0)
         if is_authority and index >= self._authority.start:
@@ -341,10 +343,11 @@ class _Run:
     def check_end(self, last: ProvenEntry) -> int:
         """Check that all entries of authority up to the log's end were read, and return the time of its last entry."""
         entry, _ = self._entry(last)
-        expected = entry.authority_version if last.index == self.head.size - 1 else -1
+        if last.index != self.head.size - 1:
+            raise unproven(f"it sent entry {last.index} as the last of {self.head.size}", size=self.head.size)
         received = len(self._authority.stored.indexes)
-        if expected != received:
-            raise unproven(f"it sent {received} of {expected} entries of authority", size=self.head.size)
+        if entry.authority_version != received:
+            raise unproven(f"it sent {received} of {entry.authority_version} entries of authority", size=self.head.size)
         return entry.accepted_ms
 
     def check_length(self, note: str, verifiers: list[CheckpointVerifier]) -> None:

@@ -327,11 +327,11 @@ def _changed_file(home: Path, file: str, names: list[str]) -> Refused:
 
 
 def _changed_settings(record: TrustedFolder, settings: dict[str, Any]) -> list[str]:
-    """Return the names of the settings that were added, changed or removed since they were trusted."""
+    """Return the settings of ``config.toml`` that were added, changed or removed since they were trusted."""
     stored = setting_digests(record)
     present = {name: digest(msgspec.json.encode(value, order="sorted")) for name, value in settings.items()}
     names = [name for name, value in present.items() if stored.get(name) != value[:_digest_digits]]
-    return names + [name for name in stored if name not in present and name != "chains"]
+    return names + [name for name in stored if name not in present and name not in {"chains", "client"}]
 
 
 def _decode_records(content: bytes, file: Path) -> list[TrustedFolder]:

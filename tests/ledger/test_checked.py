@@ -123,7 +123,7 @@ LIES: dict[str, tuple[Callable[[StreamPage], StreamPage], str]] = {
     ),
     "the last entry is replaced": (
         lambda page: msgspec.structs.replace(page, last=page.entries[0]),
-        "of -1 entries of authority",
+        "as the last of",
     ),
     "the head is replaced": (
         lambda page: msgspec.structs.replace(

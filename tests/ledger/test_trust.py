@@ -119,6 +119,16 @@ def test_servers_that_come_into_a_trusted_folder_later_are_refused(home: Path, t
     assert read_settings(home=home, server="tls://here.example", agent="alice").agent == "alice"
 
 
+def test_changed_setting_is_named_without_the_unchanged_servers(home: Path, trust_file: Path) -> None:
+    assert trust_file.exists()
+    write_membership(home, Membership("0" * 32, "0" * 64, ["nats://127.0.0.1:4222"], "alice"))
+    trusted(home)
+    with (home / "config.toml").open("a") as file:
+        file.write('\nnats_server = "/tmp/another"\n')
+    error = refusal(lambda: trust.actions_of(read_settings(home=home)))
+    assert (error.code, error.details["settings"]) == ("NOT_TRUSTED", ["nats_server"])
+
+
 def test_second_writer_waits_for_the_first_and_no_record_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each writes the whole file: without the lock, the first would delete the record of the second."""
     write, is_writing, may_continue = trust._write, threading.Event(), threading.Event()
