@@ -38,7 +38,7 @@ METRIC_DEFINITIONS: Final = {
     "requests_shed": MetricDefinition(
         "counter", "Requests that were dropped or answered BUSY because too many waited", "queue"
     ),
-    "doors_closed": MetricDefinition(
+    "subscriptions_closed": MetricDefinition(
         "counter", "Times that an agent sent too much, and its subscription was closed for a while", "queue"
     ),
     "task_failures": MetricDefinition("counter", "Times that a task of the node failed and was started again", "task"),
