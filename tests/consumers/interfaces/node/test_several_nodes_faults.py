@@ -104,7 +104,7 @@ def kill_server(nodes: Nodes) -> None:
 
 def kill_node(nodes: Nodes) -> None:
     leader = nodes.leader()
-    nodes.scene.served[leader].kill()
+    nodes.scene.processes[leader].kill()
     nodes.ended(leader)
     nodes.other_leader(leader)
     nodes.start(leader)
@@ -158,7 +158,7 @@ def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, 
     def make() -> None:
         victim = chance.choice(nodes.names)
         nodes.kill(victim)
-        damage(nodes.scene.home[victim], how)
+        damage(nodes.scene.homes[victim], how)
         nodes.progress(2)
         before = nodes.copies()
         nodes.start(victim)
@@ -175,9 +175,9 @@ def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_lo
         nodes.kill(*nodes.names)
         for name in nodes.names:
             if how == "store deleted":
-                shutil.rmtree(nodes.scene.home[name] / "bus" / "jetstream-cluster")
+                shutil.rmtree(nodes.scene.homes[name] / "bus" / "jetstream-cluster")
             else:
-                damage(nodes.scene.home[name], how)
+                damage(nodes.scene.homes[name], how)
         nodes.start()
 
     repeat(nodes, f"stream files of all replicas {how}", make)
@@ -191,15 +191,15 @@ def test_two_leaders_without_a_lease_never_write_in_one_term(nodes: Nodes) -> No
 
     def make() -> None:
         leader = nodes.leader()
-        nodes.scene.served[leader].send_signal(signal.SIGSTOP)
+        nodes.scene.processes[leader].send_signal(signal.SIGSTOP)
         try:
             nodes.other_leader(leader)
         finally:
-            nodes.scene.served[leader].send_signal(signal.SIGCONT)
+            nodes.scene.processes[leader].send_signal(signal.SIGCONT)
 
     nodes.kill(*nodes.names)
     for name in nodes.names:
-        home, port = str(nodes.scene.home[name]), str(nodes.ports[name])
+        home, port = str(nodes.scene.homes[name]), str(nodes.ports[name])
         nodes.command[name] = [sys.executable, str(HERE / "leaseless_program.py"), home, port]
     nodes.start()
     try:

@@ -107,12 +107,12 @@ class Nodes:
 
     def listen(self, name: str) -> str:
         """Return the address of a node's server for the other servers."""
-        config = tomllib.loads((self.scene.home[name] / "config.toml").read_text("utf-8"))
+        config = tomllib.loads((self.scene.homes[name] / "config.toml").read_text("utf-8"))
         return str(config["cluster"]["listen"])
 
     def configure(self, name: str, top: str = "", **cluster: Any) -> None:
         """Replace settings of a node's ``[cluster]``, and put ``top`` before all tables; trust that."""
-        home = self.scene.home[name]
+        home = self.scene.homes[name]
         lines = (home / "config.toml").read_text("utf-8").splitlines()
         lines = [line for line in lines if line.partition(" =")[0] not in cluster]
         lines += [f"{key} = {json.dumps(value)}" for key, value in cluster.items()]
@@ -124,23 +124,23 @@ class Nodes:
     def start(self, *names: str) -> None:
         """Start nodes, and wait until they serve."""
         for name in names or self.names:
-            serve = [*self.script.program(), "--home", str(self.scene.home[name]), "serve", "--json", "--verbose"]
+            serve = [*self.script.program(), "--home", str(self.scene.homes[name]), "serve", "--json", "--verbose"]
             serve += ["--port", str(self.ports[name])]
             with (self.folder / f"{name}.log").open("ab") as log:
                 command = [*self.prefix.get(name, []), *self.command.get(name, serve)]
-                self.scene.served[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+                self.scene.processes[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         for name in names or self.names:
             self.scene.listen(name)
 
     def server_pid(self, name: str) -> int:
         """Return the process of a node's nats-server; 0 while it is started."""
         with contextlib.suppress(FileNotFoundError):
-            return int((self.scene.home[name] / "bus" / "server.pid").read_text("ascii") or 0)
+            return int((self.scene.homes[name] / "bus" / "server.pid").read_text("ascii") or 0)
         return 0
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Signal a node and its server."""
-        os.kill(self.scene.served[name].pid, number)
+        os.kill(self.scene.processes[name].pid, number)
         os.kill(self.server_pid(name), number)
 
     def kill(self, *names: str) -> None:
@@ -152,9 +152,9 @@ class Nodes:
     def ended(self, *names: str) -> None:
         """Wait for nodes that were killed."""
         for name in names:
-            self.scene.served[name].wait()
-            self.scene.served[name].stdout.close()
-            (self.scene.home[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
+            self.scene.processes[name].wait()
+            self.scene.processes[name].stdout.close()
+            (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
 
     def whole(self) -> None:
         """Wait until every node follows the same leader, or is it, finds no fault, and has what was acknowledged."""
@@ -178,7 +178,7 @@ class Nodes:
 
     def copies(self) -> int:
         """Return how often a server sent another one the missing part of a stream."""
-        logs = (home / "bus" / "server.log" for home in self.scene.home.values())
+        logs = (home / "bus" / "server.log" for home in self.scene.homes.values())
         return sum(len(_COPIED.findall(path.read_text("utf-8", "replace"))) for path in logs)
 
     def copied(self, before: int) -> None:
@@ -215,7 +215,7 @@ class Nodes:
 
     def end(self) -> None:
         """End all processes that still run."""
-        for name, child in self.scene.served.items():
+        for name, child in self.scene.processes.items():
             if child.poll() is None:
                 with contextlib.suppress(OSError):
                     self.signal(name, signal.SIGCONT)
@@ -351,17 +351,17 @@ class Nodes:
         return int(self.scene.view(name)["nodes"][0]["size"])
 
     def _entries(self, name: str) -> list[bytes]:
-        with Log(self.scene.home[name]) as log, log.snapshot() as snapshot:
+        with Log(self.scene.homes[name]) as log, log.snapshot() as snapshot:
             return [snapshot.entry(index) for index in range(snapshot.size)]
 
     async def _stream(self) -> list[bytes]:
         """Return the entries of the stream in use, as its messages give them."""
         name = self.names[0]
         client, url = NodeClient(), f"nats://{self.hosts[name]}:{self.ports[name]}"
-        seed = Home(self.scene.home[name]).bus_seed(name)
+        seed = Home(self.scene.homes[name]).bus_seed(name)
         await client.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES.encode(), error_cb=_ignore)
         try:
-            generation = await stream_in_use(client, read_key_file(Home(self.scene.home[name]).key_file(name)).ledger)
+            generation = await stream_in_use(client, read_key_file(Home(self.scene.homes[name]).key_file(name)).ledger)
             assert generation is not None
             state = (await client.jetstream().stream_info(generation.name)).state
             assert (state.first_seq, state.messages) == (1, state.last_seq)
