@@ -1,5 +1,5 @@
-"""The log: one LMDB environment that holds every entry, its tree and what admission must remember.
+"""The log: one LMDB environment with every entry, the tree over them, and the state that admission needs.
 
-LMDB *is* the store; there is no storage interface under this package, and tests use a real one. What it holds and why
-only that, and what a crash leaves, is said in ``ledger/README.md``.
+LMDB *is* the store: there is no storage interface under this package, and tests use a real LMDB. ``ledger/README.md``
+lists the tables with their reasons, and what each crash leaves.
 """

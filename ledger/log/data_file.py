@@ -82,7 +82,7 @@ def _read_meta(descriptor: int, path: Path) -> tuple[Meta, int]:
     """
     first = _meta_at(descriptor, 0, path)
     if first.page_bytes not in _page_sizes:
-        raise _no_store(path, f"a page of {first.page_bytes} bytes")
+        raise _not_a_store(path, f"a page of {first.page_bytes} bytes")
     second = _meta_at(descriptor, first.page_bytes, path)
     return max(first, second, key=lambda meta: meta.transaction), os.fstat(descriptor).st_size
 
@@ -90,18 +90,18 @@ def _read_meta(descriptor: int, path: Path) -> tuple[Meta, int]:
 def _meta_at(descriptor: int, offset: int, path: Path) -> Meta:
     page = os.pread(descriptor, _PAGE.size + _META.size, offset)
     if len(page) < _PAGE.size + _META.size:
-        raise _no_store(path, "no two whole meta pages")
+        raise _not_a_store(path, "no two whole meta pages")
     meta = Meta(*_META.unpack_from(page, _PAGE.size))
     if meta.magic != _MAGIC:
         # With words of 32 bits the magic number is at another offset; with the other byte order it is reversed.
         is_foreign = any(_MAGIC.to_bytes(4, order) in page[:24] for order in ("big", "little"))
-        raise _no_store(path, "the pages of another kind of machine" if is_foreign else "no meta page of a store")
+        raise _not_a_store(path, "the pages of another kind of machine" if is_foreign else "no meta page of a store")
     if meta.version != _VERSION:
-        raise _no_store(path, f"pages of version {meta.version}, which this software cannot read")
+        raise _not_a_store(path, f"pages of version {meta.version}, which this software cannot read")
     return meta
 
 
-def _no_store(path: Path, content: str) -> Corrupted:
+def _not_a_store(path: Path, content: str) -> Corrupted:
     size = path.stat().st_size
     message = f"{path} is not a store: it has {size} bytes and {content}: {RESTORE}"
     return Corrupted("CORRUPTED", message, path=str(path), size=size)

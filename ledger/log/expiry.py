@@ -26,7 +26,7 @@ from deedbook.ledger.limits import (
     range_size_max_bytes,
 )
 from deedbook.ledger.log import blobs as blob_tables
-from deedbook.ledger.log.uploads import count_unreferenced, delete_chunks, forget
+from deedbook.ledger.log.uploads import count_unreferenced, delete_chunks, delete_intent
 
 if TYPE_CHECKING:
     import lmdb
@@ -59,7 +59,7 @@ class ExpiryResult(msgspec.Struct, frozen=True):
 _position_decoder: Final = msgspec.msgpack.Decoder(_Position)
 
 
-def refs_in(entry: bytes) -> list[str]:
+def find_refs(entry: bytes) -> list[str]:
     """Return the refs of blobs in the data of an entry. Its ``causes`` are events, so they do not count."""
     if REFS.search(entry) is None:
         return []
@@ -82,11 +82,11 @@ def read_references(log: Log) -> int:
     while True:
         with log.snapshot() as snapshot:
             with store.reading() as txn:
-                position = _position(store, txn)
+                position = _read_position(store, txn)
             if position.size == snapshot.size and _is_in_log(position, snapshot):
                 return position.size
             with store.writing() as txn:
-                _read_on(store, txn, snapshot)
+                _read_next(store, txn, snapshot)
 
 
 def drop_unreferenced(
@@ -105,7 +105,7 @@ def drop_unreferenced(
     start: bytes | None = b""
     while start is not None:
         with store.reading() as txn:
-            expired, start, count = _expired(store, txn, start, before_ms)
+            expired, start, count = _find_expired(store, txn, start, before_ms)
         examined += count
         progress(examined, examined)
         if not expired:
@@ -114,15 +114,15 @@ def drop_unreferenced(
         # event's blobs under the same lock. So either the event is already in the log and keeps its blob, or the gate
         # finds no blob and refuses the event. Nothing is written to the log here.
         with log.writing() as (_, snapshot), store.writing() as txn:
-            while _position(store, txn).size < snapshot.size:
-                _read_on(store, txn, snapshot)
+            while _read_position(store, txn).size < snapshot.size:
+                _read_next(store, txn, snapshot)
             for intent in expired:
                 dropped_bytes = _drop(store, txn, intent, before_ms)
                 blobs, size = blobs + (dropped_bytes is not None), size + (dropped_bytes or 0)
     return ExpiryResult(blobs, size)
 
 
-def _expired(
+def _find_expired(
     store: Environment, txn: lmdb.Transaction, start: bytes, before_ms: int
 ) -> tuple[list[blob_tables.Intent], bytes | None, int]:
     """Return a bounded number of expired intents from ``start`` on, the next start, and how many were examined."""
@@ -149,7 +149,7 @@ def _drop(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent,
         return None  # its author signed it again since we read it
     if record is not None and record.referenced_by is not None:
         return None
-    chunks = forget(store, txn, intent)
+    chunks = delete_intent(store, txn, intent)
     if blob_tables.intents_of(store, txn, intent.digest):
         return None
     if record is None:
@@ -160,7 +160,7 @@ def _drop(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent,
     return record.size
 
 
-def _position(store: Environment, txn: lmdb.Transaction) -> _Position:
+def _read_position(store: Environment, txn: lmdb.Transaction) -> _Position:
     data = store.get(txn, store.tables["usage"], _POSITION)
     return _Position() if data is None else _position_decoder.decode(data)
 
@@ -171,9 +171,9 @@ def _is_in_log(position: _Position, snapshot: Snapshot) -> bool:
     return position.size == 0 or leaf_hash(snapshot.entry(position.size - 1)) == position.leaf
 
 
-def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> None:
+def _read_next(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> None:
     """Read the next entries of the log into the table of references."""
-    position = _position(store, txn)
+    position = _read_position(store, txn)
     if not _is_in_log(position, snapshot):
         _start_again(store, txn)
         position = _Position()
@@ -181,15 +181,15 @@ def _read_on(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> N
     for _ in range(_pages_per_transaction):
         page = snapshot.entries(index, limit=range_events_max, size_max_bytes=range_size_max_bytes)
         for entry in page:
-            for ref in refs_in(entry):
-                _refer(store, txn, ref, index)
+            for ref in find_refs(entry):
+                _store_reference(store, txn, ref, index)
             index += 1
     if index:
         position = _Position(index, leaf_hash(snapshot.entry(index - 1)))
         txn.put(_POSITION, encode_packed(position), db=store.tables["usage"])
 
 
-def _refer(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> None:
+def _store_reference(store: Environment, txn: lmdb.Transaction, ref: str, index: int) -> None:
     """Store that the entry at ``index`` references ``ref``, unless an earlier entry does."""
     if not txn.put(
         blob_tables.reference_key(ref), index.to_bytes(8, "big"), overwrite=False, db=store.tables["references"]

@@ -132,7 +132,7 @@ class EntrySnapshot:
 
     def _check_tile(self, count: int, number: int, width: int) -> None:
         if not 0 < width <= min(TILE_WIDTH, count - number * TILE_WIDTH):
-            raise Refused("NOT_FOUND", f"the log has {self.size} entries, too few for this tile", size=self.size)
+            raise Refused("NOT_FOUND", f"the log has {self.size} entries and no such tile", size=self.size)
 
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
         """Return size, root and resets of the log at ``new_size`` (default: all), with the path from ``old_size``.

@@ -1,7 +1,7 @@
 """Stores blobs. An upload begins with a signed intent, takes its chunks in order, and ends if all match the blob's id.
 
-The ledger stores each chunk when it arrives, so an upload continues after a restart of the node. Chunks have a key
-prefix of their upload. They keep it when the blob is complete and gets its record, so nothing is copied.
+The ledger stores each chunk when it arrives, so an upload continues after a restart of the node. Each upload has its
+own key prefix for its chunks. They keep it when the blob is complete and gets its record, so nothing is copied.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Uploads:
             self._check_text(bytes(text))
         except DeedbookError:
             with store.writing() as txn:
-                forget(store, txn, intent)
+                delete_intent(store, txn, intent)
             raise
         with store.writing() as txn:
             if blob_tables.find_record(store, txn, intent.ref) is None:
@@ -156,9 +156,8 @@ class Uploads:
     ) -> tuple[bytes, blob_tables.BlobRecord | None]:
         """Store and count the intent; return the prefix of its chunks, and the record if the blob is already stored."""
         if intent.size > blob_size_max_bytes:
-            raise Refused(
-                "TOO_LARGE", f"a blob has at most {blob_size_max_bytes} bytes, not {intent.size}", ref=intent.ref
-            )
+            message = f"a blob has at most {blob_size_max_bytes} bytes, not {intent.size}"
+            raise Refused("TOO_LARGE", message, ref=intent.ref)
         record = blob_tables.find_record(store, txn, intent.ref)
         if record is not None and record.size != intent.size:
             raise _wrong_size(intent, record.size)
@@ -166,7 +165,7 @@ class Uploads:
             return record.chunk_prefix, record  # an entry keeps it: nothing to store, and no quota to count
         before = blob_tables.find_intent(store, txn, intent.digest, intent.author)
         if before is not None and before.size != intent.size:
-            forget(store, txn, before)  # one of the two sizes is wrong, so these chunks are useless
+            delete_intent(store, txn, before)  # one of the two sizes is wrong, so these chunks are useless
             before = None
         if before is None:
             self._count(store, txn, intent)
@@ -184,7 +183,11 @@ class Uploads:
             ("blob_bytes", after.size, self._quota.blob_bytes),
         ):
             if counted > limit and intent.author not in EXEMPT:
-                remedy = "append the events that reference them, wait until they expire, " if "un" in setting else ""
+                remedy = (
+                    "append the events that reference them, wait until they expire, "
+                    if setting == "blob_bytes_unreferenced"
+                    else ""
+                )
                 message = (
                     f"{intent.author} stores {counted - intent.cost} bytes of blobs and may store {limit} ({setting}):"
                     f" {remedy}or let the operator raise {setting} under [quota] in config.toml"
@@ -212,7 +215,7 @@ def put_restored(blobs: blob_tables.Blobs, content: bytes) -> None:
             _complete(store, txn, record)
 
 
-def forget(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent) -> int:
+def delete_intent(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent) -> int:
     """Delete an intent, and its chunks unless a blob has them; return how many chunks were deleted."""
     txn.delete(intent.db_key, db=store.tables["intents"])
     record = blob_tables.find_record(store, txn, intent.ref)
@@ -222,11 +225,9 @@ def forget(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent
         usage.blobs - 1, usage.size - intent.cost, usage.unreferenced - (0 if is_referenced else intent.cost)
     )
     txn.put(intent.author.encode(), encode_packed(after), db=store.tables["usage"])
-    return (
-        0
-        if record is not None and record.chunk_prefix == intent.chunk_prefix
-        else delete_chunks(store, txn, intent.chunk_prefix)
-    )
+    if record is not None and record.chunk_prefix == intent.chunk_prefix:
+        return 0  # the stored blob has these chunks
+    return delete_chunks(store, txn, intent.chunk_prefix)
 
 
 def delete_chunks(store: Environment, txn: lmdb.Transaction, chunk_prefix: bytes) -> int:

@@ -35,9 +35,8 @@ def as_unavailable(path: Path, problem: str = "cannot be written") -> Iterator[N
     try:
         yield
     except OSError as error:
-        raise Unavailable(
-            "STORE_UNAVAILABLE", f"{path} {problem}: {error.strerror or error}", path=str(path)
-        ) from error
+        message = f"{path} {problem}: {error.strerror or error}"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
 
 
 @contextmanager
@@ -53,12 +52,12 @@ def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) 
         descriptor = os.open(path, all_flags, 0o600)
     except OSError as error:
         if error.errno in _NOT_REGULAR_ERRORS:
-            raise _no_file(path, path.stat().st_mode if follow else path.lstat().st_mode) from error
+            raise _not_regular(path, path.stat().st_mode if follow else path.lstat().st_mode) from error
         raise
     try:
         # Check the opened file, not the name: the name could be replaced between a check and the opening.
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-            raise _no_file(path, mode)
+            raise _not_regular(path, mode)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -70,7 +69,7 @@ def check_regular(path: Path) -> None:
     Raises Refused: ``INVALID_FORMAT``, with the type of what has this name. FileNotFoundError: nothing has this name.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
-        raise _no_file(path, mode)
+        raise _not_regular(path, mode)
 
 
 def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False, is_own: bool = False) -> bytes | None:
@@ -211,7 +210,7 @@ def _temporary(folder: Path, label: str) -> IO[bytes]:
         file.close()
 
 
-def _private(name: str, flags: int) -> int:
+def _open_private(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NOFOLLOW, 0o600)
 
 
@@ -220,7 +219,7 @@ def new_file(folder: Path, prefix: str) -> IO[bytes]:
     while True:
         path = folder / (prefix + os.urandom(_random_chars // 2).hex())
         with suppress(FileExistsError):
-            return open(path, "x+b", opener=_private)
+            return open(path, "x+b", opener=_open_private)
 
 
 @contextmanager
@@ -271,7 +270,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _no_file(path: Path, mode: int) -> Refused:
+def _not_regular(path: Path, mode: int) -> Refused:
     file_type = {
         stat.S_IFIFO: "a pipe",
         stat.S_IFSOCK: "a socket",
