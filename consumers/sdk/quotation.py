@@ -36,7 +36,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The ledger that untrusted text is from: the first digits of the root key's fingerprint, and the gate's state."""
+    """The ledger of untrusted text: the first digits of its root's fingerprint, and its gate (bound or open)."""
 
     root: str
     gate: str

@@ -171,7 +171,7 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
             receipt.extra if evidence is None else evidence.batch,
         )  # the extra data of a bundle's receipts are the path alone
     if evidence is None:
-        raise Refused("USAGE", "the receipt does not contain its entry: give its exact bytes with --event FILE")
+        raise Refused("USAGE", "the receipt does not contain its entry: give the entry's exact bytes with --event FILE")
     if given is not None:
         envelope: Any = check_strict(given)
         body = decode_base64(str(envelope.get("payload")), "payload of the envelope")

@@ -39,7 +39,7 @@ def _require_working_role(event: Event, state: Layer) -> None:
 
 
 def check_working_role(agent: AgentRecord | None, name: str) -> None:
-    """Refuse an agent without a working role (admin is none). Raises Refused: ``NOT_AUTHORIZED``."""
+    """Refuse an agent without a working role; ``admin`` is not a working role. Raises Refused: ``NOT_AUTHORIZED``."""
     if agent is None or _WORKING.isdisjoint(agent.roles):
         message = f"{name} needs the role agent, reviewer, human or service: ask an admin to grant one"
         raise Refused("NOT_AUTHORIZED", message, name=name)

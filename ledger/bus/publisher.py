@@ -194,7 +194,7 @@ class StreamPublisher:
         if not group:
             return 0
         if [message.index for message in group] != list(range(next_index, next_index + len(group))):
-            raise Corrupted("CORRUPTED", f"the log does not hold index {next_index} and the following ones in order")
+            raise Corrupted("CORRUPTED", f"the log's entries from index {next_index} on are missing or out of order")
         if not self.client.is_connected:
             raise Unavailable("BUS_UNAVAILABLE", "there is no connection to the bus")
         # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled

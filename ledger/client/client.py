@@ -112,11 +112,12 @@ class Client(Protocol):
         """
 
     def stream(self, request: StreamRequest) -> StreamPage:
-        """Return a page of entries of a stream and of authority, each with its proof. ``streams`` checks them.
+        """Return a page of entries of a stream and of authority, each with its proof.
 
-        Without ``request.size`` the proofs are for the ledger's head. That head must continue the one that this client
-        trusts, and the client trusts it from then on (not with ``only_looks``). Raises Corrupted: ``HISTORY_CHANGED``;
-        ``VERIFICATION_FAILED`` for a head that the ledger's key did not sign.
+        This method does not check the entries; ``streams`` does. Without ``request.size`` the proofs are for the
+        ledger's head: the client checks that this head continues the one it trusts, and then trusts the new head. With
+        ``only_looks`` it does neither. Raises Corrupted: ``HISTORY_CHANGED``; ``VERIFICATION_FAILED`` for a head that
+        the ledger's key did not sign.
         """
 
     @property

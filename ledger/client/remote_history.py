@@ -89,7 +89,7 @@ class RemoteHistory:
             checkpoint = verify_checkpoint(consistency_proof.checkpoint, *active_verifiers(known))
         self.trust_store.checkpoint_keys = known
         if (checkpoint.size, checkpoint.root.hex()) != (consistency_proof.size, consistency_proof.root):
-            raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint is not of the head in its answer")
+            raise Corrupted("VERIFICATION_FAILED", "the node's checkpoint has another head than the node's answer")
         return consistency_proof
 
 

@@ -90,7 +90,7 @@ class HandoffAmended(HandoffContent, frozen=True):
 
 
 class HandoffApproved(EventData, frozen=True):
-    """The reviewer approves exactly this version."""
+    """The reviewer approves the handoff at exactly this ``version``."""
 
     version: Ref
     comment: OptionalText = ""

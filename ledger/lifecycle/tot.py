@@ -256,7 +256,9 @@ def _drawn(state: TotState, event: Event, payload: kinds.GeneratedPayload, paren
 def _evaluated(state: TotState, payload: kinds.ResultsPayload, about: tuple[str, ...]) -> TotState:
     for id_ in (*(result.node_id for result in payload.evaluations), *payload.ranking, *payload.pruning_suggestions):
         if id_ not in about:
-            raise Refused("INVALID_FIELD", f"the request does not name node {id_} for evaluation", node_id=id_)
+            raise Refused(
+                "INVALID_FIELD", f"the results name node {id_}, which the request did not ask to evaluate", node_id=id_
+            )
     evaluated = {
         result.node_id: replace(state.nodes[result.node_id], evaluation=digest_of(result.evaluation))
         for result in payload.evaluations

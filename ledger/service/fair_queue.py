@@ -108,7 +108,7 @@ class FairQueue(Generic[T]):
         self.running -= 1
 
     def drop(self, agent: str) -> None:
-        """Drop the waiting requests of an agent; those that run or ran before go on."""
+        """Drop the waiting requests of an agent; those that run, or that ``put_back`` queued again, are kept."""
         if (account := self._accounts.get(agent)) is not None:
             self.waiting_bytes -= account.waiting_bytes
             account.waiting.clear()

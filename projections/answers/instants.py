@@ -65,7 +65,7 @@ def instant_of(reading: ReadTransaction, at: int | str) -> Instant:
     target = index_or_time(at)
     if isinstance(target, int):
         if target >= size:
-            message = f"the log has no entry {target}: it has {size}, the last is {size - 1}"
+            message = f"the log has no entry {target}: its last entry is {size - 1}"
             raise Refused("NOT_FOUND", message, at=target, size=size)
         return Instant(target + 1, accepted_ms(reading, target))
     at_ms = to_ms(target)

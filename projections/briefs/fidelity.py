@@ -76,7 +76,7 @@ def measure(memory: ReasoningMemory, text: str) -> Fidelity:
 
 
 def measure_indexed(index: GraphIndex, text: str) -> Fidelity:
-    """Return the fidelity of a text against an indexed graph."""
+    """Return the fidelity of a text: how much of an indexed graph's reasoning it keeps, 0 to 1."""
     if holds_whole_graph(text, index.memory):
         anchors_kept, edges_kept = 1.0 if index.critical_anchors else None, 1.0 if index.edges else None
         return Fidelity(LOSSLESS, band_of(LOSSLESS), 1.0, anchors_kept, edges_kept, NO_CAP, [], dict(WEIGHTS))

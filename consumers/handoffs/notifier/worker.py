@@ -41,7 +41,7 @@ looks_max: Final = 3
 
 
 def waiting_of(item: dict[str, Any]) -> WaitRecord:
-    """Return the wait in an item of ``handoffs.next``."""
+    """Return an item of ``handoffs.next`` as a ``WaitRecord``."""
     same = {name: item[name] for name in ("title", "status", "since_index", "since_ms")}
     # The sender is not ``from``, which an imported file may only claim.
     return WaitRecord(

@@ -268,7 +268,9 @@ def _mapped(note: Note) -> MappedNote:
     mapping = READ_BY[kind](reading, about)
     data = fitted(_record(note, mapping, about.author, when, reading))
     if data is None:
-        raise Refused("TOO_LARGE", "even its shortened texts are too large for an event: read the original")
+        raise Refused(
+            "TOO_LARGE", "the note is too large for an event, even with shortened texts: read the original note"
+        )
     read_mapped(data)
     return MappedNote(records.Record(stream, data), at_us)
 

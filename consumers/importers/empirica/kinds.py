@@ -106,7 +106,7 @@ def finding(note: Reading, _about: NoteContext) -> NoteMapping:
 
 
 def unknown(note: Reading, _about: NoteContext) -> NoteMapping:
-    """Return an unknown; whether it was resolved goes to ``said``, because an unknown has no such state here."""
+    """Return an unknown. Our event cannot say that it was resolved, so ``said`` keeps that."""
     text, weight = _logged(note, "unknown")
     return NoteMapping(session.UnknownLogged(unknown=text, **weight))
 

@@ -147,7 +147,7 @@ class App(ReadingApp):
         follow_events(self.client(), self.plain, kinds, stream, author, start, line=line)
 
     def plain(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what ``query`` does: a compromised key marks what it signed, and nothing that is made of it."""
+        """Return the answer of ``query``, without the names of compromised authors that ``query_with`` collects."""
         return self.query(query, **arguments)
 
 

@@ -76,7 +76,7 @@ class Dashboard:
         self._checkpoint: tuple[int, dict[str, Any]] = (-2, {})
 
     def close(self) -> None:
-        """End the live tails (a server would wait for them) and a running audit, and close the views."""
+        """End the live connections, for which a stopping server waits, and a running audit; close the views."""
         self.followers.end()
         self._audit.close()
         if self._rebuild is not None:

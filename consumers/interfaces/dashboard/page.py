@@ -101,7 +101,7 @@ class PageContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(NamedTuple):
-    """The path of a page or form, its name (the ``kind`` of its JSON) and its function; a form's takes the fields, too.
+    """A page or form: its path, its name (the ``kind`` of its JSON) and its function, which gets the fields of a form.
 
     A route with a ``menu`` text is in the menu. A route that ``searches`` needs the full-text views, which are built
     only for such requests.

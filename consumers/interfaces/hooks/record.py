@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest(content: bytes) -> str:
-    """Return the digest that identifies a content."""
+    """Return the digest that identifies the content."""
     return sha256(content).hexdigest()
 
 

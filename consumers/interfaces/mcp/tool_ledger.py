@@ -123,6 +123,6 @@ def check_may_sign(name: str, roles: frozenset[str] | None, before: str = "") ->
     forbidden = [role for role in NEVER_SIGNED_AS if role in roles]
     if name in RESERVED_NAMES or forbidden:
         reason = f"{name} has the role {forbidden[0]}" if forbidden else f"{name} is the ledger's own key"
-        advice = "start the server as an agent with `deed mcp --as NAME`; people decide with `deed` in a terminal"
-        message = f"{before}{reason}, and tools never sign with it: {advice}"
+        advice = "start the server as an agent with `deed mcp --as NAME`; a person signs with `deed` in a terminal"
+        message = f"{before}{reason}, and tools never sign as {name}: {advice}"
         raise Refused("NOT_AUTHORIZED", message, name=name, roles=sorted(roles))

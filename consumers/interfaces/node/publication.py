@@ -182,7 +182,7 @@ def read_record(record: Path, ledger: str) -> Generation:
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
     if generation.ledger == ledger:
         return generation
-    message = f"{record.parent} belongs to the ledger {generation.ledger}. Move this folder away."
+    message = f"{record.parent} belongs to another ledger ({generation.ledger}). Move this folder away."
     raise Unavailable("STORE_UNAVAILABLE", message, path=str(record), ledger=generation.ledger)
 
 

@@ -179,7 +179,7 @@ def _gave_up(failure: NoAnswer, key: str | None) -> Unavailable:
 def configured_client(actions: Actions) -> LlmClient | None:
     """Return the client of the configured model; None if there is no table ``[llm]``.
 
-    ``actions`` exist only for a trusted folder, so no variable is read for an untrusted one. Raises Refused:
+    Only a trusted folder has ``actions``, so no environment variable is read for another one. Raises Refused:
     ``INVALID_FIELD`` for a wrong table.
     """
     if not actions.llm:

@@ -253,7 +253,7 @@ class Authority:
             self.add_checkpoint_key(event, name, key)
 
     def check_invitation(self, event: Event, data: Any) -> None:
-        """Check that an open invitation names this agent and these roles, and that its token signed for the key."""
+        """Check that an open invitation names the agent and its roles, and that its token signed the agent's key."""
         name, key, roles = data["name"], data["key"], data["roles"]
         need(event.author == name and event.entry.key.hex() == key, f"{name} must register itself, with its own key")
         need(name in self.invitations, f"{name} was not invited")

@@ -58,7 +58,7 @@ def read_lines(content: bytes) -> tuple[bool, tuple[str, ...]]:
     except UnicodeDecodeError as error:
         line = 1 + len(re.findall(rb"\r\n|\r|\n", body[: error.start]))
         is_cut = error.reason == "unexpected end of data"
-        advice = "it ends inside a character; it may be half written" if is_cut else "save it as UTF-8"
+        advice = "the file ends inside a character; perhaps it is only half written" if is_cut else "save it as UTF-8"
         raise Refused("INVALID_FORMAT", f"line {line} is not UTF-8: {advice}", line=line) from error
     if "\x00" in text:
         line = 1 + len(re.findall(r"\r\n|\r|\n", text[: text.index("\x00")]))

@@ -99,7 +99,9 @@ def _scope_of(app: App, harness: Harness, folder: Path, scope: Scope | None, act
     if scope is not None or not harness.is_shared(folder) or (action == "remove" and has_own):
         return scope or "local"
     if action == "remove" or (action is None and app.agent is not None):
-        message = "the shared settings of this project call Deedbook's hooks. Add --team to change them for everybody"
+        message = (
+            "this project's shared settings already call Deedbook's hooks. Add --team to change them for everybody"
+        )
         raise Refused("USAGE", f"{message}, or set DEEDBOOK_AGENT to act as another agent.")
     return "team"
 

@@ -58,7 +58,7 @@ def hand_over(app: App, name: str) -> None:
 
 
 def state_here(home: Home) -> tuple[bool, str, str]:
-    """Return whether the nodes are in order as this folder's hears them, what was found, and what to do."""
+    """Return whether the nodes are in order as this folder's node sees them, their state, and what to do."""
     try:
         view = read_nodes(home.bus)
     except DeedbookError as error:
