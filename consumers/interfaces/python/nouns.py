@@ -177,11 +177,11 @@ class Handoff(_Noun[R, A]):
         return self._operate("check", **arguments, all_open=all_open, undo=undo)
 
     def ask_waiver(self, criterion: int, reason: str) -> R:
-        """Ask the reviewer to do without a criterion, counted from 1."""
+        """Ask the reviewer to waive a criterion, counted from 1."""
         return self._operate("ask_waiver", criterion_numbers=criterion, reason=reason)
 
     def waive(self, criterion: int, reason: str, *, refuse: bool = False) -> R:
-        """Do without a criterion, counted from 1, as the reviewer; ``refuse``: do not, though he was asked."""
+        """Waive a criterion, counted from 1, as its reviewer; ``refuse`` rejects the request for a waiver."""
         return self._operate("waive", criterion_numbers=criterion, reason=reason, refuse=refuse)
 
     def log(self, text: str) -> R:
@@ -189,15 +189,15 @@ class Handoff(_Noun[R, A]):
         return self._publish(handoffs.HandoffLogged(text=text))
 
     def release(self, reason: str = "") -> R:
-        """Give the work back."""
+        """Return claimed work, so that somebody else can claim it."""
         return self._publish(handoffs.HandoffReleased(reason=reason))
 
     def block(self, reason: str) -> R:
-        """Say that the work cannot go on, and why."""
+        """Report that the work cannot continue, and why."""
         return self._publish(handoffs.HandoffBlocked(reason=reason))
 
     def unblock(self, comment: str = "") -> R:
-        """Say that what blocked the work is gone."""
+        """Report that the work can continue."""
         return self._publish(handoffs.HandoffUnblocked(comment=comment))
 
     def complete(self, summary: str = "", *, artifacts: Sequence[str] = (), reasoning: Sequence[str] = ()) -> R:
@@ -216,11 +216,11 @@ class Handoff(_Noun[R, A]):
         return self._operate("request_changes", reason=list(reasons))
 
     def cancel(self, reason: str) -> R:
-        """Call the work off."""
+        """Cancel the handoff."""
         return self._publish(handoffs.HandoffCancelled(reason=reason))
 
     def supersede(self, by: str, *, reason: str = "") -> R:
-        """Put another handoff in the place of this one."""
+        """Replace this handoff by another one."""
         return self._publish(handoffs.HandoffSuperseded(by=by.removesuffix(".md"), reason=reason))
 
     def _operate(self, verb: Verb, **arguments: Any) -> R:

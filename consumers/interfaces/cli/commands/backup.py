@@ -180,8 +180,8 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
     """Repair a log that was set back to an earlier state. Stop `deed serve` first.
 
-    Every entry from the stream is verified and replayed before it is appended; killed at any point, it goes on when it
-    is called again.
+    Every entry from the stream is verified and replayed before it is appended. If it is killed, call it again: it
+    continues.
     """
     if from_stream == accept_loss:
         raise Refused("USAGE", "choose one: --from-stream recovers lost entries, --accept-loss continues without them")

@@ -118,7 +118,7 @@ def _print_relations(handoff: dict[str, Any]) -> None:
 
 
 def _print_notes(notes: dict[str, list[str]]) -> None:
-    """Print first what a receiver needs before he opens a file."""
+    """Print first the facts that a receiver needs before opening a file."""
     if any(notes.values()):
         click.secho("\nWhat its sender knows", bold=True)
     headings = {"tested_by": "tested by", "traps": "trap"}

@@ -95,7 +95,7 @@ def init(app: App, origin: str | None, *, sealed: bool) -> None:
             f"A new ledger {ledger} in {path}",
             f"  origin  {origin}",
             f"  root    {data['root_fingerprint']}",
-            "Give that fingerprint to auditors: `deed verify --root FINGERPRINT` holds the ledger against it.",
+            "Give this fingerprint to auditors: `deed verify --root FINGERPRINT` checks that it is this ledger.",
             "Next: deed agent add NAME --role agent",
         ],
     )

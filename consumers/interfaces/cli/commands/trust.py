@@ -43,10 +43,10 @@ class Act(NamedTuple):
 def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
     """Trust the ledger's folder here. Shows what it would run, send and sign, and asks.
 
-    Until then it is read as text, and nothing else: verbs that sign, serve, watch or push are refused. A folder that
-    you made with `deed init` is trusted. A change of config.toml, chains.toml or client.toml is asked
-    about again. The root's
-    fingerprint is the one that `deed trust --show` prints beside the ledger: have it told by whoever runs it.
+    An untrusted folder is only read: verbs that sign, serve, watch or push are refused. A folder that you made with
+    `deed init` is trusted. You are asked again when config.toml, chains.toml or client.toml changes. `deed trust
+    --show` prints the root's fingerprint beside the ledger: compare it with the one that the ledger's operator tells
+    you.
     """
     named = app.home or named_home()
     if pinned is not None and (action is not None or re.fullmatch("[0-9a-f]{32,64}", pinned) is None):
