@@ -78,7 +78,7 @@ def test_second_serve_of_a_ledger_is_refused(home: Path) -> None:
         said = call("--home", home, "serve")
         assert (said.code, said.out) == (7, "")
         assert said.err.startswith("STORE_IN_USE: ")
-        assert "stop that one first" in said.err
+        assert "stop that process first" in said.err
         assert json.loads(inside.deed("--home", home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
         assert find(serving.place, "still served")["is_repeat"] is False
 
@@ -131,7 +131,7 @@ def test_stranger_is_not_let_in(home: Path, tmp_path: Path) -> None:
         said = inside.deed("--home", other, "--server", serving.place.server, "log", "--as", "eve")
     assert said.code == 5
     assert said.err.startswith("BUS_DENIED: ")
-    assert "or replaced elsewhere (`deed agent show eve` beside the ledger" in said.err
+    assert "Run `deed agent show eve` beside the ledger" in said.err
 
 
 class Watched:
