@@ -26,7 +26,7 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     ``EXTRA_MISSING``; ``STORE_UNAVAILABLE`` when the file cannot be written.
     """
     try:
-        from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - an extra
+        from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - extra `prov`
     except ModuleNotFoundError as error:
         message = "PROV needs the package prov. Install it: pip install 'deedbook[prov]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error

@@ -276,7 +276,7 @@ class _Threaded:
 
 def _remote_client(settings: Settings) -> Any:
     try:
-        from deedbook.ledger.client.remote import AsyncRemoteClient  # noqa: PLC0415 - loads nats
+        from deedbook.ledger.client.remote import AsyncRemoteClient  # noqa: PLC0415 - extra `bus`
     except ModuleNotFoundError as error:
         message = "a ledger behind a server needs nats-py: pip install 'deedbook[bus]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="bus") from error

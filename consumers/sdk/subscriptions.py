@@ -97,7 +97,7 @@ def open_subscriptions(store: Path | str) -> SubscriptionStore:
     Raises Unavailable: ``STORE_UNAVAILABLE`` or ``STORE_FULL``; ``EXTRA_MISSING``. Refused: ``USAGE`` for a wrong URI.
     """
     if isinstance(store, str) and store.startswith(("postgresql:", "postgres:")):
-        from deedbook.consumers.sdk.postgres import PostgresSubscriptions  # noqa: PLC0415 - extra ``postgres``
+        from deedbook.consumers.sdk.postgres import PostgresSubscriptions  # noqa: PLC0415 - extra `postgres`
 
         return PostgresSubscriptions(store)
     return Subscriptions(Path(store))

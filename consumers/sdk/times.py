@@ -77,7 +77,7 @@ def _ago(given: str, now: datetime) -> datetime | None:
 def _in_words(given: str, now: datetime) -> datetime | None:
     """Return the time of any other English or Chinese text; None without the extra ``dates``."""
     try:
-        import dateparser  # noqa: PLC0415 - the extra `dates`
+        import dateparser  # noqa: PLC0415 - extra `dates`
     except ModuleNotFoundError:
         return None
     settings = {"RELATIVE_BASE": now, "TIMEZONE": "UTC", "RETURN_AS_TIMEZONE_AWARE": True, "PARSERS": ["relative-time"]}

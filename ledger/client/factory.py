@@ -21,7 +21,7 @@ def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     if settings.agent is None:
         raise Refused("USAGE", "a server needs to know the agent: add --as NAME, or set DEEDBOOK_AGENT")
     try:
-        from deedbook.ledger.client.remote import RemoteClient  # noqa: PLC0415 - loads nats, which local work does not need
+        from deedbook.ledger.client.remote import RemoteClient  # noqa: PLC0415 - extra `bus`
     except ModuleNotFoundError as error:
         message = "a ledger behind a server needs nats-py: pip install 'deedbook[bus]'"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="bus") from error

@@ -81,7 +81,7 @@ class ViewReader(Resource):
 
     def _open_shared(self, url: str) -> LocalStore:
         try:
-            from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - few use it
+            from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - extra `postgres`
         except ModuleNotFoundError as error:
             message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error

@@ -94,7 +94,7 @@ def _semantic() -> tuple[Embedder, Callable[[list[str]], list[list[float]]]] | N
         wordllama = import_module("wordllama")
     except ImportError:
         return None
-    from importlib.metadata import version  # noqa: PLC0415 - slow, and seldom needed
+    from importlib.metadata import version  # noqa: PLC0415 - extra `semantic`
 
     # Without this folder it searches its tokenizer in the user's cache, and offers to download it.
     model = wordllama.WordLlama.load(cache_dir=Path(str(wordllama.__file__)).parent, disable_download=True)

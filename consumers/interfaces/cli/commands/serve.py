@@ -66,8 +66,8 @@ async def _serve(app: App, node: Node, web: str | None, *, is_public: bool) -> N
 
 def _publishing(node: Node, where: str, *, is_public: bool) -> contextlib.AbstractAsyncContextManager[str]:
     with extra("web", "serve --web"):
-        from deedbook.consumers.interfaces.web.app import publishing  # noqa: PLC0415 - loads uvicorn
-        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - as above
+        from deedbook.consumers.interfaces.web.app import publishing  # noqa: PLC0415 - extra `web`
+        from deedbook.consumers.interfaces.web.server import LOOPBACK, bind  # noqa: PLC0415 - extra `web`
     listening = bind(where)
     if listening.getsockname()[0] != LOOPBACK:
         click.echo(f"{where} is reached from other machines without TLS: put a proxy with TLS before it", err=True)
