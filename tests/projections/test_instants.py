@@ -51,7 +51,7 @@ def test_index_beyond_the_end_is_refused_and_the_last_one_named(filled, ledger, 
     with pytest.raises(Refused) as refused:
         filled.answer("catalog.find", as_of=ledger.size + beyond)
     assert refused.value.code == "NOT_FOUND"
-    assert f"the last is {ledger.size - 1}" in refused.value.message
+    assert f"its last entry is {ledger.size - 1}" in refused.value.message
 
 
 def test_time_before_the_first_event_is_refused_and_the_first_one_named(filled, ledger):

@@ -61,7 +61,7 @@ def test_what_is_no_moment_is_refused(deed: Deed, text: str) -> None:
 @pytest.mark.served
 def test_moment_beyond_the_end_names_the_last_entry(deed: Deed) -> None:
     said = deed.refuses("NOT_FOUND", "next", "--as-of", 10**6)
-    assert "the last is" in said["message"]
+    assert "its last entry is" in said["message"]
 
 
 def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
