@@ -31,7 +31,11 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.command(cls=Command)
 @click.argument("arguments", nargs=-1, metavar="[ID] PHASE")
 @click.option(
-    "--vector", "vector_options", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable."
+    "--vector",
+    "vector_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A self-assessment from 0 to 1, such as know=0.7. Repeatable.",
 )
 @click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
 @click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")

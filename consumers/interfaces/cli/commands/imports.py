@@ -35,8 +35,8 @@ def import_() -> None:
 
 @click.command("list", cls=Command, looks_back=True)
 @click.option("--unmapped", is_flag=True, help="Only records that could not be mapped.")
-@click.option("--source", default="", metavar="START", help="Only what was found at a place that begins so.")
-@click.option("--dirty", is_flag=True, help="Only what has values that could not be read as they were meant.")
+@click.option("--source", default="", metavar="START", help="Only records whose source begins so.")
+@click.option("--dirty", is_flag=True, help="Only records with values that could not be read correctly.")
 @page_options()
 def list_(app: App, /, *, limit: int, cursor: int | None, **filters: Any) -> None:
     """List imported records in the order of the ledger.

@@ -50,7 +50,7 @@ def report() -> None:
 @click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
-@click.option("--keep", is_flag=True, help="Keep the contents of artifacts that are files here.")
+@click.option("--keep", is_flag=True, help="Store each artifact that is a local file as a blob.")
 def generate(app: App, /, session_id: str | None, **options: Any) -> None:
     """Make the report of a session that the acting agent owns.
 

@@ -40,9 +40,15 @@ def snapshot() -> None:
 @click.option("--id", "id_", help="Its id (default: 12 random hex digits).")
 @click.option("--session", metavar="ID", help="The session to sum up.")
 @click.option("--reasoning", metavar="ID|REF", help="The reasoning to include, compressed.")
-@click.option("--domain", help="As security, medical or legal (default: the reasoning's).")
+@click.option("--domain", help="The domain, such as security, medical or legal (default: the reasoning's).")
 @click.option("--context", metavar="TEXT|@FILE", help="The context in your own words (default: from the session).")
-@click.option("--vector", "vectors", multiple=True, metavar="NAME=VALUE", help="A vector, as know=0.7. Repeatable.")
+@click.option(
+    "--vector",
+    "vectors",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A self-assessment from 0 to 1, such as know=0.7. Repeatable.",
+)
 def take(app: App, /, id_: str | None, context: str | None, vectors: tuple[str, ...], **options: Any) -> None:
     """Sign a snapshot of a session, a reasoning, or both."""
     author = app.author()

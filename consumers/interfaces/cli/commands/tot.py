@@ -53,12 +53,20 @@ def tot() -> None:
 @click.option("--calls", "calls_max", type=int, help="The most requests to a model, failed ones included.")
 @click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
 @click.option(
-    "--answer-wait", "answer_wait_s", type=int, metavar="SECONDS", help="How long to wait for agents of others."
+    "--answer-wait",
+    "answer_wait_s",
+    type=int,
+    metavar="SECONDS",
+    help="How long to wait for an answer of another agent.",
 )
 @click.option("--deadline", metavar="10m|TIME", help="When to stop and answer with the best path so far.")
 @click.option("--language", type=click.Choice(["en", "zh"]), help="Default: en, or zh where the problem is Chinese.")
 @click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
-@click.option("--scorer", type=click.Choice(list(_SCORERS)), help="How game24 judges: one step ahead, or knowing all.")
+@click.option(
+    "--scorer",
+    type=click.Choice(list(_SCORERS)),
+    help="For game24: value looks one step ahead, exhaustive tries everything.",
+)
 @click.option("--generator", metavar="NAME", help="The agent that proposes thoughts, with its own key over the bus.")
 @click.option("--evaluator", metavar="NAME", help="The agent that judges thoughts, with its own key over the bus.")
 @_logs_option
