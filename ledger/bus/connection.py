@@ -55,20 +55,30 @@ class _AbsentServer(Unavailable):
 # Sends one request once and returns the answer's bytes.
 Exchange: TypeAlias = Callable[[str, bytes], Coroutine[Any, Any, bytes]]
 Greet: TypeAlias = Callable[[Exchange], Awaitable[None]]
+# Reads the nkey seeds of an agent that the server may know.
+ReadSeeds: TypeAlias = Callable[[], list[str]]
 
 
 class AsyncConnection:
     """One agent's requests to one server, on the event loop that opened it."""
 
     def __init__(
-        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_absent: bool = False
+        self,
+        server: str,
+        agent: str,
+        seed: str,
+        greet: Greet | None = None,
+        *,
+        may_be_absent: bool = False,
+        read_seeds: ReadSeeds = list,
     ) -> None:
         """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
 
         ``server`` may name several nodes of one ledger, separated by commas: the client leaves one without an answer
         for the next. ``greet`` is awaited on each new connection before its first request, because another node may
         answer there. With ``may_be_absent`` the client does not wait for servers that have not answered yet, or that
-        one request already waited for in vain.
+        one request already waited for in vain. When the server does not admit ``seed``, the client tries the seeds
+        that ``read_seeds`` returns then: a rotation may have replaced the key.
         """
         self._greet = greet
         self._is_greeted = False
@@ -78,6 +88,7 @@ class AsyncConnection:
         self._is_abandoned = may_be_absent
         self._agent = agent
         self._seed = seed
+        self._read_seeds = read_seeds
         self._nats = NatsClient()
         self._refusal = ""
         self._is_absent = self._is_reset = False
@@ -208,6 +219,27 @@ class AsyncConnection:
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server, reason="no responders")
 
     async def _connect(self) -> None:
+        """Connect with the agent's key, or with one that replaced it.
+
+        If a rotation crashed after the ledger accepted it, the server knows only the new key, which is not yet in the
+        old one's file.
+        """
+        denied_seeds = set[str]()
+        while True:
+            try:
+                await self._connect_with_seed()
+            except Refused:
+                if not _is_unauthorized(self._refusal):
+                    raise
+                denied_seeds.add(self._seed)
+                seed = next((seed for seed in self._read_seeds() if seed not in denied_seeds), None)
+                if seed is None:
+                    raise
+                self._seed = seed
+            else:
+                return
+
+    async def _connect_with_seed(self) -> None:
         """Connect; fail at once when nothing listens there, and after a few attempts when this agent is unknown.
 
         Other errors may be temporary. A server that loads new users breaks connections that are being made, and for

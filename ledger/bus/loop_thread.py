@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from deedbook.ledger.bus.connection import AsyncConnection, Greet, close_wait_max_s
+from deedbook.ledger.bus.connection import AsyncConnection, Greet, ReadSeeds, close_wait_max_s
 from deedbook.ledger.errors import Unavailable
 
 
@@ -15,19 +15,26 @@ class Connection:
     """An ``AsyncConnection`` in a thread of its own, for callers without an event loop; threads may share it."""
 
     def __init__(
-        self, server: str, agent: str, seed: str, greet: Greet | None = None, *, may_be_absent: bool = False
+        self,
+        server: str,
+        agent: str,
+        seed: str,
+        greet: Greet | None = None,
+        *,
+        may_be_absent: bool = False,
+        read_seeds: ReadSeeds = list,
     ) -> None:
-        """Connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``; ``greet`` as in ``AsyncConnection``.
+        """Connect to ``server`` as ``agent``. The arguments are those of ``AsyncConnection``.
 
         With ``may_be_absent`` an absent server is no error here: the next request connects. Raises Refused:
-        ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``.
+        ``BUS_DENIED``; as ``read_seeds``. Unavailable: ``BUS_UNAVAILABLE``.
         """
         self._loop = asyncio.new_event_loop()
         self._closing = threading.Lock()  # a request during a close is either sent before it or refused
         self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="deedbook-bus", daemon=True)
         self._thread.start()
-        self._inner = AsyncConnection(server, agent, seed, greet, may_be_absent=may_be_absent)
+        self._inner = AsyncConnection(server, agent, seed, greet, may_be_absent=may_be_absent, read_seeds=read_seeds)
         try:
             self._run(self._inner.open())
         except BaseException:

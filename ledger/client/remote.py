@@ -12,7 +12,7 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,6 +45,7 @@ from deedbook.ledger.trust.store import TrustStore
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
+C = TypeVar("C", Connection, AsyncConnection)
 
 
 class RemoteReads(ABC):
@@ -106,6 +107,18 @@ class _RemoteBase:
         self.spool = Spool(settings.home, self._agent)
         self._has_submitted = False
 
+    def _connect_by(self, connection: type[C]) -> C:
+        """Return a connection of this agent with its bus key, which a rotation may replace while it is open."""
+        settings, agent = self.settings, self._agent
+        return connection(
+            settings.server or "",
+            agent,
+            self._home.bus_seed(agent),
+            self._greeter.greet,
+            may_be_absent=settings.spool,
+            read_seeds=partial(self._home.bus_seeds, agent),
+        )
+
 
 class RemoteClient(_RemoteBase, RemoteReads, Resource):
     """A ``Client`` of the ledger at ``settings.server``, connected as ``settings.agent``."""
@@ -117,16 +130,7 @@ class RemoteClient(_RemoteBase, RemoteReads, Resource):
         unless the settings have a spool.
         """
         super().__init__(settings)
-        agent, home, greet = self._agent, self._home, self._greeter.greet
-        try:
-            self._connection = Connection(
-                settings.server or "", agent, home.bus_seed(agent), greet, may_be_absent=settings.spool
-            )
-        except Refused as refusal:
-            if refusal.code != "BUS_DENIED" or not home.is_rotating(agent):
-                raise
-            # A rotation crashed after the ledger had accepted it: the server knows only the new key.
-            self._connection = Connection(settings.server or "", agent, home.bus_seed(agent, is_new=True), greet)
+        self._connection = self._connect_by(Connection)
         self._uploading = threading.Lock()
 
     @property
@@ -246,9 +250,7 @@ class AsyncRemoteClient(_RemoteBase):
         Raises Refused: ``KEY_FILE_MISSING``, ``KEY_FILE_MODE``.
         """
         super().__init__(settings)
-        seed = self._home.bus_seed(self._agent)
-        server, greet = settings.server or "", self._greeter.greet
-        self._connection = AsyncConnection(server, self._agent, seed, greet, may_be_absent=settings.spool)
+        self._connection = self._connect_by(AsyncConnection)
 
     async def open(self) -> None:
         """Connect. Raises Refused: ``BUS_DENIED``. Unavailable: ``BUS_UNAVAILABLE``, unless there is a spool."""

@@ -141,18 +141,32 @@ class Home(msgspec.Struct, frozen=True):
         is_sealed = read_key_file(path).sealed is not None
         return open_key(path, ask(name) if is_sealed else None)
 
-    def bus_seed(self, name: str, *, is_new: bool = False) -> str:
-        """Return the nkey seed of an agent's bus connection, or (``is_new``) the pending seed that replaces it.
+    def bus_seed(self, name: str) -> str:
+        """Return the nkey seed of an agent's bus connection.
 
         Raises Refused: ``NOT_TRUSTED``, ``KEY_FILE_MISSING``, ``KEY_FILE_MODE`` or ``INVALID_FORMAT``.
         """
         trust.demand(self.path)
-        path = pending(self.nkey_file(name)) if is_new else self.nkey_file(name)
-        seed = read_private(path).decode("ascii", "replace").strip()
-        if _SEED.fullmatch(seed) is None:  # for an empty file, say, the connection would fail without a reason
-            message = f"{path} holds no key of a bus connection: restore it from a copy"
-            raise Refused("INVALID_FORMAT", message, path=str(path))
-        return seed
+        return _read_bus_seed(self.nkey_file(name))
+
+    def bus_seeds(self, name: str) -> list[str]:
+        """Return the seeds that the server may know: that of an unfinished rotation, if any, and ``bus_seed``.
+
+        Raises Refused: as ``bus_seed``.
+        """
+        trust.demand(self.path)
+        path = pending(self.nkey_file(name))
+        # Read in this order: a rotation that ends in between leaves the new seed in the other file.
+        new_seeds = [_read_bus_seed(path)] if path.exists() else []
+        return [*new_seeds, self.bus_seed(name)]
+
+
+def _read_bus_seed(path: Path) -> str:
+    seed = read_private(path).decode("ascii", "replace").strip()
+    if _SEED.fullmatch(seed) is None:  # for an empty file, say, the connection would fail without a reason
+        message = f"{path} holds no key of a bus connection: restore it from a copy"
+        raise Refused("INVALID_FORMAT", message, path=str(path))
+    return seed
 
 
 def pending(path: Path) -> Path:
