@@ -1,4 +1,6 @@
-"""The spool: signed submissions of an agent whose ledger is away. It sends them in order when the ledger answers again.
+"""The spool: signed submissions that an agent's ledger could not record, because it was away or busy.
+
+The spool sends them in order when the ledger answers again.
 
 ``spool/NAME/`` in the agent's folder has one file for each submission. ``rejected/`` in it has those that the ledger
 refused later, each with the reason. It is safe to send a submission again, because the ledger knows its ids and repeats
@@ -55,7 +57,8 @@ REPORTS: Final = frozenset(
 
 # These codes refuse the agent, not the submission. The submission waits until the cause is mended.
 _AGENT_CODES: Final = frozenset({"BUS_DENIED", "KEY_FILE_MISSING", "KEY_FILE_MODE", "NOT_TRUSTED"})
-_NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED", "SPOOL_FULL"})
+_NO_OUTAGE: Final = frozenset({"QUOTA_EXCEEDED"})
+_AWAY_CODES: Final = frozenset({"BUS_UNAVAILABLE", "NOT_LEADER"})
 
 # The spool ignores files with other names.
 _NAME: Final = re.compile(r"[0-9]{9,}-[0-9]+-[0-9a-f]{16}\.msg")
@@ -97,10 +100,19 @@ class Spool:
         self._rejected_folder = self.folder / "rejected"
 
     def submit(self, submission: Submission, send: Send, *, may_store: bool) -> list[Accepted]:
-        """Send the waiting submissions, then ``submission``. If the ledger is away and ``may_store``, store it.
+        """Send the waiting submissions, then ``submission``. If the ledger is away or busy and ``may_store``, store it.
 
-        Raises Unavailable: ``SPOOLED`` when it was stored; ``SPOOL_FULL``; as ``send`` when it was not stored.
+        Raises Unavailable: ``SPOOLED`` when it was stored; ``SPOOL_FULL``; ``SPOOL_UNAVAILABLE`` when the spool's own
+        files cannot be read or written; as ``send`` when it was not stored.
         """
+        try:
+            return self._send_or_store(submission, send, may_store=may_store)
+        except Unavailable as error:
+            if error.code == "SPOOL_UNAVAILABLE":
+                error.message += "; this is neither recorded nor stored"
+            raise
+
+    def _send_or_store(self, submission: Submission, send: Send, *, may_store: bool) -> list[Accepted]:
         try:
             if self.waiting():
                 with self._locked():
@@ -108,6 +120,8 @@ class Spool:
                     return send(submission)
             return send(submission)
         except Unavailable as outage:
+            if outage.code == "SPOOL_UNAVAILABLE":
+                raise
             if not may_store or outage.code in _NO_OUTAGE:
                 if self.waiting():
                     outage.message += "; earlier submissions in the spool go first (`deed spool list`)"
@@ -116,7 +130,10 @@ class Spool:
                 raise self._store(submission, outage) from outage
 
     def send(self, send: Send) -> Outcome:
-        """Send all waiting submissions in order. Raises as ``send``; the rest then stays in the spool."""
+        """Send all waiting submissions in order. If one cannot be sent, it and the rest stay in the spool.
+
+        Raises Unavailable: ``SPOOL_UNAVAILABLE``; as ``send``, for example ``BUSY``.
+        """
         if not self.waiting():
             return Outcome(0, 0)
         with self._locked():
@@ -135,9 +152,13 @@ class Spool:
         return Counts(len(self.waiting()), len(self.rejected()))
 
     def entries(self) -> Iterator[SpoolEntry]:
-        """Yield the waiting submissions, then the refused ones. Raises as ``read_regular``."""
+        """Yield the waiting submissions, then the refused ones.
+
+        Raises Refused: as ``read_regular``. Unavailable: ``SPOOL_UNAVAILABLE``.
+        """
         for path in [*self.waiting(), *self.rejected()]:
-            reason = read_regular(_reason(path), size_max_bytes=limits.request_size_max_bytes)
+            with _own_files(_reason(path), "cannot be read"):
+                reason = read_regular(_reason(path), size_max_bytes=limits.request_size_max_bytes)
             refusal = None if path.parent != self._rejected_folder else msgspec.json.decode(reason or b"{}")
             try:
                 submission = _read(path)
@@ -150,7 +171,7 @@ class Spool:
         with self._locked():
             for path in [*self.waiting(), *self.rejected()]:
                 if _number(path) == number:
-                    with as_unavailable(path):
+                    with _own_files(path):
                         path.unlink()
                         _reason(path).unlink(missing_ok=True)
                     return
@@ -169,7 +190,7 @@ class Spool:
                     rejected += 1
                 else:
                     # If we crash before this, the next sender repeats it, and the ledger repeats its first answer.
-                    with as_unavailable(path):
+                    with _own_files(path):
                         path.unlink()
                     recorded += 1
         finally:
@@ -189,28 +210,30 @@ class Spool:
         content = submission.encode()
         stored = [*self.waiting(), *self.rejected()]
         events = sum(int(path.name.split("-")[1]) for path in stored) + len(heads)
-        size = sum(path.stat().st_size for path in stored) + len(content)
+        with _own_files(self.folder, "cannot be read"):
+            size = sum(path.stat().st_size for path in stored) + len(content)
         if events > limits.spool_events_max or size > limits.spool_size_max_bytes:
             message = (
-                f"the ledger is away, and the spool in {self.folder} is full: this is neither recorded nor stored. "
+                f"{_state(outage)}, and the spool in {self.folder} is full: this is neither recorded nor stored. "
                 "Run `deed spool send` when the ledger answers, or delete refused ones: `deed spool drop --rejected`"
             )
             return Unavailable("SPOOL_FULL", message, folder=str(self.folder), events=events, size=size)
         number = 1 + max(map(_number, stored), default=0)
         ids = [event_id(pae(body)) for body in submission.bodies]
         path = self.folder / f"{number:09}-{len(heads)}-{ids[0].removeprefix('blake3:')[:16]}.msg"
-        lost = as_unavailable(path, "cannot be written, so this is neither recorded nor stored")
-        with lost, replacing(path, label="spool-") as file:  # with the label, the next writer removes what a crash left
+        # With the label, the next writer removes what a crash left.
+        with _own_files(path), replacing(path, label="spool-") as file:
             file.write(content)
         message = (
-            f"NOT recorded yet: the ledger is away ({outage.code}). It is signed and stored as number {number}, after "
+            f"NOT recorded yet: {_state(outage)} ({outage.code}). It is signed and stored as number {number}, after "
             f"{len(self.waiting()) - 1} others. Your next operation sends it, or `deed spool send`. Do not repeat it."
         )
-        return Unavailable("SPOOLED", message, recorded=False, number=number, ids=ids, folder=str(self.folder))
+        details = {"recorded": False, "reason": outage.code, "number": number, "ids": ids, "folder": str(self.folder)}
+        return Unavailable("SPOOLED", message, **details)
 
     def _reject(self, path: Path, refusal: Refused) -> None:
         target = self._rejected_folder / path.name
-        with as_unavailable(target):
+        with _own_files(target):
             self._rejected_folder.mkdir(mode=0o700, exist_ok=True)
             # The reason comes first: if we crash after it, the submission is sent again and refused again.
             write_whole(_reason(target), msgspec.json.encode(refusal.to_dict(), order="deterministic"))
@@ -221,7 +244,7 @@ class Spool:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with ExitStack() as stack:
-            with as_unavailable(self.folder):
+            with _own_files(self.folder):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 stack.enter_context(lock_folder(self.folder))
             yield
@@ -230,19 +253,40 @@ class Spool:
 def spools(home: Path) -> list[tuple[str, Spool]]:
     """Return the names of the agents that have a spool in a ledger's folder, each with its spool."""
     folder = home / FOLDER
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    with _own_files(folder, "cannot be read"):
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     return [(name, Spool(home, name)) for name in names]
 
 
-def _list_files(folder: Path) -> list[Path]:
+@contextmanager
+def _own_files(path: Path, problem: str = "cannot be written") -> Iterator[None]:
+    """Convert an error of the spool's own files to ``SPOOL_UNAVAILABLE``: it says nothing about the ledger."""
     try:
-        return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
-    except FileNotFoundError:
-        return []
+        with as_unavailable(path, problem):
+            yield
+    except Unavailable as error:
+        raise Unavailable("SPOOL_UNAVAILABLE", f"the spool cannot be used: {error.message}", path=str(path)) from error
+
+
+def _state(outage: Unavailable) -> str:
+    """Return the state of a ledger that raised ``outage``, for a message."""
+    if outage.code == "BUSY":
+        return "the ledger is busy"
+    return "the ledger is away" if outage.code in _AWAY_CODES else "the ledger cannot record it now"
+
+
+def _list_files(folder: Path) -> list[Path]:
+    with _own_files(folder, "cannot be read"):
+        try:
+            return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+        except FileNotFoundError:
+            return []
 
 
 def _read(path: Path) -> Submission:
-    return decode_submission(read_regular(path, size_max_bytes=limits.request_size_max_bytes, is_own=True) or b"")
+    with _own_files(path, "cannot be read"):
+        content = read_regular(path, size_max_bytes=limits.request_size_max_bytes, is_own=True)
+    return decode_submission(content or b"")
 
 
 def _number(path: Path) -> int:

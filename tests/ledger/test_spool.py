@@ -31,17 +31,18 @@ AWAY = Unavailable("BUS_UNAVAILABLE", "the server does not answer")
 
 
 class Ledger:
-    """The ledger that a spool sends to. It is away or answers, and refuses the findings in ``refusals``."""
+    """The ledger that a spool sends to. It is away, with the error ``outage``, or refuses what ``refusals`` names."""
 
     def __init__(self) -> None:
         self.is_away = True
+        self.outage = AWAY
         self.refusals: dict[str, Refused] = {}
         self.recorded: list[str] = []
 
     def send(self, submission: Submission) -> list[Any]:
         """Record the findings of a submission, each once."""
         if self.is_away:
-            raise AWAY
+            raise self.outage
         for body in submission.bodies:
             finding = msgspec.json.decode(body)["data"]["finding"]
             if finding in self.refusals:
@@ -216,12 +217,68 @@ def test_full_disk_keeps_stored_submissions_and_reports_that_the_new_one_is_lost
     with monkeypatch.context() as patch:
         patch.setattr("deedbook.ledger.system.files.os.fsync" if call == "fsync" else "pathlib.Path.replace", fail)
         full = store(spool, ledger, "b")
-    assert full.code == "STORE_UNAVAILABLE"
+    assert full.code == "SPOOL_UNAVAILABLE"
     assert "neither recorded nor stored" in full.message
     assert sorted(path.suffix for path in spool.folder.iterdir()) == [".msg"]
     ledger.is_away = False
     assert spool.send(ledger.send) == (1, 0)
     assert ledger.recorded == ["a"]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_unusable_spool_is_an_error_of_its_own_and_not_an_outage(
+    is_away: bool, spool: Spool, ledger: Ledger, tmp_path: Path
+) -> None:
+    (tmp_path / "spool").write_bytes(b"no folder")
+    ledger.is_away = is_away
+    error = store(spool, ledger, "a")
+    assert (error.code, type(error), error.details["path"]) == ("SPOOL_UNAVAILABLE", Unavailable, str(spool.folder))
+    assert "the spool cannot be used" in error.message
+    assert "neither recorded nor stored" in error.message
+    assert "away" not in error.message
+    assert ledger.recorded == []  # earlier submissions go first, and nobody knows whether there are some
+    for call in (spool.waiting, spool.rejected, spool.counts, lambda: spool.send(ledger.send)):
+        with pytest.raises(Unavailable) as unusable:
+            call()
+        assert unusable.value.code == "SPOOL_UNAVAILABLE"
+
+
+def test_spool_that_cannot_be_made_says_that_the_submission_is_lost(tmp_path: Path, ledger: Ledger) -> None:
+    error = store(Spool(tmp_path, "a" * 256), ledger, "a")
+    assert error.code == "SPOOL_UNAVAILABLE"
+    assert "neither recorded nor stored" in error.message
+
+
+def test_spool_that_became_read_only_does_not_call_a_ledger_away_that_answers(
+    spool: Spool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(spool, ledger, "a")
+    ledger.is_away = False
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:  # the tests may run as root, who may write in every folder
+        patch.setattr("pathlib.Path.unlink", fail)
+        error = store(spool, ledger, "b")
+    assert (error.code, spool.counts()) == ("SPOOL_UNAVAILABLE", (1, 0))
+    assert spool.submit(signed("b"), ledger.send, may_store=True) == []
+    assert ledger.recorded == ["a", "b"]
+
+
+def test_busy_ledger_is_called_busy_and_gets_the_stored_submission_later(spool: Spool, ledger: Ledger) -> None:
+    ledger.outage = Unavailable("BUSY", "too many requests wait")
+    for text in ("a", "b"):  # the second time, the waiting submission meets the busy ledger
+        error = store(spool, ledger, text)
+        assert (error.code, error.details["reason"]) == ("SPOOLED", "BUSY")
+        assert "the ledger is busy" in error.message
+        assert "away" not in error.message
+    with pytest.raises(Unavailable) as busy:
+        spool.send(ledger.send)
+    assert (busy.value.code, spool.counts()) == ("BUSY", (2, 0))
+    ledger.is_away = False
+    assert spool.send(ledger.send) == (2, 0)
+    assert ledger.recorded == ["a", "b"]
 
 
 def test_crash_at_each_step_of_sending_loses_and_repeats_nothing(
