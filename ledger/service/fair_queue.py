@@ -5,6 +5,10 @@ request is of the agent that was served least since it was last idle, measured i
 request. So neither many small requests nor a few large ones get ahead of others. An agent that was idle starts at the
 present virtual time: it saves no turns, and it waits only for running requests.
 
+The queue forgets an idle agent when the virtual time has reached the agent's turn, because its account is then like a
+new one. When nothing waits, the virtual time moves on to the last turn: all agents got their requests served, so all
+begin anew. So the queue knows the agents that wait or run. While some wait, it also knows those that were served more.
+
 When all queues together are too large, the queue drops the newest request of the longest one: a flooder loses its own.
 
 Source: Goyal, Vin, Cheng, "Start-time fair queueing" (SIGCOMM 1996); dropping from the longest queue is from RFC 8290.
@@ -49,6 +53,10 @@ class _Account(Generic[T]):
         queue = self.returning or self.waiting
         return queue[0] if queue else None
 
+    def is_idle(self) -> bool:
+        """Whether no request of the agent waits or runs."""
+        return not (self.running or self.waiting or self.returning)
+
 
 class FairQueue(Generic[T]):
     """The waiting requests of many agents, and the choice of the next one to run."""
@@ -62,10 +70,11 @@ class FairQueue(Generic[T]):
 
     def put(self, agent: str, item: T, size: int) -> list[tuple[str, T]]:
         """Queue a request; return those to shed, each with its agent: this one, or the newest of the longest queues."""
-        account = self._accounts.setdefault(agent, _Account())
+        account = self._accounts.get(agent) or _Account(turn=self._now)
         share = self._share
         if len(account.waiting) >= share.waiting_max or account.waiting_bytes + size > share.waiting_max_bytes:
             return [(agent, item)]
+        self._accounts[agent] = account
         account.waiting.append((item, size))
         account.waiting_bytes += size
         self.waiting_bytes += size
@@ -76,7 +85,7 @@ class FairQueue(Generic[T]):
 
     def put_back(self, agent: str, item: T, size: int) -> None:
         """Queue a request that ran before and waited for something else meanwhile: it is never shed or dropped."""
-        self._accounts.setdefault(agent, _Account()).returning.append((item, size))
+        self._accounts.setdefault(agent, _Account(turn=self._now)).returning.append((item, size))
 
     def take(self) -> tuple[str, T] | None:
         """Return an agent and its request, which counts as running from now on; None when none may run."""
@@ -92,12 +101,13 @@ class FairQueue(Generic[T]):
             item, size = account.waiting.popleft()
             account.waiting_bytes -= size
             self.waiting_bytes -= size
-        # An agent that was idle or at its limit saves no turns.
+        # An agent that was at its limit saves no turns.
         self._now = max(self._now, account.turn)
         account.turn = self._now + size + request_cost_bytes
         account.running += 1
         account.running_bytes += size
         self.running += 1
+        self._forget_settled()
         return agent, item
 
     def finish(self, agent: str, size: int) -> None:
@@ -106,6 +116,7 @@ class FairQueue(Generic[T]):
         account.running -= 1
         account.running_bytes -= size
         self.running -= 1
+        self._forget_settled()
 
     def drop(self, agent: str) -> None:
         """Drop the waiting requests of an agent; those that run, or that ``put_back`` queued again, are kept."""
@@ -113,6 +124,14 @@ class FairQueue(Generic[T]):
             self.waiting_bytes -= account.waiting_bytes
             account.waiting.clear()
             account.waiting_bytes = 0
+            self._forget_settled()
+
+    def _forget_settled(self) -> None:
+        accounts = self._accounts
+        if not any(account.waiting or account.returning for account in accounts.values()):
+            self._now = max((account.turn for account in accounts.values()), default=self._now)
+        for agent in [name for name, account in accounts.items() if account.is_idle() and account.turn <= self._now]:
+            del accounts[agent]
 
     def _may_run(self, account: _Account[T]) -> bool:
         request = account.next()

@@ -19,14 +19,19 @@ WIDE = Share(
 )
 
 
+def serve_next(queue: FairQueue[str]) -> str | None:
+    """Serve the next request and return its agent; None when none may run."""
+    taken = queue.take()
+    if taken is None:
+        return None
+    agent, item = taken
+    queue.finish(agent, int(item))
+    return agent
+
+
 def order(queue: FairQueue[str]) -> list[str]:
     """Serve the requests one after the other and return their agents."""
-    served = []
-    while (taken := queue.take()) is not None:
-        agent, item = taken
-        served.append(agent)
-        queue.finish(agent, int(item))
-    return served
+    return list(iter(lambda: serve_next(queue), None))
 
 
 def waiting(share: Share = WIDE, **sizes: list[int]) -> FairQueue[str]:
@@ -105,6 +110,50 @@ def test_request_that_comes_back_is_neither_shed_nor_dropped() -> None:
     assert [queue.take(), queue.take(), queue.waiting_bytes] == [("agent", "1"), None, 0]
 
 
+def test_ten_thousand_agents_that_each_come_once_are_forgotten_while_another_is_busy() -> None:
+    queue = waiting(busy=[10] * 10)
+    most = 0
+    for number in range(10_000):
+        queue.put("busy", "10", 10)
+        queue.put(f"agent-{number}", "10", 10)
+        for _ in range(2):
+            serve_next(queue)
+        most = max(most, len(queue._accounts))
+    assert most <= 4
+    order(queue)
+    assert queue._accounts == {}
+
+
+def test_ten_thousand_agents_whose_requests_overlap_are_forgotten_when_nothing_waits() -> None:
+    queue = waiting()
+    for number in range(10_000):
+        queue.put(f"agent-{number}", "10", 10)
+        assert queue.take() == (f"agent-{number}", "10")
+        if number:
+            queue.finish(f"agent-{number - 1}", 10)
+        assert len(queue._accounts) <= 2
+
+
+def test_shed_and_dropped_requests_leave_no_account() -> None:
+    queue = waiting(replace(WIDE, waiting_max_bytes=25))
+    for number in range(100):
+        assert len(queue.put(f"large-{number}", "26", 26)) == 1
+        queue.put(f"dropped-{number}", "10", 10)
+        queue.drop(f"dropped-{number}")
+    assert queue._accounts == {}
+
+
+def test_agent_that_sends_one_large_request_after_the_other_is_not_forgotten_in_between() -> None:
+    cost = 100 * request_cost_bytes
+    queue = waiting(large=[cost], small=[0] * 400)
+    served = list[str | None]()
+    while served.count("large") < 3:
+        served.append(serve_next(queue))
+        if served[-1] == "large":
+            queue.put("large", str(cost), cost)
+    assert 190 <= served.count("small") <= 210
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2000)), max_size=60), st.integers(1, 3))
 def test_every_request_is_served_once_or_shed_and_each_agents_own_order_is_kept(
     requests: list[tuple[str, int]], running_max: int
@@ -128,4 +177,4 @@ def test_every_request_is_served_once_or_shed_and_each_agents_own_order_is_kept(
     for agent in "abc":
         numbers = [number for whose, number in served if whose == agent]
         assert numbers == sorted(numbers)
-    assert (queue.running, queue.waiting_bytes) == (0, 0)
+    assert (queue.running, queue.waiting_bytes, queue._accounts) == (0, 0, {})
