@@ -84,8 +84,8 @@ _REASONING: Final = Argument(
     "reasoning", "--reasoning", "names", "A reasoning that it cites, in its present version.", "ID|REF"
 )
 _BODY: Final = (
-    "The work to be done. Reasons belong in a reasoning. Whatever your session tried, tested and touched is"
-    " attached automatically."
+    "The work to be done. Reasons belong in a reasoning. The attempts, tests and files of your "
+    "session are attached automatically."
 )
 _CONTENT: Final = (
     Argument("title", "--title", words="The title, in one line.", is_needed=True),
@@ -95,7 +95,10 @@ _CONTENT: Final = (
     Argument("criteria", "--criterion", "texts", "An acceptance criterion."),
     Argument("depends_on", "--depends-on", "names", "A handoff that must be done first.", "ID"),
     Argument(
-        "unlock_at", "--unlock-at", words="The status that those must reach first.", choices=get_args(kinds.UnlockAt)
+        "unlock_at",
+        "--unlock-at",
+        words="The status that the handoffs it depends on must reach first.",
+        choices=get_args(kinds.UnlockAt),
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
     Argument("context", "--context", words="Background that the receiver should know.", metavar="TEXT|@FILE"),
@@ -108,14 +111,16 @@ _CONTENT: Final = (
     _REASONING,
 )
 _SESSION: Final = (
-    "The session whose dead ends, tests, files and unknowns are attached (default: your open one; `none`)."
+    "The session whose dead ends, tests, files and unknowns are attached (default: your open one; `none`: no session)."
 )
 _CRITERION: Final = Argument(
     "criterion_numbers", "--criterion", "number", "The number of the criterion, from 1.", is_needed=True
 )
 _COMMENT: Final = Argument("comment", "--comment", words="A comment for the log.")
 _VERSION: Final = Argument(
-    "version", "--version", words="The version you read, as `show` prints it. Required off a terminal."
+    "version",
+    "--version",
+    words="The version you read, as `show` prints it. Required unless you run this on a terminal.",
 )
 _IF_STILL: Final = Argument(
     "version", "--version", words="The version you read. The command is refused if it has changed."
@@ -146,7 +151,11 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
         "Start work on an approved handoff whose dependencies are done.",
         (
             Argument(
-                "lease_minutes", "--lease-minutes", "number", "Release it unless it is completed by then.", most=43_200
+                "lease_minutes",
+                "--lease-minutes",
+                "number",
+                "Release the work after so many minutes unless it is completed.",
+                most=43_200,
             ),
             _IF_STILL,
         ),
@@ -162,7 +171,10 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
             Argument("task_numbers", "--task", "numbers", "Tasks by number, for example 1,2,4."),
             Argument("criterion_numbers", "--criterion", "numbers", "Criteria by number, for example 1,2."),
             Argument(
-                "evidence", "--evidence", "texts", "The evidence: a command and its result. Once for all, or once each."
+                "evidence",
+                "--evidence",
+                "texts",
+                "The evidence: a command and its result. Give it once for all, or once for each.",
             ),
             Argument("all_open", "--all", "flag", "All open tasks and criteria."),
             Argument("undo", "--undo", "flag", "Remove the tick."),
@@ -216,7 +228,11 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
             Argument("summary", "--summary", words="A summary of the work."),
             Argument("artifacts", "--artifact", "texts", "A file, commit or page that the work made."),
             Argument(
-                "keep", "--keep", "flag", "Store the contents of artifacts that are files here.", is_of_terminal=True
+                "keep",
+                "--keep",
+                "flag",
+                "Store the content of each artifact that is a local file.",
+                is_of_terminal=True,
             ),
             _REASONING,
         ),

@@ -50,22 +50,26 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     "home": {
         "param_decls": ["--home"],
         "type": click.Path(path_type=Path, file_okay=False),
-        "help": "The ledger's folder itself (default: .deedbook of the nearest parent, or DEEDBOOK_HOME).",
+        "help": "The ledger's folder (default: DEEDBOOK_HOME, or .deedbook here or in the nearest parent folder).",
     },
     "server": {
         "param_decls": ["--server"],
         "metavar": "URL",
-        "help": "Ask these nodes of a ledger (or DEEDBOOK_SERVER).",
+        "help": "Use the ledger on this server; several URLs with commas (or DEEDBOOK_SERVER).",
     },
-    "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent who acts (or DEEDBOOK_AGENT)."},
+    "agent": {"param_decls": ["--as"], "metavar": "NAME", "help": "The agent that acts and signs (or DEEDBOOK_AGENT)."},
     "passphrase_fd": {
         "param_decls": ["--passphrase-fd"],
         "type": click.IntRange(0),
         "help": "Read the passphrase of a sealed key from this file descriptor.",
     },
-    "spool": {"param_decls": ["--spool"], "is_flag": True, "help": "Keep reports while no server answers (exit 7)."},
+    "spool": {
+        "param_decls": ["--spool"],
+        "is_flag": True,
+        "help": "If no server answers, store reports to send them later (exit code 7).",
+    },
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
-    "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "As it was after this entry, or then."},
+    "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "Answer as of this entry or time."},
 }
 """The options that stand before or after any verb, by the attribute of ``Options`` that keeps the value."""
 

@@ -46,10 +46,10 @@ def agent() -> None:
     "--role",
     "roles",
     cls=ListOption,
-    help="May be given more than once.",
+    help="A role of the agent (default: agent). May be given more than once.",
     type=click.Choice([role for role in get_args(Role) if role != NODE_ROLE]),
 )
-@click.option("--ai-id", default="", help="A label without authority, as claude-sonnet-4.5.")
+@click.option("--ai-id", default="", help="A label, such as claude-sonnet-4.5. It grants no rights.")
 @click.option(
     "--unprotected",
     is_flag=True,
@@ -59,7 +59,7 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
     A human's key is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd. With
-    --passphrase-fd any key is sealed. When the signing key is sealed too, its passphrase is the next line.
+    --passphrase-fd any key is sealed. If the signer's key is sealed too, its passphrase is the next line.
     """
     check_name(name)
     roles = roles or ("agent",)
@@ -76,22 +76,34 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 
 @agent.command()
 @click.argument("name")
-@click.option("--role", "roles", cls=ListOption, type=click.Choice(get_args(Role)), help="May be given more than once.")
-@click.option("--expires", metavar="TIME", default="24h", show_default=True, help="After how long: 30m, 12h, 7d.")
+@click.option(
+    "--role",
+    "roles",
+    cls=ListOption,
+    type=click.Choice(get_args(Role)),
+    help="A role of the agent (default: agent). May be given more than once.",
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    default="24h",
+    show_default=True,
+    help="How long the invitation is valid: 30m, 12h, 7d.",
+)
 @click.option(
     "--address",
     metavar="URL[,URL]",
-    help="The server's address as the invited machine reaches it (default: its address here).",
+    help="The server's address for the other machine (default: its address on this machine).",
 )
 @click.option("--revoke", is_flag=True, help="Revoke the open invitation of NAME instead.")
-@click.option("--reason", default="no reason given", help="Why you revoke it.")
+@click.option("--reason", default="no reason given", help="With --revoke: the reason.")
 def invite(
     app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
 ) -> None:
-    """Print a code with which somebody joins as NAME from another machine, once, by `deed join`.
+    """Print an invitation code: one agent can join as NAME with it, from another machine, by `deed join`.
 
-    The code is a secret until it is used. The ledger holds two public keys of it, and no private key travels.
-    Root signs, or the admin that --as or DEEDBOOK_AGENT names. Only root can invite a node.
+    The code works once. Keep it secret until then. The agent's private key is made on the other machine and stays
+    there. Root signs the invitation, or the admin that --as or DEEDBOOK_AGENT names. Only root can invite a node.
     """
     check_name(name)
     author = admin_author(app)
@@ -169,9 +181,9 @@ def list_(app: App, *, is_all: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def remove(app: App, name: str, reason: str) -> None:
-    """Remove an agent: its keys end, and it leaves the bus and all lists. Root or an admin signs.
+    """Remove an agent: its keys end, the server refuses it, and lists leave it out. Root or an admin signs.
 
-    Its events stay, and its name is never given again.
+    Its events stay in the ledger. Its name cannot be used again.
     """
     check_name(name)
     author = admin_author(app)

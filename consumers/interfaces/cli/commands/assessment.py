@@ -37,7 +37,9 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
     metavar="NAME=VALUE",
     help="A self-assessment from 0 to 1, such as know=0.7. Repeatable.",
 )
-@click.option("--vectors", "document", metavar="JSON|@FILE|-", help='Several at once, as {"know": 0.7, "do": 0.9}.')
+@click.option(
+    "--vectors", "document", metavar="JSON|@FILE|-", help='Several vectors at once, such as {"know": 0.7, "do": 0.9}.'
+)
 @click.option("--reasoning", metavar="TEXT|@FILE", help="The reason for this assessment.")
 @click.option("--round", "round_", type=click.IntRange(0), default=0, help="The round of work it belongs to.")
 @click.option("--overall-confidence", type=float, help="Your own value instead of the mean of the vectors.")
@@ -46,7 +48,7 @@ REPORT_OPTIONS: Final = ("task_summary", "findings", "unknowns", "context", "art
 @click.option("--unknown", "unknowns", multiple=True, help="With POSTFLIGHT: an open question of the report.")
 @click.option("--context", metavar="TEXT|@FILE", help="With POSTFLIGHT: what the next session should know.")
 @click.option("--artifact", "artifacts", multiple=True, help="With POSTFLIGHT: a file, commit or page that was made.")
-@click.option("--keep", is_flag=True, help="With --artifact: keep the contents of those that are files here.")
+@click.option("--keep", is_flag=True, help="With --artifact: store the content of each artifact that is a local file.")
 @click.option("--no-report", is_flag=True, help="With POSTFLIGHT: make no report.")
 def assess(app: App, /, arguments: tuple[str, ...], reasoning: str | None, **more: Any) -> None:
     """Assess your knowledge, ability and uncertainty at one phase of the work.

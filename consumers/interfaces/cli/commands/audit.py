@@ -33,8 +33,14 @@ problems_shown_max = 20
 @click.command(cls=Command, only_looks=True)
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="Verify this exported bundle instead.")
-@click.option("--root", help="The root key's fingerprint (of a server: the pinned one); without it, 'self-asserted'.")
-@click.option("--resume", is_flag=True, help="Verify what is new since the last --resume, and hash the rest.")
+@click.option(
+    "--root",
+    help="The root key's fingerprint (default with --server: the pinned one). Without it, the verdict "
+    "says 'self-asserted'.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Verify only the entries since the last --resume, and hash the earlier ones."
+)
 @click.option("--partial", is_flag=True, help="With --bundle: exit with 0 even if entries are missing.")
 @click.option("--checkpoint", "note", type=click.Path(path_type=Path, dir_okay=False), help="A checkpoint you trust.")
 @click.option(
@@ -58,15 +64,16 @@ def verify(
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle.
 
-    The verdict is VALID, PARTIAL (a bundle of one stream lacks what is named), SUSPECT_KEY (valid, but a key that
-    signed was reported stolen since) or INVALID.
+    The verdict is VALID, PARTIAL (a bundle of one stream lacks entries; they are listed), SUSPECT_KEY (valid, but a key
+    that signed was reported stolen since) or INVALID.
 
     --root pins the root key. It cannot tell apart two histories that this key signed. A checkpoint can: --checkpoint
-    FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that
-    the policy's witnesses cosigned.
+    FILE compares the ledger with a checkpoint that you stored or received, and --policy FILE with the last one that the
+    policy's witnesses cosigned.
 
-    --resume stores what it verified in your state folder (40 to 90 bytes an event), also when it is interrupted. The
-    next --resume only hashes those entries again: the same tree means the same entries.
+    --resume stores the verified position in your state folder (40 to 90 bytes an event), also when it is interrupted.
+    The next --resume hashes the entries before that position again and verifies only later ones: the same tree means
+    the same entries.
     """
     if bundle is not None and views:
         raise Refused("USAGE", "a bundle has no views: omit --views, or verify the ledger itself")

@@ -44,17 +44,22 @@ HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="How much of it.")
-@click.option("--budget", type=click.IntRange(1, 100_000), help="The most tokens of the prompt (default: the level's).")
+@click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="The level of detail.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 100_000),
+    help="The maximum number of tokens of the prompt (default: the level's).",
+)
 @click.option("--plain", is_flag=True, help="Write out the shorthand, for people.")
 @click.option(
-    "--llm", is_flag=True, help="Let the model of config.toml write prose beside it. The prose is not signed."
+    "--llm", is_flag=True, help="Let the model of config.toml add prose to the brief. The prose is not signed."
 )
 def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, llm: bool) -> None:
-    """Print the brief of a reasoning as a prompt. Without a published one it is made now.
+    """Print the brief of a reasoning as a prompt. If none is published, one is made now.
 
-    A published one is compared with its graph first; if it does not hold, one is made here, and who signed it is named.
-    Where the budget is full the prompt is in shorthand, which it explains; --plain writes it out.
+    A published brief is first compared with its graph. If it does not match, another one is made here, and the output
+    names the signer of the published one. If the full sentences exceed the budget, the prompt is in shorthand and
+    explains it; --plain writes it out.
     """
     client = configured_model(app) if llm else None  # before the brief is made, which may take long
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
@@ -102,7 +107,7 @@ def with_prose(received: ReceivedBrief, client: LlmClient) -> ReceivedBrief:
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--level", type=click.Choice(LEVELS), default="standard", show_default=True, help="Which brief.")
-@click.option("--budget", type=click.IntRange(1, 100_000), help="Tokens the prompt may have.")
+@click.option("--budget", type=click.IntRange(1, 100_000), help="The maximum number of tokens of the prompt.")
 def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """Show, step by step, what a brief keeps of a reasoning, what it drops, and why.
 
@@ -146,7 +151,7 @@ def _print_explanation(data: dict[str, Any], rejected: RejectedBrief | None) -> 
     type=click.Path(path_type=Path, file_okay=False),
     help="The folder that the evidence is in (default: the git work tree that you are in).",
 )
-@click.option("--commit", help="Check what this commit of the folder's repository holds, not the folder as it is now.")
+@click.option("--commit", help="Check the files of this commit of the folder's repository, not the present files.")
 @click.option("--publish/--no-publish", default=None, help="Publish the report (default: if the agent of --as may).")
 @click.option("--judge", is_flag=True, help="Also ask the model of config.toml whether each inference follows.")
 def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publish: bool | None, judge: bool) -> None:

@@ -37,12 +37,13 @@ def clock(context: click.Context) -> None:
 
 
 @clock.command("set")
-@click.option("--reason", required=True, help="Why, in one line. It stays in the ledger.")
+@click.option("--reason", required=True, help="The reason, in one line. It is stored in the ledger.")
 def set_(app: App, reason: str) -> None:
-    """Set the ledger's clock to this machine's time, also backwards. Root signs.
+    """Set the ledger's clock to this machine's time, forwards or backwards. Root signs.
 
-    You need this when nothing was recorded for 30 days, or when entries were accepted under a wrong clock. Leases and
-    session keys that were granted after the new time end. Those that ended only by the wrong clock are valid again.
+    Use this in two cases: nothing was recorded for 30 days, or entries were accepted while the clock was wrong. A lease
+    or session key that was granted at a later time than the new one is not valid before that time. A lease or session
+    key that expired only because the clock was wrong is valid again.
     """
     before = compare_clocks(app.client())
     accepted = app.author(app.agent or ROOT).emit(Draft(stream="ledger", data=ClockSet(time=now(), reason=reason)))[0]

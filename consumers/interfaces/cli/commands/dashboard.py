@@ -33,9 +33,9 @@ usual_port: Final = 4280
 def dashboard(app: App, port: int | None, *, is_opened: bool) -> None:
     """Serve a page on which a person supervises the agents, reads evidence and decides.
 
-    Prints a link that admits one browser within 15 minutes. Called again while it runs, it prints a fresh link.
-    Decisions are signed with a human's key (--as, or the only one here). Without such a key the page only shows.
-    On another machine: `ssh -L 4280:127.0.0.1:4280 HOST`. Runs until SIGINT or SIGTERM.
+    Prints a link that admits one browser within 15 minutes. If it is already running, the command prints a new link.
+    Decisions are signed with a human's key (--as, or the only one here). Without such a key the page is read-only. To
+    open the page from another machine, run `ssh -L 4280:127.0.0.1:4280 HOST` there. Runs until SIGINT or SIGTERM.
     """
     ledger = app.ledger()
     # Its address is believed by other verbs, and a key is opened beside it: not in a folder that a stranger made.

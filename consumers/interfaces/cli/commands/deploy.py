@@ -45,27 +45,29 @@ def deploy() -> None:
     multiple=True,
     help="The host of each server (default: 127.0.0.1, with consecutive ports).",
 )
-@click.option("--port", type=click.IntRange(1, 65533), default=usual_port, show_default=True, help="For clients.")
+@click.option(
+    "--port", type=click.IntRange(1, 65533), default=usual_port, show_default=True, help="The port for clients."
+)
 @click.option(
     "--route-port",
     type=click.IntRange(1, 65533),
     default=_usual_route_port,
     show_default=True,
-    help="For the other servers.",
+    help="The port for the other servers.",
 )
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
     default=Path("/var/lib/nats"),
     show_default=True,
-    help="The folder of their streams, one in it for each server.",
+    help="The folder for the streams; each server has a subfolder.",
 )
 @click.option(
     "--tls",
     "certificates",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where ca.pem, NAME.pem and NAME.key are (deploy/tls.sh makes them).",
+    help="The folder with ca.pem, NAME.pem and NAME.key (deploy/tls.sh makes them).",
 )
 @click.option(
     "--out",
@@ -88,8 +90,8 @@ def nats_config(
     """Write the configuration of one nats-server, or of three that copy every stream, for this ledger's agents.
 
     Writes one file for each server, and accounts.conf with the agents that may connect. When agents are added or
-    removed, write them again and reload (`nats-server --signal reload`). Three servers admit each other by
-    certificates (--tls), or by a password that is generated once in routes.secret beside the files.
+    removed, run this again and reload the servers (`nats-server --signal reload`). Three servers authenticate each
+    other with certificates (--tls), or with a password that is generated once in routes.secret beside the files.
     """
     names = _NAMES[int(nodes)]
     hosts = hosts or (LOOPBACK,) * len(names)

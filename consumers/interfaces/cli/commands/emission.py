@@ -27,9 +27,9 @@ batch_text_max_bytes: Final = 8 * batch_size_max_bytes
 
 @click.command(cls=Command)
 @click.argument("kind", metavar="KIND|-")
-@click.option("--stream", help="The stream, as session/s1 or handoff/ID.")
+@click.option("--stream", help="The stream, such as session/s1 or handoff/ID.")
 @click.option("--data", metavar="JSON|@FILE|-", help="The event's data.")
-@click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event this one follows from.")
+@click.option("--cause", "causes", cls=ListOption, metavar="REF", help="An event that this one follows from.")
 @click.option("--corr", help="A label that all events of one task share.")
 @click.option("--expect", type=click.IntRange(0), help="Refuse unless the stream is at this version.")
 @click.option("--idem", help="An idempotency key: the same call again returns the first answer.")

@@ -26,7 +26,11 @@ rows_max: Final = 500
 @click.option("--dsse", is_flag=True, help="Print the event as a DSSE JSON envelope that others can verify.")
 @web_option("event", "ref")
 def show(app: App, ref: str, *, dsse: bool) -> None:
-    """Show one event: by index, by id, by sha256 of its body, or by 12 or more of its first hex digits."""
+    """Show one event, by index or reference.
+
+    INDEX is the position of the event in the log. REF is its id (blake3:…), the SHA-256 of its body (sha256:…), at
+    least 12 of the first hex digits of either, or a stream such as handoff/ID (its last event).
+    """
     index = app.ledger().index_of(ref)
     if dsse:
         entry = decode_entry(app.client().entry(index))
@@ -40,9 +44,11 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="INDEX|REF|STREAM")
-@click.option("--back", is_flag=True, help="Only what it rests on.")
-@click.option("--forward", is_flag=True, help="Only what rests on it.")
-@click.option("--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="How many steps to go.")
+@click.option("--back", is_flag=True, help="Show only the evidence that it rests on.")
+@click.option("--forward", is_flag=True, help="Show only the events that rest on it.")
+@click.option(
+    "--depth", type=click.IntRange(1, 32), default=8, show_default=True, help="The maximum number of steps to follow."
+)
 @click.option("--limit", type=click.IntRange(1, rows_max), default=100, show_default=True, help="Rows of a page.")
 @click.option("--cursor", type=click.IntRange(1), help="Continue after an earlier page; with --back or --forward.")
 @click.option("--prov", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write W3C PROV instead.")

@@ -34,7 +34,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 def import_(app: App, path: Path, reviewer: str | None) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
-    Imported handoffs are pending, whatever their files say, until their reviewer approves or verifies them. Every
+    An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. Every
     file is stored byte for byte. Importing it again adds nothing.
     """
     author = app.author()

@@ -142,7 +142,14 @@ FORMATS: Final = {"tree": tree_text, "mermaid": mermaid_text, "dot": dot_text}
 @click.command(cls=Command, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--dependents", is_flag=True, help="Draw the handoffs that wait for ID instead.")
-@click.option("--format", "form", type=click.Choice(sorted(FORMATS)), default="tree", show_default=True, help="How.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(sorted(FORMATS)),
+    default="tree",
+    show_default=True,
+    help="The format of the drawing.",
+)
 @click.option("--all", "is_all", is_flag=True, help="Without ID: include finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
 @click.option("--cursor", type=click.IntRange(0), help="Continue after an earlier page.")

@@ -42,7 +42,11 @@ column_cells_max: Final = 40
 @click.option("--limit", type=click.IntRange(1, rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--cursor", type=int, help="Continue after an earlier page.")
 def list_(app: ReadingApp, /, *, board: bool, **filters: Any) -> None:
-    """List handoffs from the views, newest first. `handoff show` verifies one before you act on it."""
+    """List handoffs, newest first.
+
+    The list comes from the views. `deed handoff show ID` also verifies the signed events of a handoff before you act on
+    it.
+    """
     if board:
         _show_board(app, **filters)
     elif filters.pop("is_all"):

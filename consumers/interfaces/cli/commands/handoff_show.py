@@ -153,7 +153,7 @@ def _print_lists(handoff: dict[str, Any]) -> None:
 
 
 @click.command("next", cls=Command, looks_back=True)
-@click.option("--all", "is_all", is_flag=True, help="What waits for everybody, agent by agent.")
+@click.option("--all", "is_all", is_flag=True, help="Show what waits for everybody, agent by agent.")
 @click.option("--limit", type=click.IntRange(1, rows_max), default=50, show_default=True, help="Rows of a page.")
 @click.option("--cursor", help="Continue after an earlier page.")
 def next_(app: App, *, is_all: bool, limit: int, cursor: str | None) -> None:

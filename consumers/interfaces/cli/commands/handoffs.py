@@ -50,11 +50,12 @@ def _parameter(argument: operations.Argument) -> click.Parameter:
 
 
 @click.command(cls=Command, params=parameters("create"))
-@click.option("--id", "id_", help="Its id, and the name of its file (default: day and title).")
+@click.option("--id", "id_", help="The id of the handoff and the name of its file (default: day and title).")
 def create(app: App, /, id_: str | None, **options: Any) -> None:
     """Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.
 
-    Say what only you know: --tested-by, --touches, --trap, --tried. What your session recorded of it goes along.
+    Tell the receiver the facts that only you know, with --tested-by, --touches, --trap and --tried. Your session's
+    records are attached automatically (see --session).
     """
     name, data = content.creation(app.query_with, app.acting(), app.settings(), id_, content_options(options))
     emit(app, name, data, warnings=missing(data.notes, name))
@@ -92,10 +93,12 @@ def why(app: App, id_: str) -> None:
 @click.option("--add-task", multiple=True, help="A further step.")
 @click.option("--add-criterion", multiple=True, help="A further acceptance criterion.")
 def amend(app: App, /, id_: str, reason: str | None, **options: Any) -> None:
-    """Change a handoff before work on it begins: it then needs a new approval, and ticks are taken back.
+    """Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed.
 
-    Tasks, criteria, dependencies and reasonings are given anew; `none` as --reviewer, --depends-on or --reasoning says
-    that there is none. --tested-by, --touches, --trap and --tried add to what is there, or with `none` take it away.
+    --task, --criterion, --depends-on and --reasoning replace all earlier values; --add-task and --add-criterion add
+    one. --tested-by, --touches, --trap and --tried add to the earlier values. The value `none` of --reviewer,
+    --depends-on or --reasoning removes the earlier values, and so does `none` of --tested-by, --touches, --trap or
+    --tried. Only the present reviewer may name another reviewer, with --reviewer alone.
     """
     handoff = app.query("handoffs.show", id=id_)
     changes = content_options(options)
@@ -135,7 +138,9 @@ def command_of(verb: operations.Verb) -> click.Command:
 
     taken = [click.Argument(["id_"], metavar="ID"), *parameters(verb)]
     if verb in operations.OF_WHAT_WAS_READ:
-        taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: show it, and do not ask."))
+        taken.append(
+            click.Option(["--yes"], is_flag=True, help="On a terminal: show the handoff, and sign without asking.")
+        )
     return Command(operations.spelled(verb), params=taken, callback=sign, help=operations.OPERATIONS[verb].words)
 
 

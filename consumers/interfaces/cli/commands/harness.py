@@ -182,7 +182,8 @@ budget_max_tokens = 100_000
 def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
     """Print dead ends of similar tasks, the work that waits for you, and the last session, each with its command.
 
-    Only whole items are printed. The end lists the items without room, with the command that shows them.
+    The output contains only complete items. Items that exceed the budget are listed at the end, with the command that
+    shows them.
     """
     if page:
         app.show("page", {"text": agents_page()}, agents_page().splitlines())
@@ -215,10 +216,10 @@ def require_trust(app: App) -> None:
 @click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(app: App, shell: str) -> None:
-    """Print the completion of verbs and options for a shell: load it in the shell's start file.
+    """Print a script that completes verbs and options in a shell. Load it in the shell's start file.
 
-    bash: eval "$(deed completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: deed
-    completion fish > ~/.config/fish/completions/deed.fish.
+    bash: eval "$(deed completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc, after compinit; fish: deed completion
+    fish > ~/.config/fish/completions/deed.fish.
     """
     completer = {"bash": shells.BashComplete, "zsh": shells.ZshComplete, "fish": shells.FishComplete}[shell]
     source = completer(deed, {}, "deed", "_DEED_COMPLETE").source()

@@ -33,7 +33,7 @@ FETCH: Final = "git fetch origin 'refs/notes/*:refs/notes/*'"
     default=(DEFAULT_REFS,),
     show_default=True,
     metavar="REFS",
-    help="A prefix of the notes' refs, as refs/remotes/origin/notes/empirica. Repeatable.",
+    help="A prefix of the notes' refs, such as refs/remotes/origin/notes/empirica. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and map only; write nothing.")
 def empirica(app: App, *, folder: Path, roots: tuple[str, ...], dry_run: bool) -> None:

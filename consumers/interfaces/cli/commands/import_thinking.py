@@ -31,11 +31,12 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool) -> None:
     """Import the thinking in transcripts: Claude Code sessions, API messages and responses, texts with thinking tags.
 
     Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
-    lines are stored byte for byte. Importing again adds only what is new in the file. A response that is encrypted,
-    broken or holds a secret is stored as unmapped with the reason. In a folder, *.jsonl and *.json files are read, and
-    *.md and *.txt files with thinking tags.
+    lines are stored byte for byte. Importing again adds only the new parts of the file. A response that is encrypted,
+    broken or contains a secret is stored as unmapped with the reason. In a folder, the command reads *.jsonl and *.json
+    files, and *.md and *.txt files with thinking tags.
 
-    Links between steps are inferred from their words, and marked as inferred. The last line counts the sound ones.
+    The import infers links between steps from their words and marks them as inferred. The last line of the output says
+    how many graphs are sound.
     """
     files = find_transcripts(path)
     reading = Progress(total_bytes=sum(file.stat().st_size for file in files))

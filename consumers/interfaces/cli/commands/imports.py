@@ -19,10 +19,16 @@ lines_max: Final = 20
     "import",
     cls=Group,
     lazy={
-        "empirica": Lazy("import_notes:empirica", "Git notes of Empirica: reports, checkpoints, findings, goals."),
-        "handoffs": Lazy("handoff_files:import_", "Handoffs as markdown: v1 and v2 files, proposals, active.md."),
-        "thinking": Lazy("import_thinking:thinking", "Transcripts with thinking blocks, as Claude Code keeps them."),
-        "list": Lazy("imports:list_", "Imported records, mapped and unmapped."),
+        "empirica": Lazy(
+            "import_notes:empirica", "Import git notes of Empirica: reports, checkpoints, findings, goals."
+        ),
+        "handoffs": Lazy(
+            "handoff_files:import_", "Import handoffs in markdown: v1 and v2 files, proposals, active.md."
+        ),
+        "thinking": Lazy(
+            "import_thinking:thinking", "Import transcripts with thinking blocks, such as those of Claude Code."
+        ),
+        "list": Lazy("imports:list_", "List imported records, mapped and unmapped."),
     },
     aliases={"ls": "list", "notes": "empirica", "transcript": "thinking"},
 )
@@ -35,13 +41,14 @@ def import_() -> None:
 
 @click.command("list", cls=Command, looks_back=True)
 @click.option("--unmapped", is_flag=True, help="Only records that could not be mapped.")
-@click.option("--source", default="", metavar="START", help="Only records whose source begins so.")
-@click.option("--dirty", is_flag=True, help="Only records with values that could not be read correctly.")
+@click.option("--source", default="", metavar="START", help="Only records whose source begins with this text.")
+@click.option("--dirty", is_flag=True, help="Only records with values that could not be read.")
 @page_options()
 def list_(app: App, /, *, limit: int, cursor: int | None, **filters: Any) -> None:
     """List imported records in the order of the ledger.
 
-    `deed show ENTRY` shows one with what it says and what is dirty; `original` is the ref of its bytes.
+    `deed show ENTRY`, with the number in the column `entry`, prints the data of one record. There, `original` is the
+    reference of the imported bytes, and `dirty` has the values that could not be read.
     """
     page = app.query("records.list", **filters, limit=limit, after=cursor)
     rows = [

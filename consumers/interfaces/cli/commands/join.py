@@ -28,10 +28,10 @@ from deedbook.ledger.lifecycle.authority import NODE_ROLE
     help="Store the key without a passphrase. Any process of this user can then sign with it.",
 )
 def join(app: App, code: str, *, is_node: bool, unprotected: bool) -> None:
-    """Join the ledger that CODE invites to: `deed agent invite` printed it, elsewhere.
+    """Join a ledger with the CODE that `deed agent invite` printed on another machine.
 
     The keys are made in .deedbook of this folder (or in --home DIR) and stay there. From then on, commands in this
-    folder ask that ledger's server as this agent. If interrupted, run the same command again. A human's key is sealed
+    folder use that ledger's server as this agent. If interrupted, run the same command again. A human's key is sealed
     with a passphrase, which is asked on a terminal or read from --passphrase-fd.
     """
     invitation = Invitation.parse(code)

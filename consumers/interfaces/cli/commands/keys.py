@@ -32,13 +32,15 @@ def key() -> None:
 
 @key.command()
 @click.option("--ttl", default="12h", show_default=True, help="How long it is valid: 30m, 12h, 7d.")
-@click.option("--kind", "kinds", cls=ListOption, help="A kind it may sign, or a prefix as session.* (default: any).")
+@click.option(
+    "--kind", "kinds", cls=ListOption, help="A kind it may sign, or a prefix such as session.* (default: any)."
+)
 @click.option("--stream", "streams", cls=ListOption, help="A stream it may write, or a prefix (default: any).")
 @click.option("--max-events", type=click.IntRange(1), help="How many events it may sign.")
 def delegate(app: App, ttl: str, kinds: tuple[str, ...], streams: tuple[str, ...], max_events: int | None) -> None:
     """Make a session key for the acting agent (--as) and write it to keys/NAME.session.
 
-    Until it expires, it signs the agent's events, but never approvals.
+    It can sign the agent's events until it expires, but never approvals.
     """
     name = app.acting()
     home, client = app.ledger_home(), app.client()
@@ -83,19 +85,21 @@ def revoke(app: App, public_key: str, reason: str) -> None:
 
 @key.command()
 @click.option("--lost", is_flag=True, help="The old key is lost or ended; root signs instead.")
-@click.option("--by", metavar="ADMIN", help="Who signs with --lost (default: root).")
+@click.option("--by", metavar="ADMIN", help="With --lost: the admin that signs (default: root).")
 @click.option("--checkpoint", is_flag=True, help="Replace the key that signs checkpoints; signed by root.")
 @click.option("--unprotected", is_flag=True, help="With --lost: leave the new key unsealed.")
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotected: bool, reason: str) -> None:
     """Replace the identity key of the acting agent (--as), and its key for the bus with it.
 
-    The old key signs the change, and nothing after it; what it delegated ends with it, and what it signed stays valid.
-    The new files take the place of the old ones, sealed with the same passphrase. A lost key of a human, reviewer,
-    admin or node is replaced by root, any other by an admin, too; as in `agent add`, its new passphrase is read first.
+    The old key signs the change, and is invalid afterwards. Session keys that it delegated end with it. Its earlier
+    signatures stay valid. The new key files replace the old ones and are sealed with the same passphrase.
 
-    --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key of
-    checkpoints. Killed on the way, the next call goes on where this one ended.
+    With --lost, root signs for a human, reviewer, admin or node. For any other agent, an admin may sign too. The
+    passphrase of the new key is read first, as in `agent add`.
+
+    --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key that
+    signs checkpoints. If the command is interrupted, run it again: it continues.
     """
     if checkpoint:
         if lost or by or unprotected or app.settings().agent not in (None, ROOT):
@@ -163,12 +167,12 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 )
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
-    """Report that a key was stolen at an entry or time; of an agent, every identity key since then.
+    """Report that a key was stolen at an entry or time; for an agent, report every identity key it had since then.
 
     The key can sign nothing any more. Its signatures since then, and those of session keys that it delegated since
-    then, are shown as compromised signatures everywhere. Nothing is deleted. An approval with such a signature does
-    not count for a later claim. The agent itself signs this (--as), or an admin; without --as, root signs. Replace a
-    key of root or of a node first.
+    then, are shown as compromised signatures everywhere. Nothing is deleted. A handoff that was approved with such a
+    signature cannot be claimed until it is approved again. The agent itself signs this (--as), or an admin; without
+    --as, root signs. Replace a key of root or of a node first.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)

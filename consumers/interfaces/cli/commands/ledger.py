@@ -62,7 +62,9 @@ from deedbook.projections.answers.reader import Reader
 
 
 @click.command(cls=Command)
-@click.option("--origin", help="The name on the ledger's checkpoints, as example.org/team (default: host and folder).")
+@click.option(
+    "--origin", help="The name on the ledger's checkpoints, such as example.org/team (default: host and folder)."
+)
 @click.option("--sealed", is_flag=True, help="Seal the root key with a passphrase (asked, or --passphrase-fd).")
 def init(app: App, origin: str | None, *, sealed: bool) -> None:
     """Make a new ledger in .deedbook of this folder, or in --home DIR or DEEDBOOK_HOME.

@@ -39,7 +39,8 @@ def mcp(
     """Serve eight tools to agents over MCP: resume, record, report, fetch, hand over, search.
 
     The server signs as the agent of --as, never as a human, an admin or root; without --as its tools only read. It runs
-    until its client closes the input, or until SIGINT or SIGTERM. With --http clients send the token as a bearer.
+    until its client closes the input, or until SIGINT or SIGTERM. With --http, clients send the token of --token-file
+    as a bearer token.
     """
     if not is_http and (port is not None or token_file is not None):
         raise Refused("USAGE", "--port and --token-file need --http")

@@ -80,7 +80,7 @@ def test(app: App, channel: str | None) -> None:
 @click.argument("id_", metavar="ID", required=False)
 @click.option("--all", "all_", is_flag=True, help="Every dead letter.")
 def retry(app: App, id_: str | None, *, all_: bool) -> None:
-    """Retry dead letters with all attempts. The running notifier sends them."""
+    """Retry dead letters: notifications that failed every attempt. The running notifier sends them."""
     if (id_ is None) != all_:
         raise Refused("USAGE", "give the ID of a notification, or --all")
     with open_store(app) as store:
@@ -91,12 +91,14 @@ def retry(app: App, id_: str | None, *, all_: bool) -> None:
 
 
 @notify.command()
-@click.option("--once", is_flag=True, help="Read what is there now, try what is due once, and stop.")
+@click.option(
+    "--once", is_flag=True, help="Read the events that are there now, try each due notification once, and stop."
+)
 def run(app: App, *, once: bool) -> None:
     """Send notifications until SIGINT or SIGTERM. `deed serve` does this by itself.
 
-    The first start notifies nobody of what waits already. Positions, open waits and the outbox are in notifier.db of
-    the ledger's folder. One notifier runs at a time.
+    The first start sends nothing for work that already waits. Positions, open waits and the outbox are in notifier.db
+    of the ledger's folder. One notifier runs at a time.
     """
     channels = configured_channels(app.settings())
     if not channels:

@@ -54,9 +54,12 @@ def reasoning() -> None:
 @reasoning.command()
 @click.option("--task", required=True, help="The question or task.")
 @click.option("--id", "id_", help="Its id (default: day and task).")
-@click.option("--ai-id", default="", help="A label of the model, as claude-sonnet-4.5.")
+@click.option("--ai-id", default="", help="A label of the model, such as claude-sonnet-4.5.")
 @click.option(
-    "--strategy", "reasoning_strategy", default="", help="The strategy, as top-down, bottom-up or hypothesis-driven."
+    "--strategy",
+    "reasoning_strategy",
+    default="",
+    help="The strategy, such as top-down, bottom-up or hypothesis-driven.",
 )
 @click.option(
     "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched whole."
@@ -82,7 +85,7 @@ def start(app: App, /, task: str, id_: str | None, **options: str) -> None:
     "--evidence",
     multiple=True,
     metavar="PATH:LINE[-LINE][:TEXT]|REV:PATH:LINE|URL|REF",
-    help="Evidence, as src/auth.py:5-9. Repeatable.",
+    help="Evidence, such as src/auth.py:5-9. Repeatable.",
 )
 @click.option(
     "--rests-on",
@@ -115,7 +118,9 @@ def step(app: App, /, id_: str, rests_on: tuple[int, ...], number: int | None, *
 @click.option("--content", help="The assumption.")
 @click.option("--check", "method", help="How to check it.")
 @click.option("--step", "number", type=click.IntRange(1), help="Settle this assumption instead of adding one.")
-@click.option("--settled", metavar="TEXT", help="How it was settled, as 'Validated: logs encrypted since 2024-10'.")
+@click.option(
+    "--settled", metavar="TEXT", help="How it was settled, such as 'Validated: logs encrypted since 2024-10'."
+)
 def assume(
     app: App, id_: str, *, content: str | None, method: str | None, number: int | None, settled: str | None
 ) -> None:
@@ -191,18 +196,22 @@ def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
 
 @reasoning.command(looks_back=True)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--have", metavar="ID|REF", help="A version you have: only what changed since is sent, if that is less.")
+@click.option(
+    "--have",
+    metavar="ID|REF",
+    help="A version that you have. The ledger sends only the changes since then, if they are smaller.",
+)
 @click.option(
     "--base",
     "base_file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The graph you have, as `fetch` printed it (default: what was fetched here before, in cache/graphs).",
+    help="The file of the version that you have, as `fetch` printed it (default: the graph in cache/graphs).",
 )
 def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
     """Fetch a whole graph, check its hash, and print the hashed bytes.
 
-    A version named by --have that is neither in --base nor fetched before is fetched whole first, and that is said.
+    If the version of --have is neither in --base nor in the cache, it is fetched whole first, and the output says so.
     """
     cache = GraphCache(app.settings().home)
     base = find_base(app.query_with, cache, have, base_file)
@@ -299,8 +308,8 @@ def reopened(graph: dict[str, Any]) -> list[str]:
 def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
     """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
 
-    The whole file is checked before anything is signed; evidence that nobody can check is warned of. Recording the same
-    file again under the same ids adds nothing.
+    The whole file is checked before anything is signed. The command warns of evidence that nobody can check. Recording
+    the same file again under the same ids adds nothing.
     """
     graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
     if id_ is not None and len(graphs) > 1:

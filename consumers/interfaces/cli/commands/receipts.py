@@ -39,8 +39,8 @@ class _Receipts(Group):
 def receipt_() -> None:
     """Print a proof that an event is in the log. Anybody can check it offline.
 
-    `deed receipt INDEX|REF [-o FILE] [--policy FILE]` prints the receipt of an event, a C2SP tlog-proof,
-    once it has checked it; --policy waits for the witnesses that the policy asks for.
+    `deed receipt INDEX|REF [-o FILE] [--policy FILE]` checks the receipt of an event and prints it as a C2SP
+    tlog-proof. With --policy, it waits for the witnesses that the policy requires.
     """
 
 
@@ -70,8 +70,9 @@ def take_(app: App, ref: str, output: Path | None, policy_file: Path | None) -> 
 def verify(app: App, /, file: Path, *, fail_open: bool, **anchor_options: Any) -> None:
     """Check a receipt offline, and say what it proves.
 
-    Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': the receipt itself says which
-    key counts. In a folder of that ledger, it is also held against the ledger and what is remembered of it.
+    Without --root, --vkey or a policy that names the log, the verdict is 'self-asserted': only the receipt itself names
+    the log's key. In a folder of that ledger, the receipt is also compared with the ledger and with the trusted head
+    that this machine stores.
     """
     if fail_open and anchor_options["policy_file"] is None:
         raise Refused("USAGE", "--fail-open needs --policy")

@@ -46,7 +46,7 @@ def report() -> None:
 @report.command()
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
-@click.option("--finding", "findings", multiple=True, help="What was found out, 3 to 5 times (default: the session's).")
+@click.option("--finding", "findings", multiple=True, help="A finding; give 3 to 5 (default: the session's).")
 @click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
 @click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
@@ -65,7 +65,7 @@ def generate(app: App, /, session_id: str | None, **options: Any) -> None:
 @report.command(looks_back=True)
 @ai_id_option
 @click.option("--resume-mode", type=click.Choice(MODES), help="Which sessions (default: last; with --count, last_n).")
-@click.option("--session-id", metavar="ID", help="The session to take up, with --resume-mode session_id.")
+@click.option("--session-id", metavar="ID", help="With --resume-mode session_id: the session to resume.")
 @click.option("--count", type=click.IntRange(1, resumed_max), help="How many of the last sessions.")
 @click.option(
     "--detail-level",

@@ -101,9 +101,10 @@ def dry_run(app: App, file: Path | None, *, after: int, index: int | None, limit
 def run(app: App, file: Path | None, *, once: bool, verbose: bool) -> None:
     """Run the chains and announce ready handoffs until SIGINT or SIGTERM.
 
-    In the ledger's own folder it signs as the service agent `router`; with --server as --as NAME, who must have the
-    role service. `deed serve` runs a router by itself: another one makes nothing twice. The file is read again when
-    it changes; a broken one is reported and the chains before it go on.
+    In the ledger's own folder, the router signs as the service agent `router`. With --server, it signs as the agent of
+    --as, which must have the role service. `deed serve` also runs a router; two routers create nothing twice. The
+    router reads the file again when it changes. If the new file is invalid, the router reports that and continues with
+    the earlier chains.
     """
     source = chains_file(app, file, acts=True)
     chains = source.read()

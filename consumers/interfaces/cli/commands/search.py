@@ -17,7 +17,7 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 @click.command(cls=Command, looks_back=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only this type. Repeatable.")
-@click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, as finding.logged.")
+@click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @output.since_option("Only what was written since")
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")

@@ -69,9 +69,9 @@ def print_made(report: dict[str, Any]) -> None:
 def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     """End your idle sessions, and make the reports that are missing.
 
-    A report is missing after a POSTFLIGHT, and after a CHECK of a session that is over. What cannot be made is listed
-    with its reason. The exit code is 0 where something still has to be said by somebody (a session without a finding),
-    and that of the first error otherwise. Running it again does nothing more.
+    A report is missing after a POSTFLIGHT, and after a CHECK of a session that is over. Reports that cannot be made are
+    listed with the reason. The exit code is that of the first error. A session without a finding is no error: make its
+    report with `deed report generate`. Running the command again does nothing more.
     """
     idle = timedelta() if older_than == "0" else parse_ttl(older_than)
     swept = sweep_sessions(

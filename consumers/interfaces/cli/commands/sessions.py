@@ -40,13 +40,15 @@ LAZY: Final = {
 }
 
 impact_option: Final = click.option("--impact", type=click.FloatRange(0, 1), help="Impact, from 0 to 1.")
-subject_option: Final = click.option("--subject", default="", help="The subject, as a module or topic.")
-of_session_option: Final = click.option("--session", "within", metavar="ID", help="Refuse REF of another session.")
+subject_option: Final = click.option("--subject", default="", help="The subject, such as a module or topic.")
+of_session_option: Final = click.option(
+    "--session", "within", metavar="ID", help="Refuse REF if it belongs to another session."
+)
 
 
 @click.group(cls=Group, lazy=LAZY, aliases={"new": "start", "close": "end", "done": "end"})
 def session() -> None:
-    """Keep what you do and learn: assessments, findings, unknowns, dead ends, tools.
+    """Record what you do and learn: assessments, findings, unknowns, dead ends, tools.
 
     You may omit ID if DEEDBOOK_SESSION names the session, or if you have one open session.
     """
@@ -89,7 +91,9 @@ def start(app: App, id_: str | None, task: str | None, ai_id: str | None, resume
 
 @session.command()
 @click.argument("arguments", nargs=-1, metavar="[ID] TEXT")
-@click.option("--evidence", multiple=True, metavar="PATH:LINE", help="Where it can be seen, as path:line. Repeatable.")
+@click.option(
+    "--evidence", multiple=True, metavar="PATH:LINE", help="The position of the evidence, as path:line. Repeatable."
+)
 @impact_option
 @subject_option
 def finding(app: App, arguments: tuple[str, ...], *, evidence: tuple[str, ...], **fields: Any) -> None:

@@ -115,7 +115,7 @@ def receive(
 ) -> None:
     """Print the prompt of a snapshot or reasoning, whether you may act on it, and by which rule.
 
-    With --as, a signed request asks a human where one must decide (`deed review list`).
+    If the rule requires a human's decision, --as NAME signs a request for it (`deed review list`).
     """
     author = None if app.settings().agent is None else app.author()
     assessed = msgspec.to_builtins(read_vectors(parse_vectors(vectors))) or None
@@ -197,7 +197,11 @@ def review() -> None:
 
 @review.command("list", looks_back=True)
 @click.option(
-    "--status", type=click.Choice(["open", "answered", "all"]), default="open", show_default=True, help="Only these."
+    "--status",
+    type=click.Choice(["open", "answered", "all"]),
+    default="open",
+    show_default=True,
+    help="Only requests in this state.",
 )
 @click.option("--author", help="Only requests of this agent.")
 @page_options()

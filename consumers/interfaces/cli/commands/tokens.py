@@ -30,7 +30,9 @@ def token() -> None:
     show_default=True,
     help="Read everything, or only /metrics.",
 )
-@click.option("--expires", metavar="TIME", default="30d", show_default=True, help="After how long: 12h, 30d.")
+@click.option(
+    "--expires", metavar="TIME", default="30d", show_default=True, help="How long the token is valid: 12h, 30d."
+)
 def create(app: App, name: str, role: Role, expires: str) -> None:
     """Create a token for the agent NAME, and print it once.
 

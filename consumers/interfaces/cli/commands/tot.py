@@ -28,9 +28,9 @@ _SCORERS: Final = {"value": "game24", "exhaustive": "game24-exhaustive"}
 _logs_option = click.option(
     "--logs",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write the log folder below (default: logs/ in the ledger's folder).",
+    help="Write the task's log folder into this folder (default: logs/ in the ledger's folder).",
 )
-_no_logs_option = click.option("--no-logs", is_flag=True, help="Write no log folder.")
+_no_logs_option = click.option("--no-logs", is_flag=True, help="Do not write a log folder.")
 
 
 @click.group(cls=Group, aliases={"solve": "run", "tree": "show", "ls": "list", "verify": "prove"})
@@ -40,35 +40,67 @@ def tot() -> None:
 
 @tot.command()
 @click.argument("argument", required=False, metavar="PROBLEM|@FILE|-")
-@click.option("--problem", metavar="TEXT|@FILE|-", help="The problem, as '4 9 10 13'.")
-@click.option("--task-type", default="math_reasoning", show_default=True, help="A type of the table, or your own.")
-@click.option("--strategy", help="BFS or DFS.")
-@click.option("--depth", type=int, help="The maximal depth of the tree.")
-@click.option("--branching", type=int, help="Thoughts per node.")
+@click.option("--problem", metavar="TEXT|@FILE|-", help="The problem, such as '4 9 10 13'.")
+@click.option(
+    "--task-type",
+    default="math_reasoning",
+    show_default=True,
+    help="math_reasoning, creative_writing, planning, debugging, architecture_design, or a name of "
+    "your own with --strategy and --depth. The type sets the defaults of the search.",
+)
+@click.option("--strategy", help="BFS (breadth first) or DFS (depth first).")
+@click.option("--depth", type=int, help="The maximum depth of the tree.")
+@click.option("--branching", type=int, help="The number of thoughts that follow each node.")
 @click.option("--threshold", type=float, help="Prune nodes with a lower score (0 to 10).")
-@click.option("--beam", "beam_width", type=int, help="Nodes to keep of a level (default: the branching).")
-@click.option("--generation", help="independent_sampling or sequential_proposal.")
-@click.option("--evaluation", help="independent_scoring or comparative_voting.")
-@click.option("--nodes", "nodes_max", type=int, help="The most nodes.")
-@click.option("--calls", "calls_max", type=int, help="The most requests to a model, failed ones included.")
-@click.option("--tokens", "tokens_max", type=int, help="The most tokens of a model.")
+@click.option(
+    "--beam", "beam_width", type=int, help="The number of nodes to keep at each level (default: --branching)."
+)
+@click.option("--generation", help="How thoughts are generated: independent_sampling or sequential_proposal.")
+@click.option("--evaluation", help="How thoughts are judged: independent_scoring or comparative_voting.")
+@click.option("--nodes", "nodes_max", type=int, help="The maximum number of nodes.")
+@click.option(
+    "--calls", "calls_max", type=int, help="The maximum number of requests to a model, including failed ones."
+)
+@click.option("--tokens", "tokens_max", type=int, help="The maximum number of tokens of a model.")
 @click.option(
     "--answer-wait",
     "answer_wait_s",
     type=int,
     metavar="SECONDS",
-    help="How long to wait for an answer of another agent.",
+    help="How long to wait for an answer of the agent of --generator or --evaluator.",
 )
-@click.option("--deadline", metavar="10m|TIME", help="When to stop and answer with the best path so far.")
-@click.option("--language", type=click.Choice(["en", "zh"]), help="Default: en, or zh where the problem is Chinese.")
-@click.option("--thinker", help="Who thinks (default: a program that reads the problem, else the language model).")
+@click.option(
+    "--deadline",
+    metavar="10m|TIME",
+    help="After this duration or at this time, stop and answer with the best path so far.",
+)
+@click.option(
+    "--language",
+    type=click.Choice(["en", "zh"]),
+    help="The language of prompts and logs (default: en, or zh for a Chinese problem).",
+)
+@click.option(
+    "--thinker",
+    help="The program that proposes and judges thoughts: game24, game24-exhaustive, llm (the model of "
+    "config.toml), or the name of an installed one. Default: a program that can read the problem,"
+    " otherwise llm.",
+)
 @click.option(
     "--scorer",
     type=click.Choice(list(_SCORERS)),
-    help="For game24: value looks one step ahead, exhaustive tries everything.",
+    help="With the thinker game24: value looks one step ahead, exhaustive tries all continuations.",
 )
-@click.option("--generator", metavar="NAME", help="The agent that proposes thoughts, with its own key over the bus.")
-@click.option("--evaluator", metavar="NAME", help="The agent that judges thoughts, with its own key over the bus.")
+@click.option(
+    "--generator",
+    metavar="NAME",
+    help="A registered agent of yours that proposes thoughts instead of Deedbook's. It answers "
+    "requests over the bus with its own key.",
+)
+@click.option(
+    "--evaluator",
+    metavar="NAME",
+    help="A registered agent of yours that judges thoughts instead of Deedbook's, in the same way.",
+)
 @_logs_option
 @_no_logs_option
 def run(
@@ -90,7 +122,7 @@ def run(
 ) -> None:
     """Solve a problem with six agents, each a process with a key of its own.
 
-    A model costs requests and tokens. Bound them with --calls, --tokens and --deadline.
+    A language model costs requests and tokens. Limit them with --calls, --tokens and --deadline.
     """
     if (argument is None) == (problem is None):
         raise Refused("USAGE", "give the problem, once: `deed tot run PROBLEM`, @FILE, or - for standard input")
@@ -132,10 +164,10 @@ def stop(app: App, task: str, reason: str) -> None:
 @tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
-@click.option("--follow", "is_following", is_flag=True, help="Go on while it is searched.")
+@click.option("--follow", "is_following", is_flag=True, help="Update the tree while the search runs.")
 @web_option("tot", "task")
 def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
-    """Show the tree of a task: scores, statuses, the best path (*), and what it came to."""
+    """Show the tree of a task: scores, statuses, the best path (*), and the outcome."""
     drawn = tot_text.mermaid_text if mermaid else tot_text.tree_text
     if is_following:
         tot_text.follow_task(app, find(app, task), drawn)
@@ -154,7 +186,7 @@ def show(app: App, task: str, *, mermaid: bool, is_following: bool) -> None:
 @click.argument("task", metavar="TASK")
 @_logs_option
 def logs(app: App, task: str, logs: Path | None) -> None:
-    """Write the log folder of a task, from its events alone: one file an agent and round, and the timeline."""
+    """Write the log folder of a task from its events: one file for each agent and round, and the timeline."""
     folder = write_logs(read_task(app.client(), find(app, task)), logs or default_logs(app))
     files = sorted(path.name for path in folder.iterdir())
     app.show("thought_logs", {"folder": str(folder), "files": files}, [str(folder), *files])

@@ -41,7 +41,7 @@ class Act(NamedTuple):
 @click.option("--remove", "action", flag_value="remove", help="Do not trust it any more; the folder may be gone.")
 @click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
 def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
-    """Trust the ledger's folder here. Shows what it would run, send and sign, and asks.
+    """Trust the ledger's folder here. The command shows what its settings would run, send and sign, and asks.
 
     An untrusted folder is only read: verbs that sign, serve, watch or push are refused. A folder that you made with
     `deed init` is trusted. You are asked again when config.toml, chains.toml or client.toml changes. `deed trust

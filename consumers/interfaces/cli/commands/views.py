@@ -27,15 +27,22 @@ follow_wait_max_s: Final = 5.0
 
 
 @click.command(cls=Command)
-@click.option("--view", "views", cls=ListOption, help="Only this view; may be given more than once.")
-@click.option("--rebuild", is_flag=True, help="Fold the whole log again into fresh tables.")
-@click.option("--follow", is_flag=True, help="Run until SIGINT or SIGTERM. Several workers take turns.")
-@click.option("--store", metavar="URL", help="Views in PostgreSQL: postgresql://USER@HOST/DATABASE, no password.")
+@click.option("--view", "views", cls=ListOption, help="Only this view. May be given more than once.")
+@click.option("--rebuild", is_flag=True, help="Build the tables again from the whole log.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Update the views until SIGINT or SIGTERM. If several such workers run, they take turns.",
+)
+@click.option(
+    "--store", metavar="URL", help="Update views in PostgreSQL: postgresql://USER@HOST/DATABASE, without a password."
+)
 def project(app: App, views: tuple[str, ...], store: str | None, *, rebuild: bool, follow: bool) -> None:
     """Update the views from the log, or rebuild them, and print each view's position and digest.
 
-    With --follow it prints instead how far the views are, whenever they have come further, and says on standard error
-    what keeps it from its work; with --json each is a document of its own line.
+    Views are the tables that answer queries. They are made from the log alone. With --follow the command continues to
+    run and updates the views with each new entry. It then prints the new position, and problems on standard error. With
+    --json each line of output is one JSON document.
     """
     if follow and (rebuild or views):
         raise click.UsageError("--follow cannot rebuild: rebuild first, then follow")

@@ -40,17 +40,17 @@ server_wait_s = 1.0
 @click.command(cls=Command)
 @click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
-@click.option("--post", "url", metavar="URL", help="POST each event there as a CloudEvent, in binary mode.")
+@click.option("--post", "url", metavar="URL", help="POST each event to this URL as a CloudEvent, in binary mode.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["deedbook", "cloudevents"]),
     default="deedbook",
     show_default=True,
-    help="What is printed, or given to CMD.",
+    help="The format of the events that are printed or passed to CMD.",
 )
 @click.option("--from-start", is_flag=True, help="Start a new watcher at entry 0, not at the end of the log.")
-@click.option("--once", is_flag=True, help="Stop after handling what is there now.")
+@click.option("--once", is_flag=True, help="Stop after handling the events that are there now.")
 @click.option("--store", metavar="URI", help="Store the position in PostgreSQL, so that another machine can take over.")
 @click.option("--dead", is_flag=True, help="List this watcher's dead letters instead.")
 @click.option("--retry", type=click.IntRange(0), metavar="INDEX", help="Try one dead letter again instead.")
@@ -70,11 +70,12 @@ def watch(
     """Run a command for each new event of some kinds. The position is stored for this agent, kinds and CMD.
 
     CMD also gets DEEDBOOK_EVENT_ID and DEEDBOOK_EVENT_INDEX. It runs at least once for each event: after a crash it may
-    run again with the same id. When it fails five times, the event is kept as a dead letter and the next one is
-    handled;
-    --dead and --retry, with the same kinds and CMD, show such events and try them again; --once ends with 1 after one.
-    --post does the same with a URL in place of CMD: each event until it is answered with 2xx, with the same id.
-    Standard error says where it begins, and when the server goes and is back.
+    run again with the same id. If it fails five times, the event becomes a dead letter, and the next event is handled.
+    --dead lists the dead letters and --retry tries one again; repeat the same kinds and CMD with them. With --once, the
+    exit code is 1 if there is a new dead letter.
+
+    --post sends each event to a URL instead, until the answer is 2xx, with the same id each time. Standard error says
+    where the watcher begins, and when the server is gone or back.
     """
     check_kinds(kinds)
     configure_logging(verbose=False)
