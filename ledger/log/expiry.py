@@ -82,9 +82,8 @@ def read_references(log: Log) -> int:
     while True:
         with log.snapshot() as snapshot:
             with store.reading() as txn:
-                position = _read_position(store, txn)
-            if position.size == snapshot.size and _is_in_log(position, snapshot):
-                return position.size
+                if _is_read(store, txn, snapshot):
+                    return snapshot.size
             with store.writing() as txn:
                 _read_next(store, txn, snapshot)
 
@@ -94,7 +93,8 @@ def drop_unreferenced(
 ) -> ExpiryResult:
     """Delete unreferenced blobs and unfinished uploads whose intents are all older than ``blob_unreferenced_max_s``.
 
-    Each transaction is bounded. If we crash between two, the first deletions stay, and the next call does the rest.
+    ``progress`` gets the number of examined intents as both arguments, because the number of all is not known. Each
+    transaction is bounded. If we crash between two, the first deletions stay, and the next call does the rest.
     """
     store = log.blobs.environment()
     if store is None:
@@ -110,11 +110,12 @@ def drop_unreferenced(
         progress(examined, examined)
         if not expired:
             continue
+        read_references(log)  # what was appended meanwhile: reading all of it below would keep writers waiting
         # We hold the log's write lock while we read references to the log's end and delete blobs. The gate looks for an
         # event's blobs under the same lock. So either the event is already in the log and keeps its blob, or the gate
         # finds no blob and refuses the event. Nothing is written to the log here.
         with log.writing() as (_, snapshot), store.writing() as txn:
-            while _read_position(store, txn).size < snapshot.size:
+            while not _is_read(store, txn, snapshot):
                 _read_next(store, txn, snapshot)
             for intent in expired:
                 dropped_bytes = _drop(store, txn, intent, before_ms)
@@ -128,7 +129,7 @@ def _find_expired(
     """Return a bounded number of expired intents from ``start`` on, the next start, and how many were examined."""
     expired: list[blob_tables.Intent] = []
     size = count = 0
-    for count, (key, data) in enumerate(store.items(txn, store.tables["intents"], b"", start)):
+    for key, data in store.items(txn, store.tables["intents"], b"", start):
         if count == 100 * _intents_per_transaction or len(expired) == _intents_per_transaction:
             return expired, key, count
         if size > _dropped_per_transaction_max_bytes:
@@ -138,6 +139,7 @@ def _find_expired(
         if intent.accepted_ms < before_ms and (record is None or record.referenced_by is None):
             expired.append(intent)
             size += intent.size
+        count += 1
     return expired, None, count
 
 
@@ -163,6 +165,12 @@ def _drop(store: Environment, txn: lmdb.Transaction, intent: blob_tables.Intent,
 def _read_position(store: Environment, txn: lmdb.Transaction) -> _Position:
     data = store.get(txn, store.tables["usage"], _POSITION)
     return _Position() if data is None else _position_decoder.decode(data)
+
+
+def _is_read(store: Environment, txn: lmdb.Transaction, snapshot: Snapshot) -> bool:
+    """Return whether the references are those of this log, up to its end."""
+    position = _read_position(store, txn)
+    return position.size == snapshot.size and _is_in_log(position, snapshot)
 
 
 def _is_in_log(position: _Position, snapshot: Snapshot) -> bool:

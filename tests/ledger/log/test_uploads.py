@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -22,13 +23,14 @@ from deedbook.ledger.events.session import FindingLogged, ReportGenerated, Sessi
 from deedbook.ledger.home.config import Config
 from deedbook.ledger.home.quota import Quota
 from deedbook.ledger.limits import blob_chunk_bytes, blob_overhead_bytes, blob_unreferenced_max_s
+from deedbook.ledger.log import expiry
 from deedbook.ledger.log.blobs import Usage
 from deedbook.ledger.log.expiry import ExpiryResult, drop_unreferenced, read_references
 from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.uploads import UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from deedbook.ledger.format.envelope import Submission
@@ -219,6 +221,58 @@ def test_blob_that_another_agent_stored_since_stays(ledger: Ledger) -> None:
         assert [owner.author for owner in client.stat_blob(ref).stored] == ["bob"]
         assert client.get_blob(ref) == b"shared"
     assert usage_of(ledger.log.blobs, "alice") == Usage()
+
+
+@pytest.mark.parametrize("per_transaction", [1, 2, 256])
+def test_progress_counts_each_examined_intent(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, per_transaction: int
+) -> None:
+    monkeypatch.setattr(expiry, "_intents_per_transaction", per_transaction)
+    for number in range(5):
+        ledger.put_blob("alice", b"%d" % number)
+    examined = []
+    drop_unreferenced(ledger.log, now_ms=later_ms(), progress=lambda done, _: examined.append(done))
+    assert examined[-1] == 5
+    assert refs_of(ledger.log.blobs) == []
+
+
+def test_entries_that_came_during_the_search_are_not_read_under_the_lock_of_the_log(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = ledger.put_blob("alice", b"referenced late")
+    ledger.put_blob("alice", b"lost")
+    read_next, writing, held = expiry._read_next, ledger.log.writing, list[bool]()
+
+    @contextlib.contextmanager
+    def watched() -> Iterator[Any]:
+        with writing() as opened:
+            held.append(True)
+            yield opened
+            held.append(False)
+
+    def read(*arguments: Any) -> None:
+        assert held[-1:] != [True]
+        read_next(*arguments)
+
+    monkeypatch.setattr(ledger.log, "writing", watched)
+    monkeypatch.setattr(expiry, "_read_next", read)
+    # The search has found both blobs when it reports its progress.
+    result = drop_unreferenced(ledger.log, now_ms=later_ms(), progress=lambda *_: refer(ledger, ref))
+    assert (result, refs_of(ledger.log.blobs)) == (ExpiryResult(1, 4), [ref])
+    assert held[-2:] == [True, False]
+
+
+def test_blob_stays_when_another_log_was_read_before_the_drop(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", b"content")
+    store = ledger.log.blobs.open_or_create()
+
+    def read_another_log(*_: int) -> None:
+        refer(ledger, ref)
+        with store.writing() as txn:
+            txn.put(b"\0", msgspec.msgpack.encode([10_000, bytes(32)]), db=store.tables["usage"])
+
+    assert drop_unreferenced(ledger.log, now_ms=later_ms(), progress=read_another_log) == ExpiryResult(0, 0)
+    assert refs_of(ledger.log.blobs) == [ref]
 
 
 def test_references_are_read_again_from_another_log(ledger: Ledger) -> None:
