@@ -94,7 +94,7 @@ CODES: dict[str, Code] = {
     "TRANSITION_NOT_ALLOWED": Code(Exit.CONFLICT, False, "The current state does not allow this event."),
     "NOTHING_CHANGED": Code(Exit.CONFLICT, False, "The event would change nothing."),
     "NOT_APPROVED": Code(Exit.GATED, True, "The handoff has not been approved."),
-    "SELF_APPROVAL": Code(Exit.GATED, False, "The sender or receiver of a handoff cannot review it."),
+    "SELF_APPROVAL": Code(Exit.GATED, False, "Nobody reviews their own work."),
     "REVIEWER_REQUIRED": Code(Exit.GATED, False, "Only a human may create a handoff without a reviewer."),
     "VERSION_MISMATCH": Code(Exit.CONFLICT, False, "The request names a version that is not the current one."),
     "ALREADY_CLAIMED": Code(Exit.CONFLICT, False, "The handoff has already been claimed."),

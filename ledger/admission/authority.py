@@ -28,6 +28,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.identity import joining, ledger_id, possession, verify
 from deedbook.ledger.lifecycle import authority as registry
 from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.lifecycle.machine import check_roles
 from deedbook.ledger.log import keys
 from deedbook.ledger.log.keys import agent_key, invitation_key, key_key
 from deedbook.ledger.log.records import StreamState
@@ -44,23 +45,15 @@ def typed(event: Event, data_type: type[D]) -> D:
 
 def require_role(event: Event, state: Layer, *roles: str) -> None:
     """Refuse an author that has none of ``roles``."""
-    agent = state.agent(event.author)
-    if agent is None or agent.roles.isdisjoint(roles):
-        needed = " or ".join(roles)
-        message = f"{event.kind} needs the role {needed}, which {event.author} does not have"
-        hint = "`deed agent list` shows the agents that have it"
-        raise Refused("NOT_AUTHORIZED", f"{message}: {hint}", role=needed)
+    check_roles(frozenset(roles), event, state)
 
 
 def known_agent(state: Layer, name: str) -> registry.AgentRecord:
     """Return the record of an agent that is registered and not removed."""
-    agent = state.agent(name)
-    if agent is None:
-        message = f"there is no agent {name}: register it with `deed agent add {name}`"
-        raise Refused("AGENT_UNKNOWN", message, name=name)
-    if agent.removed_index is not None:
-        message = f"agent {name} was removed at entry {agent.removed_index}: name another agent (`deed agent list`)"
-        raise Refused("AGENT_UNKNOWN", message, name=name, index=agent.removed_index)
+    why, agent = registry.why_unregistered(state, name), state.agent(name)
+    if why is not None or agent is None:
+        message, details = why or ("", {})
+        raise Refused("AGENT_UNKNOWN", message, **details)
     return agent
 
 

@@ -48,7 +48,10 @@ from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.log.tables import FORMAT, Head
 
 proven_max: Final = 50_000
-_MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {"handoff": handoff.transition, "review": review.transition}
+_MACHINES: Final[dict[str, Callable[[Any, Event], Any]]] = {
+    "handoff": handoff.MACHINE.decide,
+    "review": review.MACHINE.decide,
+}
 
 
 Publish: TypeAlias = Callable[[int, list[bytes]], None]

@@ -115,6 +115,10 @@ class Layer:
         """Return the record of a stream."""
         return self.record(keys.stream_key(name))
 
+    def unverified_stream(self, name: str) -> StreamRecord | None:
+        """Return the record of a stream, perhaps not verified against the entries. Decisions also need ``stream``."""
+        return self.glance(keys.stream_key(name))
+
     def agent(self, name: str) -> AgentRecord | None:
         """Return the record of an agent."""
         return self.record(keys.agent_key(name))

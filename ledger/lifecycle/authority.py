@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import (
     AgentRegistered,
     AgentRemoved,
@@ -29,6 +30,7 @@ from deedbook.ledger.events.authority import (
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format import forms
 from deedbook.ledger.lifecycle.clock import Span
+from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,36 +44,11 @@ INVITATION_KEYS: Final = "the invitations"
 # The role of further nodes. It excludes other roles, comes with a checkpoint key, and ends with the agent.
 NODE_ROLE: Final = "node"
 
+AUTHORITY_STREAMS: Final = frozenset({"ledger", "agent"})
+"""The types of the streams whose events change keys and roles."""
+
 KeyEnd: TypeAlias = Literal["revoked", "replaced", "compromised", "removed"]
 InvitationEnd: TypeAlias = Literal["used", "revoked"]
-
-# These kinds are never delegable: a reviewer must decide with the identity key.
-NEVER_DELEGABLE: Final = frozenset(
-    {
-        "ledger.history_reset",
-        "ledger.clock_set",
-        "ledger.term_started",
-        "agent.invited",
-        "agent.invitation_revoked",
-        "agent.registered",
-        "agent.removed",
-        "role.granted",
-        "role.revoked",
-        "key.delegated",
-        "key.revoked",
-        "key.rotated",
-        "key.compromised",
-        "checkpoint_key.rotated",
-        "handoff.approved",
-        "handoff.rejected",
-        "handoff.criterion_waived",
-        "handoff.changes_requested",
-        "handoff.verified",
-        "review.answered",
-    }
-)
-# Without a reviewer, these events approve the handoff; one that hands the review over lets another agent approve.
-_MAY_APPROVE: Final = frozenset({"handoff.created", "handoff.amended"})
 
 
 class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -124,6 +101,17 @@ class Agents(Protocol):
 
     def key(self, public_key: str) -> KeyRecord | None:
         """Return the record of a signing key (hex)."""
+
+
+def why_unregistered(agents: Agents, name: str) -> tuple[str, dict[str, Any]] | None:
+    """Return why an event cannot name this agent, and details: it was never registered, or removed. None if it can."""
+    agent = agents.agent(name)
+    if agent is None:
+        return f"there is no agent {name}: register it with `deed agent add {name}`", {"name": name}
+    if agent.removed_index is not None:
+        message = f"agent {name} was removed at entry {agent.removed_index}: name another agent (`deed agent list`)"
+        return message, {"name": name, "index": agent.removed_index}
+    return None
 
 
 def is_node(agents: Agents, name: str) -> bool:
@@ -313,11 +301,13 @@ def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, i
 
 
 def is_delegable(kind: str, data: Any) -> bool:
-    """Return whether a session key may ever sign such an event; ``data`` is a struct or a dict of plain values."""
-    if kind not in _MAY_APPROVE:
-        return kind not in NEVER_DELEGABLE
-    fields = data if isinstance(data, dict) else msgspec.structs.asdict(data)
-    return fields.get("reviewer") is not None and not fields.get("hands_over")
+    """Return whether a session key may ever sign such an event; ``data`` is a struct or a dict of plain values.
+
+    It never signs what changes authority, and nothing for which the rules ask for an identity key: what a reviewer or a
+    human decides.
+    """
+    stream = KINDS[kind].stream
+    return stream not in AUTHORITY_STREAMS and not needs_identity_key(stream, kind, data)
 
 
 def covers(kinds: tuple[str, ...] | list[str], streams: tuple[str, ...] | list[str], kind: str, stream: str) -> bool:

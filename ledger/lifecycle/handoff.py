@@ -1,8 +1,7 @@
-"""The state machine of a handoff: its states, and which party may do what in which state.
+"""The state machine of a handoff: its state, and the conditions of ``proto/rules/handoff.json``.
 
-It sees one handoff only; the parties are names in its first event. ``admission.rules`` checks across streams whether
-an agent has a role and whether the dependencies have unlocked the handoff. Only ``is_unlocked`` and ``is_lapsed``
-(``handoff_status``) answer those two questions.
+That file says which party may do what in which state. This module says when each of its conditions holds, and what
+the state remembers. ``ledger_conditions`` read agents, keys and other handoffs, the other conditions only this one.
 """
 
 from __future__ import annotations
@@ -10,29 +9,38 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from shlex import quote
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_sorted
-from deedbook.ledger.lifecycle import require_imported
+from deedbook.ledger.lifecycle.authority import compromised_at, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed
+from deedbook.ledger.lifecycle.handoff_status import Status, is_lapsed, is_unlocked
+from deedbook.ledger.lifecycle.machine import LedgerState, Question, StateMachine, Unmet
+from deedbook.ledger.lifecycle.rules import Row, rules_of
+
+REVIEWING: Final = frozenset({"reviewer", "human"})
+"""The roles of which a reviewer needs one."""
+MET: Final = frozenset({"checked", "waived"})
+"""The marks of a criterion that is no longer open."""
+# The search for a cycle visits at most so many handoffs. Beyond it the handoff is refused, never half-checked.
+dependencies_walked_max: Final = 100_000
 
 
 class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     """The state of one handoff.
 
-    ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still open here), ``asked`` (still open, and
-    its reviewer is asked to waive it), ``checked`` or ``waived``, in the order of the event. ``importer`` acts for a
-    sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
-    confirms or amends it. ``is_announced``: the router has announced it. ``approval_key`` signed the approval, which is
-    the entry ``approval_index``. ``completion`` is the event that completed it last.
+    ``tasks`` are ``open`` or ``done``. ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still
+    open here), ``asked`` (its reviewer is asked to waive it, and it is still open), ``checked`` or ``waived``. Both are
+    in the order of the event. ``importer`` acts for a sender that may not be registered here. ``claimed_status`` is the
+    status in an imported file, until somebody confirms or amends it. ``is_announced``: the router has announced it.
+    ``approval_key`` signed the approval, which is the entry ``approval_index``. ``completion`` is the event that
+    completed it last.
     """
 
     sender: str
@@ -42,7 +50,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     version: str
     depends_on: tuple[str, ...]
     unlock_at: kinds.UnlockAt
-    tasks: tuple[bool, ...]
+    tasks: tuple[str, ...]
     criteria: tuple[str, ...]
     lease: Span | None = None
     reason: str = ""
@@ -62,340 +70,444 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
 def compute_version(sender: str, data: kinds.HandoffContent) -> str:
     """Return the ref of the content that a reviewer approves: everything but status, check marks and log."""
     content = msgspec.to_builtins(kinds.content_of(data)) | {"from": sender}
+    if not content.get("notes"):
+        content.pop("notes", None)
     return "sha256:" + hashlib.sha256(encode_sorted(content)).hexdigest()
 
 
-def _opened(data: kinds.HandoffContent, event: Event, *, sender: str, importer: str = "") -> HandoffState:
-    # Without a reviewer the sender verifies (only a human may, by a rule about roles). Nobody reviews their own work,
-    # so an agent that hands work to itself must name another reviewer.
-    reviewer = data.reviewer or event.author
-    if reviewer == data.to or data.reviewer == event.author:
-        message = f"{reviewer} is the sender or receiver of {event.name} and cannot review it: name another reviewer"
-        raise Refused("SELF_APPROVAL", message, name=reviewer)
-    opened = _unworked(data, sender, reviewer=reviewer, importer=importer)
-    return opened if data.reviewer else _approved(opened, event)
+def state_name(state: HandoffState, event: Event) -> str:
+    """Return the state that the rules see at the time of an event."""
+    if state.claimed_status is not None:
+        return "imported"
+    return "lapsed" if is_lapsed(state.status, state.lease, event.accepted_ms) else state.status
 
 
-def _approved(state: HandoffState, event: Event) -> HandoffState:
-    return replace(state, status="approved", approval_key=event.key, approval_index=event.index)
+def _party(state: HandoffState, party: str) -> tuple[str, ...]:
+    match party:
+        case "sender":
+            return state.senders
+        case "receiver":
+            return (state.receiver,)
+        case _:  # the reviewer: nobody reviews their own work
+            return () if state.reviewer == state.receiver else (state.reviewer,)
 
 
-def _unworked(data: kinds.HandoffContent, sender: str, *, reviewer: str, importer: str) -> HandoffState:
+def _read_data(event: Event) -> Any:
+    mapped = read_mapped(event.data) if isinstance(event.data, RecordImported) else None
+    return event.data if mapped is None else mapped[0]
+
+
+def _apply(question: Question[HandoffState], row: Row) -> HandoffState:
+    """Return the state after an accepted event, as ``proto/rules/README.md`` describes each record."""
+    event, data = question.event, question.data
+    before = question.state
+    if before is not None and state_name(before, event) == "lapsed":
+        # A claim with an expired lease does not count: the work is free again, and its receiver must claim it again.
+        before = replace(before, status="approved", lease=None)
+    after = _opened(question) if "content" in row.records else before
+    assert after is not None  # noqa: S101 - every row from ``none`` records the content
+    status: Any = rules_of("handoff").status_after(row) or after.status
+    if before is not None and status != before.status and "content" not in row.records:
+        after = replace(after, lease=None, reason=_reason(event), claimed_status=None, is_announced=False)
+    changes: dict[str, Any] = {"status": status}
+    if "claims" in row.records:
+        changes |= _claimed(after, event)
+    if "approval" in row.records:
+        changes |= {"approval_key": event.key, "approval_index": event.index, "completion": "", "claimed_status": None}
+    if "lease" in row.records and data.lease_seconds is not None:
+        changes["lease"] = Span(event.accepted_ms, event.accepted_ms + 1000 * data.lease_seconds)
+    if "completion" in row.records:
+        changes["completion"] = event.id
+    if "announcement" in row.records:
+        changes["is_announced"] = True
+    if row.mark is not None:
+        marks: tuple[str, ...] = getattr(after, row.mark.list)
+        changes[row.mark.list] = (*marks[: data.position], row.mark.to, *marks[data.position + 1 :])
+    return replace(after, **changes)
+
+
+def _opened(question: Question[HandoffState]) -> HandoffState:
+    event, data, before = question.event, question.data, question.state
+    if isinstance(event.data, RecordImported):
+        sender, importer = event.data.claimed_author or "", event.author
+    elif before is None:
+        sender, importer = event.author, ""
+    else:
+        sender, importer = before.sender, before.importer
+    # Without a named reviewer the author reviews (only a human may), or the sender of an imported file.
+    default_reviewer = sender if isinstance(event.data, RecordImported) else event.author
     return HandoffState(
         sender=sender,
         receiver=data.to or "",
-        reviewer=reviewer,
+        reviewer=data.reviewer or default_reviewer,
         status="pending",
         version=compute_version(sender, data),
         depends_on=tuple(data.depends_on),
         unlock_at=data.unlock_at,
-        tasks=(False,) * len(data.tasks),
+        tasks=("open",) * len(data.tasks),
         criteria=("open",) * len(data.criteria),
         importer=importer,
     )
 
 
-def _imported(state: HandoffState | None, event: Event, data: RecordImported) -> HandoffState:
-    """Import the content of a file and nothing else: whatever status the file claims, the handoff is pending.
-
-    It may be imported again when its file changes, until somebody confirms or amends it here.
-    """
-    mapped = read_mapped(data)
-    if mapped is None:
-        message = f"the record is not mapped to a handoff: put it on the stream record/{event.name}"
-        raise Refused("TRANSITION_NOT_ALLOWED", message)
-    require_imported(event, None if state is None else (state.importer or state.sender, bool(state.importer)))
-    if state is not None and state.claimed_status is None:
-        message = f"the import of {event.name} was already confirmed or amended: change it with `deed handoff amend`"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
-    content, claims = mapped
-    assert isinstance(content, kinds.HandoffContent)  # noqa: S101 - the kind's stream fixes what it maps to
-    assert isinstance(claims, kinds.HandoffClaims)  # noqa: S101 - as above
-    sender = data.claimed_author or ""
-    after = _unworked(content, sender, reviewer=content.reviewer or sender, importer=event.author)
-    tasks, criteria = after.tasks, after.criteria
-    for position in claims.tasks:
-        tasks = _replaced(tasks, position, True, "task")  # noqa: FBT003 - a mark
-    for position in claims.criteria:
-        criteria = _replaced(criteria, position, "claimed", "criterion")
-    claimed = replace(after, tasks=tasks, criteria=criteria, claimed_status=claims.status or "")
-    if state is not None and replace(claimed, completion=state.completion) == state:
-        raise Refused("NOTHING_CHANGED", f"{event.name} has not changed since its last import: leave it out")
-    return replace(claimed, completion=event.id)
+def _claims(event: Event) -> kinds.HandoffClaims:
+    mapped = read_mapped(event.data)
+    assert mapped is not None and isinstance(mapped[1], kinds.HandoffClaims)  # noqa: S101, PT018 - it is on a handoff's stream
+    return mapped[1]
 
 
-def _replaced(marks: tuple[Any, ...], position: int, mark: object, what: str) -> tuple[Any, ...]:
-    if position >= len(marks):
-        raise Refused(
-            "INVALID_FIELD", f"there is no {what} {position + 1}: the last is {len(marks)}", path="$.data.position"
+def _claimed(state: HandoffState, event: Event) -> dict[str, Any]:
+    claims = _claims(event)
+    done, claimed = set(claims.tasks), set(claims.criteria)
+    return {
+        "tasks": tuple("done" if position in done else "open" for position in range(len(state.tasks))),
+        "criteria": tuple("claimed" if position in claimed else "open" for position in range(len(state.criteria))),
+        "claimed_status": claims.status or "",
+        "completion": event.id,
+    }
+
+
+def _reason(event: Event) -> str:
+    """Return the reason that an event gives for its change of the status, or an empty text."""
+    match event.data:
+        case kinds.HandoffChangesRequested() as data:
+            return "; ".join(data.reasons)
+        case kinds.HandoffSuperseded() as data:
+            return data.reason or f"by {data.by}"
+        case data:
+            return getattr(data, "reason", "")
+
+
+def _hint(state: HandoffState, event: Event) -> str:
+    row = rules_of("handoff").row(event.kind, event.data)
+    if row is None or row.by != ("reviewer",):
+        return ""
+    if state.reviewer in ("", state.receiver):
+        return (
+            f": {state.senders[-1]} must name a reviewer with `deed handoff amend {quote(event.name)} --reviewer OTHER`"
         )
-    return (*marks[:position], mark, *marks[position + 1 :])
+    return f": its reviewer is {state.reviewer}"
 
 
-def transition(state: HandoffState | None, event: Event) -> HandoffState:
-    """Return the state after ``event``.
-
-    Raises Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED``, ``SELF_APPROVAL``, ``NOT_APPROVED``,
-    ``VERSION_MISMATCH``, ``ALREADY_CLAIMED`` or ``CRITERIA_OPEN``.
-    """
-    if isinstance(event.data, kinds.HandoffCreated):
-        if state is not None:
-            message = f"handoff {event.name} already exists: choose another id, or change it with `deed handoff amend`"
-            raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
-        return _opened(event.data, event, sender=event.author)
-    if isinstance(event.data, RecordImported):
-        return _imported(state, event, event.data)
-    if state is None:
-        message = f"there is no handoff {event.name}: `deed handoff list` shows all handoffs"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, status=None)
-    step = _STEPS.get(type(event.data))
-    if step is None:
-        raise Refused("UNKNOWN_KIND", f"{event.kind} is not an event of a handoff", kind=event.kind)
-    if is_lapsed(state.status, state.lease, event.accepted_ms):
-        # A claim with an expired lease does not count: the work is free again, and its receiver must claim it again.
-        state = replace(state, status="approved", lease=None)
-    return step(state, event, event.data)
+# Conditions of this handoff alone.
 
 
-def _amend(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
-    if data.hands_over:
-        return _hand_over(state, event, data)
-    _require_party(event, *state.senders)
-    _require(state, event, "pending", "approved")
-    return _opened(data, event, sender=state.sender, importer=state.importer)
+def _reviewer_is_independent(question: Question[HandoffState]) -> Unmet | None:
+    event, data = question.event, question.data
+    reviewer = data.reviewer or event.author
+    if reviewer != data.to and data.reviewer != event.author:
+        return None
+    message = f"{reviewer} is the sender or receiver of {event.name} and cannot review it: name another reviewer"
+    return Unmet(message, {"name": reviewer})
 
 
-def _hand_over(state: HandoffState, event: Event, data: kinds.HandoffAmended) -> HandoffState:
-    """Let the reviewer name another reviewer, who must approve again. Only the sender may change anything else."""
-    _require_reviewer(state, event)
-    _require(state, event, "pending", "approved")
-    if data.reviewer in (None, *state.senders, state.receiver, state.reviewer):
-        message = f"the new reviewer of {event.name} must not be its sender, receiver or present reviewer: name another"
-        raise Refused("SELF_APPROVAL", message, reviewer=data.reviewer)
+def _reviewer_is_another(question: Question[HandoffState]) -> Unmet | None:
+    state, name = question.state, question.data.reviewer
+    if state is not None and name not in (None, *state.senders, state.receiver, state.reviewer):
+        return None
+    message = f"the new reviewer of {question.event.name} must not be its sender, receiver or present reviewer: name \
+another"
+    return Unmet(message, {"reviewer": name})
+
+
+def _only_reviewer_changes(question: Question[HandoffState]) -> Unmet | None:
+    state, data = question.state, question.data
+    assert state is not None  # noqa: S101 - the row is from states of a handoff that exists
     same = replace(data, reviewer=state.reviewer)
     # If the content has no day of creation, views show the day of its event.
-    versions = {compute_version(state.sender, content) for content in (same, replace(same, created=None))}
-    if state.version not in versions:
-        message = f"a reviewer who hands over {event.name} may change only its reviewer: leave the content as it is"
-        raise Refused("VERSION_MISMATCH", message, version=state.version)
-    return _unworked(data, state.sender, reviewer=data.reviewer or "", importer=state.importer)
+    if state.version in {compute_version(state.sender, content) for content in (same, replace(same, created=None))}:
+        return None
+    message = (
+        f"a reviewer who hands over {question.event.name} may change only its reviewer: leave the content as it is"
+    )
+    return Unmet(message, {"version": state.version})
 
 
-def _approve(state: HandoffState, event: Event, data: kinds.HandoffApproved) -> HandoffState:
-    _require_reviewer(state, event)
-    # A second approval is possible only if the first does not count: that is a rule about keys (``admission.rules``).
-    _require(state, event, "pending", "approved")
-    if data.version != state.version:
-        message = f"handoff {event.name} is now at version {state.version}: read it again before you approve it"
-        raise Refused("VERSION_MISMATCH", message, version=state.version, approved=data.version)
-    return replace(_approved(state, event), claimed_status=None, completion="")
+def _import_is_own(question: Question[HandoffState]) -> Unmet | None:
+    event, state = question.event, question.state
+    if state is None or state.importer == event.author:
+        return None
+    message = f"{state.importer} imported {event.stream}, and only {state.importer} may import it again"
+    return Unmet(message, {"owner": state.importer})
 
 
-def _reject(state: HandoffState, event: Event, data: kinds.HandoffRejected) -> HandoffState:
-    _require_reviewer(state, event)
-    _require(state, event, "pending")
-    return replace(state, status="rejected", reason=data.reason, claimed_status=None)
+def _import_changes_something(question: Question[HandoffState]) -> Unmet | None:
+    event, state = question.event, question.state
+    if state is None:
+        return None
+    row = rules_of("handoff").row(event.kind, event.data)
+    assert row is not None  # noqa: S101 - this condition is one of its needs
+    if replace(_apply(question, row), completion=state.completion) != state:
+        return None
+    return Unmet(f"{event.name} has not changed since its last import: leave it out")
 
 
-def _claim(state: HandoffState, event: Event, data: kinds.HandoffClaimed) -> HandoffState:
-    _require_party(event, state.receiver)
-    if state.status in ("pending", "rejected"):
-        needed = f": {state.reviewer} must approve it first" if state.status == "pending" else " and cannot be claimed"
-        raise Refused("NOT_APPROVED", f"handoff {event.name} is {state.status}{needed}", status=state.status)
-    if state.status in ("in_progress", "blocked"):
-        message = f"handoff {event.name} is already claimed: it is {state.status}"
-        raise Refused("ALREADY_CLAIMED", message, status=state.status)
-    _require(state, event, "approved")
-    now_ms = event.accepted_ms
-    lease = None if data.lease_seconds is None else Span(now_ms, now_ms + 1000 * data.lease_seconds)
-    return replace(state, status="in_progress", lease=lease, reason="", is_announced=False)
+def _claims_name_items(question: Question[HandoffState]) -> Unmet | None:
+    claims, data = _claims(question.event), question.data
+    for item, positions, items in (("task", claims.tasks, data.tasks), ("criterion", claims.criteria, data.criteria)):
+        for position in positions:
+            if position >= len(items):
+                message = f"there is no {item} {position + 1}: the last is {len(items)}"
+                return Unmet(message, {"path": "$.data.claims"})
+    return None
 
 
-def _check_task(state: HandoffState, event: Event, data: kinds.HandoffTaskChecked) -> HandoffState:
-    _require_working(state, event)
-    tasks = _replaced(state.tasks, data.position, data.checked, "task")
-    if tasks == state.tasks:
-        raise _unchanged(event, f"task {data.position + 1}", "done" if data.checked else "open")
-    return replace(state, tasks=tasks)
+def _version_is_current(question: Question[HandoffState]) -> Unmet | None:
+    state, version, name = question.state, question.data.version, question.event.name
+    assert state is not None  # noqa: S101 - the rows are from states of a handoff that exists
+    if version == state.version:
+        return None
+    message = f"handoff {name} is now at version {state.version}: read it again (`deed handoff show {quote(name)}`)"
+    return Unmet(message, {"version": state.version, "named": version})
 
 
-def _check_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionChecked) -> HandoffState:
-    _require_working(state, event)
-    if not data.checked and state.criteria[data.position : data.position + 1] == ("waived",):
-        message = f"criterion {data.position + 1} of {event.name} was waived by its reviewer and has no tick to remove"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
-    if data.checked and data.evidence and state.criteria[data.position : data.position + 1] == ("checked",):
-        return state  # more evidence for a checked criterion: the log keeps both
-    return _marked(state, event, data.position, "checked" if data.checked else "open")
+def _completion_is_latest(question: Question[HandoffState]) -> Unmet | None:
+    state, name = question.state, question.event.name
+    assert state is not None  # noqa: S101 - as above
+    if question.data.completion == state.completion:
+        return None
+    message = f"{name} was completed again since you read it: see `deed handoff show {quote(name)}`"
+    return Unmet(message, {"version": state.version, "completion": state.completion})
 
 
-def _ask_waiver(state: HandoffState, event: Event, data: kinds.HandoffWaiverAsked) -> HandoffState:
-    _require_working(state, event)
-    return _marked(state, event, data.position, "asked")
+def _criteria_are_met(question: Question[HandoffState]) -> Unmet | None:
+    state = question.state
+    assert state is not None  # noqa: S101 - as above
+    unmet = [number for number, mark in enumerate(state.criteria, 1) if mark not in MET]
+    if not unmet:
+        return None
+    numbers = ", ".join(map(str, unmet))
+    message = f"{question.event.name} has open acceptance criteria ({numbers}): check them or have them waived first"
+    return Unmet(message, {"criterion_numbers": unmet})
 
 
-def _waive_criterion(state: HandoffState, event: Event, data: kinds.HandoffCriterionWaived) -> HandoffState:
-    _require_reviewer(state, event)
-    _require(state, event, "in_progress", "completed")
-    if not data.granted and state.criteria[data.position : data.position + 1] not in ((), ("asked",)):
-        raise _unchanged(event, f"criterion {data.position + 1}", "not asked to be waived")
-    return _marked(state, event, data.position, "waived" if data.granted else "open")
+def _replacement_is_another(question: Question[HandoffState]) -> Unmet | None:
+    name = question.event.name
+    message = f"{name} cannot supersede itself: name another handoff"
+    return Unmet(message, {"path": "$.data.by"}) if question.data.by == name else None
 
 
-def _marked(state: HandoffState, event: Event, position: int, mark: str) -> HandoffState:
-    criteria = _replaced(state.criteria, position, mark, "criterion")
-    if criteria == state.criteria or (mark == "asked" and state.criteria[position] in ("checked", "waived")):
-        raise _unchanged(event, f"criterion {position + 1}", state.criteria[position])
-    return replace(state, criteria=criteria)
+def _is_not_announced(question: Question[HandoffState]) -> Unmet | None:
+    state, name = question.state, question.event.name
+    is_announced = state is not None and state.is_announced
+    return Unmet(f"{name} is already announced as ready", {"status": "approved"}) if is_announced else None
 
 
-def _unchanged(event: Event, what: str, mark: str) -> Refused:
-    return Refused("NOTHING_CHANGED", f"{what} of {event.name} is already {mark}: leave it out", mark=mark)
+def _receiver_is_named(question: Question[HandoffState]) -> Unmet | None:
+    state = question.state
+    assert state is not None  # noqa: S101 - as above
+    if question.data.to == state.receiver:
+        return None
+    message = f"{question.event.name} is now for {state.receiver or 'nobody'}, not for {question.data.to}"
+    return Unmet(message, {"version": state.version})
 
 
-def _stop(state: HandoffState, event: Event, data: kinds.HandoffReleased | kinds.HandoffBlocked) -> HandoffState:
-    _require_working(state, event)
-    status: Status = "blocked" if isinstance(data, kinds.HandoffBlocked) else "approved"
-    return replace(state, status=status, lease=None, reason=data.reason)
+# Conditions of the ledger: agents, keys and other handoffs.
 
 
-def _log(state: HandoffState, event: Event, _data: kinds.HandoffLogged) -> HandoffState:
-    _require_party(event, *state.senders, state.receiver, state.reviewer)
-    return state
+def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    author = question.event.author
+    is_human = _has_role(ledger, author, {"human"})
+    return None if is_human else Unmet(f"{author} is not a human and must name a reviewer", {"author": author})
 
 
-def _unblock(state: HandoffState, event: Event, _data: kinds.HandoffUnblocked) -> HandoffState:
-    _require_party(event, state.receiver, state.reviewer)
-    _require(state, event, "blocked")
-    return replace(state, status="in_progress", reason="")
+def _has_role(ledger: LedgerState, name: str, roles: set[str] | frozenset[str]) -> bool:
+    agent = ledger.agent(name)
+    return agent is not None and not agent.roles.isdisjoint(roles)
 
 
-def _complete(state: HandoffState, event: Event, _data: kinds.HandoffCompleted) -> HandoffState:
-    _require_working(state, event)
-    unmet = [number for number, mark in enumerate(state.criteria, 1) if mark not in ("checked", "waived")]
-    if unmet:
-        numbers = ", ".join(map(str, unmet))
-        message = f"{event.name} has open acceptance criteria ({numbers}): check them or have them waived first"
-        raise Refused("CRITERIA_OPEN", message, criterion_numbers=unmet)
-    return replace(state, status="completed", lease=None, completion=event.id)
+def _receiver_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    return _registered(question.data.to, ledger)
 
 
-def _request_changes(state: HandoffState, event: Event, data: kinds.HandoffChangesRequested) -> HandoffState:
-    _require_reviewer(state, event)
-    _require(state, event, "completed")
-    _require_latest_completion(state, event, data.completion)
-    return replace(state, status="in_progress", reason="; ".join(data.reasons))
+def _reviewer_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    return _registered(question.data.reviewer, ledger)
 
 
-def _verify(state: HandoffState, event: Event, data: kinds.HandoffVerified) -> HandoffState:
-    _require_reviewer(state, event)
-    if state.claimed_status is None:  # else the reviewer confirms that imported work is done
-        _require(state, event, "completed")
-    _require_latest_completion(state, event, data.completion, data.version)
-    return replace(state, status="verified", claimed_status=None)
+def _registered(name: str, ledger: LedgerState) -> Unmet | None:
+    why = why_unregistered(ledger, name)
+    return None if why is None else Unmet(*why)
 
 
-def _require_latest_completion(state: HandoffState, event: Event, completion: str, version: str | None = None) -> None:
-    """Refuse a decision on a result that was completed again since the reviewer read it."""
-    if completion == state.completion and version in (None, state.version):
-        return
-    message = f"{event.name} was completed again since you read it: see `deed handoff show {quote(event.name)}`"
-    raise Refused("VERSION_MISMATCH", message, version=state.version, completion=state.completion)
+def _reviewer_may_review(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    name = question.data.reviewer
+    if _has_role(ledger, name, REVIEWING):
+        return None
+    return Unmet(f"{name} does not have the role reviewer or human: name an agent that has it", {"name": name})
 
 
-def _cancel(state: HandoffState, event: Event, data: kinds.HandoffCancelled) -> HandoffState:
-    _require_party(event, *state.senders, state.reviewer)
-    return _ended(state, event, "cancelled", data.reason)
+def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """The sender does not drop the reviewer: only they hand the review over, while they are a reviewer here."""
+    event, state = question.event, question.state
+    assert state is not None  # noqa: S101 - as above
+    present = state.reviewer
+    if present in (*state.senders, question.data.reviewer or event.author, event.author):
+        return None
+    if not _has_role(ledger, present, REVIEWING):
+        return None
+    command = f"`deed handoff amend {quote(event.name)} --reviewer OTHER --as {present}`"
+    message = f"only {present} may replace the reviewer of {event.name}: ask {present} to run {command}, or cancel it"
+    return Unmet(message, {"reviewer": present})
 
 
-def _supersede(state: HandoffState, event: Event, data: kinds.HandoffSuperseded) -> HandoffState:
-    _require_party(event, *state.senders)
-    if data.by == event.name:
-        raise Refused("INVALID_FIELD", f"{event.name} cannot supersede itself: name another handoff", path="$.data.by")
-    return _ended(state, event, "superseded", data.reason or f"by {data.by}")
+def _approval_is_missing(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """A second approval is possible only if the first does not count."""
+    state = question.state
+    if state is None or state.status == "pending" or _compromised_approval(state, ledger) is not None:
+        return None
+    message = f"handoff {question.event.name} is already approved: its receiver can claim it"
+    return Unmet(message, {"status": "approved"})
 
 
-def _ready(state: HandoffState, event: Event, data: kinds.HandoffReady) -> HandoffState:
-    _require(state, event, "approved")
-    if state.is_announced:
-        raise Refused("TRANSITION_NOT_ALLOWED", f"{event.name} is already announced as ready", status=state.status)
-    if (data.to, data.version) != (state.receiver, state.version):
-        message = f"{event.name} is now at version {state.version}, for {state.receiver or 'nobody'}"
-        raise Refused("VERSION_MISMATCH", message, version=state.version)
-    return replace(state, is_announced=True)
+def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    state, name = question.state, question.event.name
+    reported_by = None if state is None else _compromised_approval(state, ledger)
+    if state is None or reported_by is None:
+        return None
+    message = f"the approval of {name} (entry {state.approval_index}) does not count: entry {reported_by} reports its \
+key as compromised: {state.reviewer} must approve again (`deed handoff approve {quote(name)}`)"
+    return Unmet(message, {"status": state.status, "compromised": reported_by})
 
 
-def _ended(state: HandoffState, event: Event, status: Status, reason: str) -> HandoffState:
-    if state.status in FINAL:
-        _not_allowed(state, event)
-    return replace(state, status=status, lease=None, reason=reason, claimed_status=None, is_announced=False)
+def _compromised_approval(state: HandoffState, ledger: LedgerState) -> int | None:
+    """Return the entry that calls the key of a handoff's approval compromised, or None. No claim may rest on it."""
+    index = state.approval_index
+    return None if index is None else compromised_at(ledger.key, state.approval_key, index)
 
 
-# Each function takes the data type in its row; the table erases that to Any.
-_STEPS: Final[dict[type[Any], Callable[[HandoffState, Event, Any], HandoffState]]] = {
-    kinds.HandoffAmended: _amend,
-    kinds.HandoffApproved: _approve,
-    kinds.HandoffRejected: _reject,
-    kinds.HandoffClaimed: _claim,
-    kinds.HandoffTaskChecked: _check_task,
-    kinds.HandoffCriterionChecked: _check_criterion,
-    kinds.HandoffWaiverAsked: _ask_waiver,
-    kinds.HandoffCriterionWaived: _waive_criterion,
-    kinds.HandoffReleased: _stop,
-    kinds.HandoffLogged: _log,
-    kinds.HandoffBlocked: _stop,
-    kinds.HandoffUnblocked: _unblock,
-    kinds.HandoffCompleted: _complete,
-    kinds.HandoffChangesRequested: _request_changes,
-    kinds.HandoffVerified: _verify,
-    kinds.HandoffCancelled: _cancel,
-    kinds.HandoffSuperseded: _supersede,
-    kinds.HandoffReady: _ready,
+def _confirms_no_own_import(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """The importer of a handoff acts for its sender: only a human may confirm their own import (or their own work)."""
+    event, state = question.event, question.state
+    if state is None or not state.importer or event.author not in state.senders:
+        return None
+    if _has_role(ledger, event.author, {"human"}):
+        return None
+    message = f"{event.author} sent or imported {event.name}: another reviewer or a human must confirm it"
+    return Unmet(message, {"reviewer": state.reviewer})
+
+
+def _handoff(ledger: LedgerState, name: str) -> HandoffState | None:
+    """Return the state of a handoff; None if there is none, or if no entry of its stream counts."""
+    record = ledger.stream(f"handoff/{name}")
+    return None if record is None else record.state
+
+
+def _dependencies_exist(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    state, name = question.state, question.event.name
+    assert state is not None  # noqa: S101 - as above
+    missing = next((on for on in state.depends_on if _handoff(ledger, on) is None), None)
+    if missing is None:
+        return None
+    message = f"{name} depends on {missing}, which does not exist: create it, or amend {name}"
+    return Unmet(message, {"on": missing})
+
+
+def _dependencies_are_done(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    state, name = question.state, question.event.name
+    assert state is not None  # noqa: S101 - as above
+    for on in state.depends_on:
+        dependency = _handoff(ledger, on)
+        if dependency is not None and not is_unlocked(dependency.status, state.unlock_at):
+            message = f"{name} waits for {on}, which is {dependency.status}: it must be {state.unlock_at} first"
+            return Unmet(message, {"on": on, "status": dependency.status})
+    return None
+
+
+def _replacement_exists(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    by = question.data.by
+    is_missing = _handoff(ledger, by) is None
+    return Unmet(f"there is no handoff {by} to supersede {question.event.name}", {"by": by}) if is_missing else None
+
+
+def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    """The search reads unverified streams. Before it decides, it reads the verified ones.
+
+    For a refusal these are the streams of the cycle, because a cycle is one whatever else there is; otherwise all that
+    it visited.
+    """
+    name = question.event.name
+    came_from = _walk(name, question.data.depends_on, ledger)
+    if name in came_from:
+        cycle = _path_back(came_from, name)
+        for member in cycle[1:-1]:
+            _handoff(ledger, member)
+        message = f"these handoffs would wait for each other: {' → '.join(cycle)}"
+        return Unmet(message, {"cycle": cycle})
+    for dependency in came_from:
+        _handoff(ledger, dependency)
+    return None
+
+
+def _dependencies_are_bounded(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
+    name = question.event.name
+    is_bounded = len(_walk(name, question.data.depends_on, ledger)) <= dependencies_walked_max
+    return None if is_bounded else Unmet(f"{name} depends on more than {dependencies_walked_max} handoffs")
+
+
+def _walk(name: str, depends_on: list[str], ledger: LedgerState) -> dict[str, str]:
+    """Return the handoffs that dependencies lead to, each with the one that named it, until a cycle is closed."""
+    came_from: dict[str, str] = {}
+    walked = [name]
+    names = tuple(depends_on)
+    for reached in walked:  # the list grows meanwhile
+        if came_from:
+            record = ledger.unverified_stream(f"handoff/{reached}")
+            names = () if record is None or record.state is None else record.state.depends_on
+        for wanted in names:
+            if wanted not in came_from:
+                came_from[wanted] = reached
+                walked.append(wanted)
+        if name in came_from or len(came_from) > dependencies_walked_max:
+            break
+    return came_from
+
+
+def _path_back(came_from: dict[str, str], name: str) -> list[str]:
+    path = [name]
+    while (parent := came_from[path[-1]]) != name:
+        path.append(parent)
+    path.append(name)
+    return path[::-1]
+
+
+_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState]], Unmet | None]]] = {
+    "reviewer_is_independent": _reviewer_is_independent,
+    "reviewer_is_another": _reviewer_is_another,
+    "only_reviewer_changes": _only_reviewer_changes,
+    "import_is_own": _import_is_own,
+    "import_changes_something": _import_changes_something,
+    "claims_name_items": _claims_name_items,
+    "version_is_current": _version_is_current,
+    "completion_is_latest": _completion_is_latest,
+    "criteria_are_met": _criteria_are_met,
+    "replacement_is_another": _replacement_is_another,
+    "is_not_announced": _is_not_announced,
+    "receiver_is_named": _receiver_is_named,
+}
+_LEDGER_CONDITIONS: Final[dict[str, Callable[[Question[HandoffState], LedgerState], Unmet | None]]] = {
+    "author_is_human": _author_is_human,
+    "receiver_is_registered": _receiver_is_registered,
+    "reviewer_is_registered": _reviewer_is_registered,
+    "reviewer_may_review": _reviewer_may_review,
+    "reviewer_is_kept": _reviewer_is_kept,
+    "approval_is_missing": _approval_is_missing,
+    "approval_counts": _approval_counts,
+    "confirms_no_own_import": _confirms_no_own_import,
+    "dependencies_exist": _dependencies_exist,
+    "dependencies_are_done": _dependencies_are_done,
+    "dependencies_form_no_cycle": _dependencies_form_no_cycle,
+    "dependencies_are_bounded": _dependencies_are_bounded,
+    "replacement_exists": _replacement_exists,
 }
 
-
-_NEXT_STEPS: Final[dict[Status, str]] = {
-    "pending": "its reviewer can approve or reject it",
-    "approved": "its receiver can claim it",
-    "in_progress": "its receiver can complete it",
-    "blocked": "its receiver or reviewer can unblock it",
-    "completed": "its reviewer can verify it or request changes",
-}
-
-
-def _require(state: HandoffState, event: Event, *allowed: Status) -> None:
-    if state.status not in allowed:
-        _not_allowed(state, event)
-
-
-def _not_allowed(state: HandoffState, event: Event) -> NoReturn:
-    next_step = _NEXT_STEPS.get(state.status)
-    hint = f"{next_step} (see `deed handoff why {quote(event.name)}`)" if next_step else "it is closed"
-    message = f"handoff {event.name} is {state.status}, so {event.kind} is not possible: {hint}"
-    raise Refused("TRANSITION_NOT_ALLOWED", message, status=state.status)
-
-
-def _require_working(state: HandoffState, event: Event) -> None:
-    _require_party(event, state.receiver)
-    _require(state, event, "in_progress")
-
-
-def _require_party(event: Event, *allowed: str) -> None:
-    if event.author not in allowed:
-        names = " or ".join(dict.fromkeys(name for name in allowed if name)) or "an agent that is not registered here"
-        message = f"only {names} may sign {event.kind} of {event.name}, not {event.author}"
-        raise Refused("NOT_AUTHORIZED", message, allowed=list(allowed))
-
-
-def _require_reviewer(state: HandoffState, event: Event) -> None:
-    if event.author == state.reviewer and event.author != state.receiver:
-        return
-    hint = f"its reviewer is {state.reviewer}"
-    if state.reviewer in ("", state.receiver):
-        command = f"`deed handoff amend {quote(event.name)} --reviewer OTHER`"
-        hint = f"{state.senders[-1]} must name a reviewer with {command}"
-    if event.author in (*state.senders, state.receiver):
-        message = f"{event.author} is the sender or receiver of {event.name} and cannot review it: {hint}"
-        raise Refused("SELF_APPROVAL", message, reviewer=state.reviewer)
-    message = f"{event.author} is not the reviewer of {event.name}: {hint}"
-    raise Refused("NOT_AUTHORIZED", message, reviewer=state.reviewer)
+MACHINE: Final = StateMachine(
+    family="handoff",
+    state_name=state_name,
+    party=_party,
+    apply=_apply,
+    conditions=_CONDITIONS,
+    ledger_conditions=_LEDGER_CONDITIONS,
+    marks=getattr,
+    read_data=_read_data,
+    hint=_hint,
+)

@@ -2,106 +2,115 @@
 
 A step may rest only on steps that came before it or with it, so a graph has no cycle if every extension was checked
 alone. A concluded graph may still be extended (an assumption was settled since) and concluded again: each is another
-version with another ref. Briefs and validations are about the graph and do not change it. The owner's own validation
-is refused, because it would not be independent. Only imports extend an imported graph.
+version with another ref. Briefs and validations are about the graph and do not change it. Only imports extend an
+imported graph. The rules are ``proto/rules/reasoning.json``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.errors import Refused
-from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.body import Event, read_as
-from deedbook.ledger.events.imported import RecordImported
-from deedbook.ledger.lifecycle import require_imported
-
-# Events about a graph that do not change it.
-ABOUT: Final = (kinds.ReasoningBriefed, kinds.ReasoningValidated)
+from deedbook.ledger.events.reasoning import ReasoningExtended
+from deedbook.ledger.lifecycle.machine import Question, StateMachine, Unmet, import_is_own
+from deedbook.ledger.lifecycle.rules import Row
 
 
 class ReasoningState(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
-    """The graph's owner, its step numbers, whether it was concluded, and whether it was imported."""
+    """The graph's owner, the name of its state, and the numbers of its steps."""
 
     owner: str
+    status: str
     steps: frozenset[int] = frozenset()
-    is_concluded: bool = False
-    is_imported: bool = False
 
 
-def transition(state: ReasoningState | None, event: Event) -> ReasoningState:
-    """Return the state after ``event``.
-
-    Raises Refused: ``TRANSITION_NOT_ALLOWED``, ``NOT_AUTHORIZED`` or ``STEP_CONFLICT``.
-    """
-    if isinstance(event.data, RecordImported):
-        require_imported(event, None if state is None else (state.owner, state.is_imported))
-        return replace(_changed(state, read_as(event)), is_imported=True)
-    if state is not None and state.is_imported and not isinstance(event.data, ABOUT):
-        message = f"reasoning {event.name} was imported and cannot be extended: start your own reasoning that cites it"
-        raise Refused("TRANSITION_NOT_ALLOWED", message, status="imported")
-    return _changed(state, event)
+def _apply(question: Question[ReasoningState], row: Row) -> ReasoningState:
+    state = question.state or ReasoningState(question.event.author, "")
+    added = _new_steps(question.data) if "steps" in row.records else frozenset()
+    return replace(state, status=row.to or state.status, steps=state.steps | added)
 
 
-def _changed(state: ReasoningState | None, event: Event) -> ReasoningState:
-    if isinstance(event.data, kinds.ReasoningStarted):
-        if state is not None:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} already exists: choose another id")
-        return ReasoningState(event.author)
-    if state is None:
-        raise Refused(
-            "TRANSITION_NOT_ALLOWED", f"there is no reasoning {event.name}: start it first (reasoning.started)"
-        )
-    if isinstance(event.data, ABOUT):
-        if not state.steps:
-            raise Refused(
-                "TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no steps yet: its author must add one first"
-            )
-        if isinstance(event.data, kinds.ReasoningValidated) and event.author == state.owner:
-            message = f"{state.owner} cannot validate their own reasoning: ask a reviewer"
-            raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
-        return state
-    if event.author != state.owner:
-        message = f"reasoning {event.name} belongs to {state.owner}: start your own with `deed reasoning start`"
-        raise Refused("NOT_AUTHORIZED", message, owner=state.owner)
-    if isinstance(event.data, kinds.ReasoningConcluded):
-        if not state.steps:
-            raise Refused("TRANSITION_NOT_ALLOWED", f"reasoning {event.name} has no steps yet: add one first")
-        return replace(state, is_concluded=True)
-    return replace(state, steps=_extend(state.steps, event.data))
+def _new_steps(data: ReasoningExtended) -> frozenset[int]:
+    return frozenset(step.step_number for step in data.steps)
 
 
-def _extend(known: frozenset[int], data: kinds.ReasoningExtended) -> frozenset[int]:
-    added: set[int] = set()
-    for step in data.steps:
-        if step.step_number in known or step.step_number in added:
-            message = f"step {step.step_number} already exists: use another number"
-            raise Refused("STEP_CONFLICT", message, step=step.step_number)
-        added.add(step.step_number)
-    if not added and not data.assumptions_updated:
-        raise Refused("STEP_CONFLICT", "the extension is empty: add a step or update an assumption")
-    present = known | added
-    for number in data.assumptions_updated:
-        if number not in present:
-            raise Refused("STEP_CONFLICT", f"there is no assumption {number} to update", step=number)
-    _check_dependencies(data.dependencies, added, present)
-    return present
+def _steps_before(question: Question[ReasoningState]) -> frozenset[int]:
+    return frozenset() if question.state is None else question.state.steps
 
 
-def _check_dependencies(dependencies: dict[int, list[int]], added: set[int], present: frozenset[int]) -> None:
-    for number, rests_on in dependencies.items():
+def _has_steps(question: Question[ReasoningState]) -> Unmet | None:
+    message = f"reasoning {question.event.name} has no steps yet: its author must add one first"
+    return None if _steps_before(question) else Unmet(message)
+
+
+def _extension_is_not_empty(question: Question[ReasoningState]) -> Unmet | None:
+    is_empty = not question.data.steps and not question.data.assumptions_updated
+    return Unmet("the extension is empty: add a step or update an assumption") if is_empty else None
+
+
+def _steps_are_new(question: Question[ReasoningState]) -> Unmet | None:
+    known = set(_steps_before(question))
+    for step in question.data.steps:
+        if step.step_number in known:
+            return Unmet(f"step {step.step_number} already exists: use another number", {"step": step.step_number})
+        known.add(step.step_number)
+    return None
+
+
+def _assumptions_exist(question: Question[ReasoningState]) -> Unmet | None:
+    present = _steps_before(question) | _new_steps(question.data)
+    missing = next((number for number in question.data.assumptions_updated if number not in present), None)
+    return None if missing is None else Unmet(f"there is no assumption {missing} to update", {"step": missing})
+
+
+def _dependencies_are_of_new_steps(question: Question[ReasoningState]) -> Unmet | None:
+    added = _new_steps(question.data)
+    present = _steps_before(question) | added
+    for number, rests_on in question.data.dependencies.items():
         if number not in added:
-            message = f"step {number} is not new: dependencies must come in the same event as their step"
-            raise Refused("STEP_CONFLICT", message)
+            return Unmet(f"step {number} is not new: dependencies must come in the same event as their step")
         for wanted in rests_on:
             if wanted not in present:
-                raise Refused("STEP_CONFLICT", f"step {number} rests on step {wanted}, which does not exist")
+                return Unmet(f"step {number} rests on step {wanted}, which does not exist")
+    return None
+
+
+def _steps_form_no_cycle(question: Question[ReasoningState]) -> Unmet | None:
     try:
-        TopologicalSorter(dependencies).prepare()
+        TopologicalSorter(question.data.dependencies).prepare()
     except CycleError as error:
         cycle = [int(number) for number in error.args[1]]
-        raise Refused("STEP_CONFLICT", f"the steps depend on each other in a cycle: {cycle}", cycle=cycle) from error
+        return Unmet(f"the steps depend on each other in a cycle: {cycle}", {"cycle": cycle})
+    return None
+
+
+def _read_data(event: Event) -> object:
+    return read_as(event).data
+
+
+_CONDITIONS: Final[dict[str, Callable[[Question[ReasoningState]], Unmet | None]]] = {
+    "import_is_own": import_is_own,
+    "has_steps": _has_steps,
+    "extension_is_not_empty": _extension_is_not_empty,
+    "steps_are_new": _steps_are_new,
+    "assumptions_exist": _assumptions_exist,
+    "dependencies_are_of_new_steps": _dependencies_are_of_new_steps,
+    "steps_form_no_cycle": _steps_form_no_cycle,
+}
+
+MACHINE: Final = StateMachine(
+    family="reasoning",
+    state_name=lambda state, _event: state.status,
+    party=lambda state, _party: (state.owner,),
+    apply=_apply,
+    conditions=_CONDITIONS,
+    read_data=_read_data,
+    hint=lambda _state, event: (
+        "" if event.kind == "reasoning.validated" else ": start your own with `deed reasoning start`"
+    ),
+)

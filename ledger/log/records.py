@@ -7,14 +7,12 @@ from typing import TypeAlias
 import msgspec
 
 from deedbook.ledger.lifecycle.handoff import HandoffState
+from deedbook.ledger.lifecycle.machine import OwnedState
 from deedbook.ledger.lifecycle.reasoning import ReasoningState
-from deedbook.ledger.lifecycle.review import ReviewState
-from deedbook.ledger.lifecycle.session import SessionState
-from deedbook.ledger.lifecycle.snapshot import SnapshotState
 from deedbook.ledger.lifecycle.tot import TotState
 
-# The state of a stream, by its type; streams of agents and of unmapped records have no state.
-StreamState: TypeAlias = HandoffState | ReasoningState | ReviewState | SessionState | SnapshotState | TotState
+# The state of a stream, by its type; streams of agents have no state.
+StreamState: TypeAlias = HandoffState | OwnedState | ReasoningState | TotState
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True):

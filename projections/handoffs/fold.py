@@ -1,6 +1,6 @@
 """The fold of handoffs: the gate's own state machine, plus the content and history that people read.
 
-The state of a handoff is decided by ``ledger.lifecycle.handoff.transition`` alone, the function that the gate calls. So
+The state of a handoff is decided by ``ledger.lifecycle.handoff.MACHINE`` alone, which the gate calls. So
 a view never shows a state that the gate would not accept. A log line has the form of handoff files,
 ``- DATE [author] text``; the words after its verb are the author's own, so no comment, reason or summary is lost.
 """
@@ -16,7 +16,7 @@ import msgspec
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
-from deedbook.ledger.lifecycle.handoff import HandoffState, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, MET, HandoffState
 from deedbook.ledger.lifecycle.handoff_status import Status
 from deedbook.projections.views.projection import (
     Logged,
@@ -205,7 +205,7 @@ _TURNS: Final = {
 
 def fold(state: HandoffRecord, event: Event) -> HandoffRecord:
     """Return the record after one more event. Raises Refused: the gate's machine does not allow the event here."""
-    lifecycle = transition(state.lifecycle, event)
+    lifecycle = MACHINE.decide(state.lifecycle, event)
     is_claimable = lifecycle.status in ("pending", "approved")  # amended, released, or its lease expired
     state = msgspec.structs.replace(
         state,
@@ -262,9 +262,9 @@ def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffC
         created=state.created,
         unlock_at=lifecycle.unlock_at,
         template_index=state.content_index,
-        tasks_done=sum(lifecycle.tasks),
+        tasks_done=lifecycle.tasks.count("done"),
         tasks_total=len(lifecycle.tasks),
-        criteria_done=sum(mark in {"checked", "waived"} for mark in lifecycle.criteria),
+        criteria_done=sum(mark in MET for mark in lifecycle.criteria),
         criteria_total=len(lifecycle.criteria),
         importer=lifecycle.importer or None,
         lease_from_ms=lifecycle.lease and lifecycle.lease.from_ms,
@@ -275,8 +275,8 @@ def _rows(state: HandoffRecord, lifecycle: HandoffState, content: kinds.HandoffC
         result_refs=json_text(state.result_refs),
         **imported,
     )
-    for position, (text, is_done) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
-        yield TaskRow(state.id, position, text, is_done)
+    for position, (text, mark) in enumerate(zip(content.tasks, lifecycle.tasks, strict=True)):
+        yield TaskRow(state.id, position, text, mark == "done")
     criteria = zip(content.criteria, lifecycle.criteria, state.remarks, strict=True)
     for position, (text, mark, remark) in enumerate(criteria):
         yield CriterionRow(state.id, position, text, mark, remark.evidence, remark.waiver_reason)

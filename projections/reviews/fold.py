@@ -8,7 +8,8 @@ import msgspec
 
 from deedbook.ledger.events import review as kinds
 from deedbook.ledger.events.body import Event
-from deedbook.ledger.lifecycle.review import ReviewState, transition
+from deedbook.ledger.lifecycle.machine import OwnedState
+from deedbook.ledger.lifecycle.review import MACHINE
 from deedbook.projections.views.projection import Projection, Row, Table, json_text, kinds_of, names_of
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
@@ -46,13 +47,13 @@ REVIEWS: Final = Table(
 
 def fold(state: ReviewRow, event: Event) -> ReviewRow:
     """Return the review after one more of its events."""
-    lifecycle = transition(ReviewState(state.author, state.status == "answered") if state.status else None, event)
+    lifecycle = MACHINE.decide(OwnedState(state.author, state.status) if state.status else None, event)
     match event.data:
         case kinds.ReviewRequested() as data:
             return msgspec.structs.replace(
                 state,
                 status="open",
-                author=lifecycle.requester,
+                author=lifecycle.owner,
                 question=data.question,
                 rule=data.rule,
                 reasons=json_text(data.reasons),

@@ -212,7 +212,7 @@ def _row_of(record: HandoffRecord) -> dict[str, Any]:
         "reviewer": content.reviewer or (state.reviewer if state.reviewer != state.sender else None),
         "created": record.created,
         "depends_on": [{"id": id_} for id_ in content.depends_on],
-        "tasks": [{"position": at, "text": text, "done": done} for at, (text, done) in enumerate(tasks)],
+        "tasks": [{"position": at, "text": text, "done": mark == "done"} for at, (text, mark) in enumerate(tasks)],
         "criteria": [{"position": at, "text": text, "mark": mark} for at, (text, mark) in enumerate(criteria)],
         "notes": asdict(content.notes),
         "template_index": record.content_index,

@@ -23,7 +23,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.ledger.lifecycle.handoff import HandoffState, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
 from deedbook.ledger.limits import decision_form_max_s
 
 # The label and style of each button; the first button of a form is its main purpose.
@@ -176,7 +176,7 @@ def _is_admitted(state: HandoffState, verb: Verb, position: int | None, event: E
     fields |= {"reason": "?", "text": "?"}
     data = form(**{field: fields[field] for field in form.__struct_fields__ if field in fields})
     try:
-        transition(state, replace(event, kind=KIND_OF[form], data=data))
+        MACHINE.decide(state, replace(event, kind=KIND_OF[form], data=data))
     except Refused:
         return False
     return True

@@ -25,7 +25,7 @@ from deedbook.ledger.bundle.standalone.authority import AUTHORITY, is_delegable
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
 from deedbook.ledger.home.trust import fingerprint
-from deedbook.ledger.lifecycle.authority import NEVER_DELEGABLE
+from deedbook.ledger.lifecycle.authority import is_delegable as gate_delegates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,8 +111,8 @@ def test_program_in_the_bundle_knows_the_same_authority_events_and_limits() -> N
 
 
 def test_program_in_the_bundle_delegates_what_the_gate_does() -> None:
-    held = {kind for kind in KINDS if not is_delegable(kind)} - {"ledger.created"}  # entry 0 knows no session key
-    assert held == NEVER_DELEGABLE
+    reviewed = {"reviewer": "rita"}
+    assert {kind for kind in KINDS if is_delegable(kind)} == {kind for kind in KINDS if gate_delegates(kind, reviewed)}
 
 
 def test_program_in_the_bundle_is_one_file_of_strangers_only() -> None:

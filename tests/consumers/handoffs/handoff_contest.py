@@ -246,7 +246,7 @@ def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
         "version": shown["version"],
         "depends_on": [one["id"] for one in shown["depends_on"]],
         "unlock_at": shown["unlock_at"],
-        "tasks": [one["done"] for one in shown["tasks"]],
+        "tasks": ["done" if task["done"] else "open" for task in shown["tasks"]],
         "criteria": [one["mark"] for one in shown["criteria"]],
         "lease": None if shown["lease_until_ms"] is None else [shown["lease_from_ms"], shown["lease_until_ms"]],
         "claimed_status": shown["claimed_status"],

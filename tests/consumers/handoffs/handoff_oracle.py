@@ -68,7 +68,7 @@ class Handoff:
     version: str
     depends_on: list[str]
     unlock_at: str
-    tasks: list[bool]
+    tasks: list[str]
     criteria: list[str]
     lease: list[int] | None = None
     claimed_status: str | None = None
@@ -255,7 +255,10 @@ class Oracle:
             version=version_of(sender, data),
             depends_on=data.get("depends_on", []),
             unlock_at=data.get("unlock_at", "completed"),
-            tasks=[position in claims.get("tasks", []) for position in range(len(data.get("tasks", [])))],
+            tasks=[
+                "done" if position in claims.get("tasks", []) else "open"
+                for position in range(len(data.get("tasks", [])))
+            ],
             criteria=[
                 "claimed" if position in claims.get("criteria", []) else "open"
                 for position in range(len(data.get("criteria", [])))
@@ -277,8 +280,9 @@ def _against_mark(step: Step, handoff: Handoff) -> set[str]:
         return {"NOTHING_CHANGED"} if marks[position] != "open" and marks[position] != "claimed" else set()
     if step.kind == "handoff.criterion_waived" and not step.data.get("granted", True):
         return set() if marks[position] == "asked" else {"NOTHING_CHANGED"}
-    mark = "waived" if step.kind == "handoff.criterion_waived" else "checked" if is_checked else "open"
-    return {"NOTHING_CHANGED"} if marks[position] == (is_checked if is_task else mark) else set()
+    ticked = "done" if is_task else "checked"
+    mark = "waived" if step.kind == "handoff.criterion_waived" else ticked if is_checked else "open"
+    return {"NOTHING_CHANGED"} if marks[position] == mark else set()
 
 
 def _wrong_state(step: Step, handoff: Handoff) -> str:
@@ -305,7 +309,7 @@ def _move(step: Step, handoff: Handoff, now_ms: int) -> None:
         case "handoff.cancelled" | "handoff.superseded":
             handoff.is_announced = False
         case "handoff.task_checked":
-            handoff.tasks = _marked(handoff.tasks, step, step.data.get("checked", True))
+            handoff.tasks = _marked(handoff.tasks, step, "done" if step.data.get("checked", True) else "open")
         case "handoff.criterion_checked":
             handoff.criteria = _marked(handoff.criteria, step, "checked" if step.data.get("checked", True) else "open")
         case "handoff.criterion_waived":

@@ -12,7 +12,7 @@ from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, path_betwee
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
-from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState, compute_version
 from deedbook.ledger.lifecycle.handoff_status import Status
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read"], criteria=["a"])
@@ -38,8 +38,8 @@ STEPS = [
     fact("bob", kinds.HandoffCompleted()),
     fact("rita", kinds.HandoffVerified(version=GIVEN["version"], completion=NO_EVENT)),
 ]
-STATES = [fold(transition, *STEPS[: count + 1]) for count in range(len(STEPS))]
-STATES.append(transition(STATES[2], fact("bob", kinds.HandoffBlocked(reason="no access"))))
+STATES = [fold(MACHINE.decide, *STEPS[: count + 1]) for count in range(len(STEPS))]
+STATES.append(MACHINE.decide(STATES[2], fact("bob", kinds.HandoffBlocked(reason="no access"))))
 
 
 def allowed(verb: Verb) -> set[tuple[str, Status, Status]]:
@@ -57,7 +57,7 @@ def allowed(verb: Verb) -> set[tuple[str, Status, Status]]:
 
 def after_of(state: HandoffState, author: str, event: kinds.EventData) -> HandoffState | None:
     try:
-        return transition(state, fact(author, event))
+        return MACHINE.decide(state, fact(author, event))
     except Refused:
         return None
 

@@ -68,7 +68,7 @@ def test_amended_handoff_needs_the_approval_of_its_new_version(ledger: Ledger) -
     assert refused(ledger, "bob", "h1", HandoffReleased()).code == "TRANSITION_NOT_ALLOWED"
     ledger.clock.advance(1)  # else it would be the first approval once more
     answer = refused(ledger, "rita", "h1", HandoffApproved(version=old))
-    assert (answer.code, answer.details) == ("VERSION_MISMATCH", {"version": new, "approved": old})
+    assert (answer.code, answer.details) == ("VERSION_MISMATCH", {"version": new, "named": old})
     ledger.emit("rita", "handoff/h1", HandoffApproved(version=new))
     ledger.claim("h1")
 
@@ -268,11 +268,14 @@ def test_what_is_not_approved_or_waits_is_not_announced(ledger: Ledger, router: 
     ledger.approve("h1", data)
     ledger.hand_over("first")
     waits = refused(ledger, router, "h1", announced(ledger, "h1"))
-    assert (waits.code, waits.details["on"]) == ("DEPENDENCY_PENDING", "first")
+    assert (waits.code, waits.details["on"]) == ("DEPENDENCY_MISSING", "ghost")
     ledger.emit("alice", "handoff/first", HandoffCancelled(reason="obsolete"))
     ledger.emit("alice", "handoff/h1", amended(depends_on=["ghost"]))
     ledger.emit("rita", "handoff/h1", HandoffApproved(version=ledger.handoff("h1").version))
     assert refused(ledger, router, "h1", announced(ledger, "h1")).code == "DEPENDENCY_MISSING"
+    ledger.hand_over("ghost")
+    waits = refused(ledger, router, "h1", announced(ledger, "h1"))
+    assert (waits.code, waits.details["on"]) == ("DEPENDENCY_PENDING", "ghost")
 
 
 @pytest.mark.parametrize("fields", [{"to": "rita"}, {"version": "sha256:" + "0" * 64}])

@@ -206,7 +206,7 @@ def test_import_again_replaces_until_somebody_confirmed(ledger: Ledger, scribe: 
     ledger.emit(scribe, "handoff/h", file(title="wider", criteria=["one"], claims={"criteria": [0]}))
     second = ledger.handoff("h")
     assert second.version != first.version
-    assert (second.criteria, second.tasks, second.claimed_status) == (("claimed",), (False, False), "")
+    assert (second.criteria, second.tasks, second.claimed_status) == (("claimed",), ("open", "open"), "")
     ledger.clock.advance(1)  # else it would be the first import once more
     ledger.emit(scribe, "handoff/h", file())
     assert replace(ledger.handoff("h"), completion=first.completion) == first

@@ -57,7 +57,7 @@ def test_reasoning_is_validated_by_service_reviewer_or_human_and_not_by_its_owne
     assert code_of(ledger, "vera", stream, REPORT) == "TRANSITION_NOT_ALLOWED"
     step = Step(step_number=1, type="observation", content="c")
     ledger.emit("olga", stream, ReasoningExtended(steps=[step]))
-    assert code_of(ledger, "olga", stream, REPORT) == "NOT_AUTHORIZED"
+    assert code_of(ledger, "olga", stream, REPORT) == "SELF_APPROVAL"
     assert code_of(ledger, "bob", stream, REPORT) == "NOT_AUTHORIZED"
     for name in ("vera", "rob", "rita"):
         ledger.emit(name, stream, REPORT)

@@ -14,7 +14,6 @@ from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.authority import KeyDelegated
 from deedbook.ledger.lifecycle.authority import (
-    NEVER_DELEGABLE,
     KeyRecord,
     check_key,
     covers,
@@ -96,7 +95,14 @@ def test_scope_is_a_list_of_names_and_prefixes(kinds: list[str], streams: list[s
     assert covers(kinds, streams, "finding.logged", "session/s1") is is_covered
 
 
-@pytest.mark.parametrize("kind", sorted(NEVER_DELEGABLE))
+DECISIONS = ("approved", "rejected", "criterion_waived", "changes_requested", "verified")
+WITH_IDENTITY_KEY = {kind for kind in KINDS if KINDS[kind].stream in ("agent", "ledger")} | {
+    "review.answered",
+    *(f"handoff.{decision}" for decision in DECISIONS),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(WITH_IDENTITY_KEY))
 @pytest.mark.parametrize("scope", [(), ("*",)])
 def test_approvals_and_authority_are_in_no_scope(kind: str, scope: tuple[str, ...]) -> None:
     assert kind in KINDS

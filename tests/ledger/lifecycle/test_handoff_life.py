@@ -12,7 +12,7 @@ from given import GIVEN_MS, fact, fold, refusal
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.handoff import HandoffState, compute_version, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState, compute_version
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 
 CREATED = kinds.HandoffCreated(title="verify", to="bob", reviewer="rita", tasks=["read", "run"], criteria=["a", "b"])
@@ -41,7 +41,7 @@ GIVEN: dict[Status, list[object]] = {
     "cancelled": [CREATE, CANCEL],
     "superseded": [CREATE, SUPERSEDE],
 }
-STATES = {status: fold(transition, *events) for status, events in GIVEN.items()}  # type: ignore[arg-type]
+STATES = {status: fold(MACHINE.decide, *events) for status, events in GIVEN.items()}  # type: ignore[arg-type]
 
 STEPS: dict[str, EventData] = {
     "approve": kinds.HandoffApproved(version=VERSION),
@@ -109,9 +109,9 @@ def test_step_leads_where_the_table_says_and_nowhere_else(step: str, status: Sta
     for author in ("alice", "bob", "rita", "eve"):
         event = fact(author, STEPS[step])
         if author in who and status in leads:
-            assert transition(ready(status, step), event).status == leads[status]
+            assert MACHINE.decide(ready(status, step), event).status == leads[status]
         else:
-            code = refusal(transition, ready(status, step), event).code
+            code = refusal(MACHINE.decide, ready(status, step), event).code
             if author in who:
                 assert code in {"TRANSITION_NOT_ALLOWED", "NOT_APPROVED", "ALREADY_CLAIMED"}
             else:
@@ -120,16 +120,16 @@ def test_step_leads_where_the_table_says_and_nowhere_else(step: str, status: Sta
 
 @pytest.mark.parametrize("step", STEPS)
 def test_step_before_creation_is_refused(step: str) -> None:
-    assert refusal(transition, None, fact("rita", STEPS[step])).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, None, fact("rita", STEPS[step])).code == "TRANSITION_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize("status", STATES)
 def test_handoff_is_created_once(status: Status) -> None:
-    assert refusal(transition, STATES[status], CREATE).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, STATES[status], CREATE).code == "TRANSITION_NOT_ALLOWED"
 
 
 def test_new_handoff_waits_for_its_reviewer_with_everything_open() -> None:
-    assert fold(transition, CREATE) == HandoffState(
+    assert fold(MACHINE.decide, CREATE) == HandoffState(
         sender="alice",
         receiver="bob",
         reviewer="rita",
@@ -137,35 +137,35 @@ def test_new_handoff_waits_for_its_reviewer_with_everything_open() -> None:
         version=VERSION,
         depends_on=(),
         unlock_at="completed",
-        tasks=(False, False),
+        tasks=("open", "open"),
         criteria=("open", "open"),
     )
 
 
 def test_sender_without_a_reviewer_reviews_and_needs_no_approval() -> None:
     data = kinds.HandoffCreated(title="t", to="bob")
-    done = fold(transition, fact("rita", data), CLAIM, COMPLETE)
-    done = transition(done, fact("rita", accepting(done)))
+    done = fold(MACHINE.decide, fact("rita", data), CLAIM, COMPLETE)
+    done = MACHINE.decide(done, fact("rita", accepting(done)))
     assert (done.reviewer, done.status) == ("rita", "verified")
 
 
 @pytest.mark.parametrize("reviewer", ["alice", "bob"])
 def test_reviewer_is_never_sender_or_receiver(reviewer: str) -> None:
     data = kinds.HandoffCreated(title="t", to="bob", reviewer=reviewer)
-    assert refusal(transition, None, fact("alice", data)).code == "SELF_APPROVAL"
+    assert refusal(MACHINE.decide, None, fact("alice", data)).code == "SELF_APPROVAL"
 
 
 def test_work_for_oneself_needs_somebody_else_to_review_it() -> None:
     alone = kinds.HandoffCreated(title="t", to="rita")
-    assert refusal(transition, None, fact("rita", alone)).code == "SELF_APPROVAL"
+    assert refusal(MACHINE.decide, None, fact("rita", alone)).code == "SELF_APPROVAL"
     watched = kinds.HandoffCreated(title="t", to="alice", reviewer="rita")
-    assert fold(transition, fact("alice", watched)).status == "pending"
+    assert fold(MACHINE.decide, fact("alice", watched)).status == "pending"
 
 
 def test_approval_binds_one_version() -> None:
-    refused = refusal(transition, STATES["pending"], fact("rita", kinds.HandoffApproved(version=ANOTHER_VERSION)))
+    refused = refusal(MACHINE.decide, STATES["pending"], fact("rita", kinds.HandoffApproved(version=ANOTHER_VERSION)))
     assert refused.code == "VERSION_MISMATCH"
-    assert refused.details == {"version": VERSION, "approved": ANOTHER_VERSION}
+    assert refused.details == {"version": VERSION, "named": ANOTHER_VERSION}
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_version_stays_whatever_is_done() -> None:
     ],
 )
 def test_claim_that_comes_at_the_wrong_time_says_why(status: Status, code: str) -> None:
-    assert refusal(transition, STATES[status], CLAIM).code == code
+    assert refusal(MACHINE.decide, STATES[status], CLAIM).code == code
 
 
 def test_lapsed_lease_can_be_claimed_again_and_an_unlapsed_one_not() -> None:
-    leased = fold(transition, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60), at_s=10))
-    assert refusal(transition, leased, fact("bob", kinds.HandoffClaimed(), at_s=69.999)).code == "ALREADY_CLAIMED"
-    again = transition(leased, fact("bob", kinds.HandoffClaimed(lease_seconds=5), at_s=70))
+    leased = fold(MACHINE.decide, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60), at_s=10))
+    assert refusal(MACHINE.decide, leased, fact("bob", kinds.HandoffClaimed(), at_s=69.999)).code == "ALREADY_CLAIMED"
+    again = MACHINE.decide(leased, fact("bob", kinds.HandoffClaimed(lease_seconds=5), at_s=70))
     assert again.status == "in_progress"
     assert [is_lapsed(again.status, again.lease, now_ms) for now_ms in (GIVEN_MS + 74_999, GIVEN_MS + 75_000)] == [
         False,
@@ -219,9 +219,9 @@ def test_lapsed_lease_can_be_claimed_again_and_an_unlapsed_one_not() -> None:
 
 
 def test_holder_of_a_lapsed_lease_must_claim_again_before_he_goes_on() -> None:
-    leased = fold(transition, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60), at_s=10))
-    late = refusal(transition, leased, fact("bob", kinds.HandoffCompleted(), at_s=70))
-    assert (late.code, late.details["status"]) == ("TRANSITION_NOT_ALLOWED", "approved")
+    leased = fold(MACHINE.decide, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60), at_s=10))
+    late = refusal(MACHINE.decide, leased, fact("bob", kinds.HandoffCompleted(), at_s=70))
+    assert (late.code, late.details["status"]) == ("TRANSITION_NOT_ALLOWED", "in_progress")
 
 
 def test_claim_without_a_lease_never_lapses() -> None:
@@ -231,26 +231,26 @@ def test_claim_without_a_lease_never_lapses() -> None:
 
 @pytest.mark.parametrize("step", ["release", "block", "complete"])
 def test_lease_ends_with_the_work(step: str) -> None:
-    leased = fold(transition, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60)), *CRITERIA)
-    assert transition(leased, fact("bob", STEPS[step])).lease is None
+    leased = fold(MACHINE.decide, CREATE, APPROVE, fact("bob", kinds.HandoffClaimed(lease_seconds=60)), *CRITERIA)
+    assert MACHINE.decide(leased, fact("bob", STEPS[step])).lease is None
 
 
 def test_completing_names_every_open_criterion() -> None:
-    refused = refusal(transition, STATES["in_progress"], COMPLETE)
+    refused = refusal(MACHINE.decide, STATES["in_progress"], COMPLETE)
     assert (refused.code, refused.details) == ("CRITERIA_OPEN", {"criterion_numbers": [1, 2]})
-    one = transition(STATES["in_progress"], CRITERIA[0])
-    assert refusal(transition, one, COMPLETE).details == {"criterion_numbers": [2]}
-    waived = transition(one, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="known")))
-    assert transition(waived, COMPLETE).status == "completed"
+    one = MACHINE.decide(STATES["in_progress"], CRITERIA[0])
+    assert refusal(MACHINE.decide, one, COMPLETE).details == {"criterion_numbers": [2]}
+    waived = MACHINE.decide(one, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="known")))
+    assert MACHINE.decide(waived, COMPLETE).status == "completed"
 
 
 def test_ticks_can_be_taken_back() -> None:
-    checked = fold(transition, *GIVEN["in_progress"], *CRITERIA, fact("bob", STEPS["check task"]))  # type: ignore[arg-type]
-    assert (checked.tasks, checked.criteria) == ((False, True), ("checked", "checked"))
-    back = transition(checked, fact("bob", kinds.HandoffCriterionChecked(position=0, checked=False)))
-    back = transition(back, fact("bob", kinds.HandoffTaskChecked(position=1, checked=False)))
-    assert (back.tasks, back.criteria) == ((False, False), ("open", "checked"))
-    assert refusal(transition, back, COMPLETE).code == "CRITERIA_OPEN"
+    checked = fold(MACHINE.decide, *GIVEN["in_progress"], *CRITERIA, fact("bob", STEPS["check task"]))  # type: ignore[arg-type]
+    assert (checked.tasks, checked.criteria) == (("open", "done"), ("checked", "checked"))
+    back = MACHINE.decide(checked, fact("bob", kinds.HandoffCriterionChecked(position=0, checked=False)))
+    back = MACHINE.decide(back, fact("bob", kinds.HandoffTaskChecked(position=1, checked=False)))
+    assert (back.tasks, back.criteria) == (("open", "open"), ("open", "checked"))
+    assert refusal(MACHINE.decide, back, COMPLETE).code == "CRITERIA_OPEN"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_ticks_can_be_taken_back() -> None:
     ],
 )
 def test_mark_beyond_the_list_is_refused(author: str, data: EventData) -> None:
-    assert refusal(transition, STATES["in_progress"], fact(author, data)).code == "INVALID_FIELD"
+    assert refusal(MACHINE.decide, STATES["in_progress"], fact(author, data)).code == "INVALID_FIELD"
 
 
 def test_reasons_are_kept_for_whoever_asks_why() -> None:
@@ -270,12 +270,12 @@ def test_reasons_are_kept_for_whoever_asks_why() -> None:
     assert STATES["blocked"].reason == "no access"
     assert STATES["cancelled"].reason == "obsolete"
     changes = kinds.HandoffChangesRequested(completion=NO_EVENT, reasons=["add a test", "name it"])
-    assert transition(STATES["completed"], fact("rita", changes)).reason == "add a test; name it"
+    assert MACHINE.decide(STATES["completed"], fact("rita", changes)).reason == "add a test; name it"
 
 
 def test_work_that_needs_changes_is_completed_anew() -> None:
-    again = transition(STATES["completed"], fact("rita", STEPS["request changes"]))
-    assert fold(lambda state, event: transition(state or again, event), COMPLETE, VERIFY).status == "verified"
+    again = MACHINE.decide(STATES["completed"], fact("rita", STEPS["request changes"]))
+    assert fold(lambda state, event: MACHINE.decide(state or again, event), COMPLETE, VERIFY).status == "verified"
 
 
 @pytest.mark.parametrize("status", sorted(FINAL))
@@ -283,7 +283,7 @@ def test_final_handoffs_stay_as_they_are(status: Status) -> None:
     for author, (step, data) in itertools.product(("alice", "bob", "rita"), STEPS.items()):
         if step != "log":
             with pytest.raises(Refused):
-                transition(STATES[status], fact(author, data))
+                MACHINE.decide(STATES[status], fact(author, data))
 
 
 @pytest.mark.parametrize(
@@ -309,23 +309,23 @@ WORKING = [CREATE, APPROVE, CLAIM, CRITERIA[0]]
 
 
 def test_an_asked_waiver_leaves_the_gate_as_strict_until_it_is_granted() -> None:
-    asked = fold(transition, *WORKING, ASK)
+    asked = fold(MACHINE.decide, *WORKING, ASK)
     assert asked.criteria == ("checked", "asked")
-    assert refusal(transition, asked, COMPLETE).code == "CRITERIA_OPEN"
-    granted = transition(asked, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="so be it")))
-    assert transition(granted, COMPLETE).status == "completed"
+    assert refusal(MACHINE.decide, asked, COMPLETE).code == "CRITERIA_OPEN"
+    granted = MACHINE.decide(asked, fact("rita", kinds.HandoffCriterionWaived(position=1, reason="so be it")))
+    assert MACHINE.decide(granted, COMPLETE).status == "completed"
 
 
 def test_a_refused_waiver_is_open_again_and_may_be_asked_again() -> None:
     refused = fact("rita", kinds.HandoffCriterionWaived(position=1, reason="it can be run", granted=False))
-    state = fold(transition, *WORKING, ASK, refused)
+    state = fold(MACHINE.decide, *WORKING, ASK, refused)
     assert state.criteria == ("checked", "open")
-    assert refusal(transition, state, refused).code == "NOTHING_CHANGED"  # nobody asks any more
+    assert refusal(MACHINE.decide, state, refused).code == "NOTHING_CHANGED"  # nobody asks any more
     none = fact("rita", kinds.HandoffCriterionWaived(position=2, reason="it can be run", granted=False))
-    assert refusal(transition, state, none).code == "INVALID_FIELD"
-    assert transition(state, ASK).criteria == ("checked", "asked")
+    assert refusal(MACHINE.decide, state, none).code == "INVALID_FIELD"
+    assert MACHINE.decide(state, ASK).criteria == ("checked", "asked")
 
 
 def test_a_waiver_is_asked_once_and_only_of_what_is_open() -> None:
-    assert refusal(transition, fold(transition, *WORKING, ASK), ASK).code == "NOTHING_CHANGED"
-    assert refusal(transition, fold(transition, *WORKING, CRITERIA[1]), ASK).code == "NOTHING_CHANGED"
+    assert refusal(MACHINE.decide, fold(MACHINE.decide, *WORKING, ASK), ASK).code == "NOTHING_CHANGED"
+    assert refusal(MACHINE.decide, fold(MACHINE.decide, *WORKING, CRITERIA[1]), ASK).code == "NOTHING_CHANGED"

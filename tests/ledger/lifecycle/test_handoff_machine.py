@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.handoff import HandoffState, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, HandoffState
 from deedbook.ledger.lifecycle.handoff_status import FINAL, is_lapsed
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class HandoffMachine(RuleBasedStateMachine):
         event = fact(author, data, at_s=self.now_s, index=len(self.history))
         before = self.state
         try:
-            self.state = transition(before, event)
+            self.state = MACHINE.decide(before, event)
         except Refused:
             return False
         self.history.append(event)
@@ -188,7 +188,7 @@ class HandoffMachine(RuleBasedStateMachine):
         """Replaying the accepted events gives the same state: nothing is remembered elsewhere."""
         state: HandoffState | None = None
         for event in self.history:
-            state = transition(state, event)
+            state = MACHINE.decide(state, event)
         assert state == self.state
 
 

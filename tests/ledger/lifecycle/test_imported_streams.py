@@ -16,6 +16,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.lifecycle import reasoning as reasoning_life
 from deedbook.ledger.lifecycle import session as session_life
+from deedbook.ledger.lifecycle.machine import OwnedState
 
 STEP: dict[str, Any] = {"step_number": 1, "type": "observation", "content": "It leaks."}
 
@@ -44,8 +45,8 @@ def own(data: EventData, author: str = "scribe", stream: str = "session/s") -> A
 
 
 def test_first_import_begins_the_session_and_its_importer_adds_more() -> None:
-    state = fold(session_life.transition, finding(), finding(), record("session.started", {"task": "t"}))
-    assert state == session_life.SessionState("scribe", is_imported=True)
+    state = fold(session_life.MACHINE.decide, finding(), finding(), record("session.started", {"task": "t"}))
+    assert state == OwnedState("scribe", "imported")
 
 
 @pytest.mark.parametrize(
@@ -58,17 +59,18 @@ def test_first_import_begins_the_session_and_its_importer_adds_more() -> None:
     ],
 )
 def test_nobody_speaks_in_an_imported_session(data: EventData) -> None:
-    for author in ("scribe", "bob"):
-        assert refused(session_life.transition, finding(), own(data, author)) == "TRANSITION_NOT_ALLOWED"
+    assert refused(session_life.MACHINE.decide, finding(), own(data, "scribe")) == "TRANSITION_NOT_ALLOWED"
+    not_owner = "TRANSITION_NOT_ALLOWED" if isinstance(data, session.SessionStarted) else "NOT_AUTHORIZED"
+    assert refused(session_life.MACHINE.decide, finding(), own(data, "bob")) == not_owner
 
 
 def test_another_importer_is_refused() -> None:
-    assert refused(session_life.transition, finding(), finding("bob")) == "NOT_AUTHORIZED"
+    assert refused(session_life.MACHINE.decide, finding(), finding("bob")) == "NOT_AUTHORIZED"
 
 
 def test_nothing_is_imported_into_a_session_of_this_ledger() -> None:
     started = own(session.SessionStarted(task="t"))
-    assert refused(session_life.transition, started, finding()) == "TRANSITION_NOT_ALLOWED"
+    assert refused(session_life.MACHINE.decide, started, finding()) == "TRANSITION_NOT_ALLOWED"
 
 
 def graph(kind: str, mapped: dict[str, Any], author: str = "scribe") -> Any:
@@ -82,29 +84,29 @@ EXTENDED = graph("reasoning.extended", {"steps": [STEP]})
 
 def test_imported_reasoning_obeys_the_rules_of_every_reasoning() -> None:
     concluded = graph("reasoning.concluded", {"conclusion": "So."})
-    state = fold(reasoning_life.transition, STARTED, EXTENDED, concluded)
-    assert state == reasoning_life.ReasoningState("scribe", frozenset({1}), is_concluded=True, is_imported=True)
-    assert refused(reasoning_life.transition, EXTENDED) == "TRANSITION_NOT_ALLOWED"
-    assert refused(reasoning_life.transition, STARTED, EXTENDED, EXTENDED) == "STEP_CONFLICT"
-    assert refused(reasoning_life.transition, STARTED, STARTED) == "TRANSITION_NOT_ALLOWED"
-    assert refused(reasoning_life.transition, STARTED, graph("reasoning.extended", {"steps": [STEP]}, "bob")) == (
+    state = fold(reasoning_life.MACHINE.decide, STARTED, EXTENDED, concluded)
+    assert state == reasoning_life.ReasoningState("scribe", "imported", frozenset({1}))
+    assert refused(reasoning_life.MACHINE.decide, EXTENDED) == "TRANSITION_NOT_ALLOWED"
+    assert refused(reasoning_life.MACHINE.decide, STARTED, EXTENDED, EXTENDED) == "STEP_CONFLICT"
+    assert refused(reasoning_life.MACHINE.decide, STARTED, STARTED) == "TRANSITION_NOT_ALLOWED"
+    assert refused(reasoning_life.MACHINE.decide, STARTED, graph("reasoning.extended", {"steps": [STEP]}, "bob")) == (
         "NOT_AUTHORIZED"
     )
 
 
 def test_nobody_goes_on_with_imported_reasoning_and_nothing_is_imported_into_an_agents_own() -> None:
     more = own(reasoning.ReasoningConcluded(conclusion="So."), stream="reasoning/r")
-    assert refused(reasoning_life.transition, STARTED, EXTENDED, more) == "TRANSITION_NOT_ALLOWED"
+    assert refused(reasoning_life.MACHINE.decide, STARTED, EXTENDED, more) == "TRANSITION_NOT_ALLOWED"
     begun = own(reasoning.ReasoningStarted(task="t"), stream="reasoning/r")
-    assert refused(reasoning_life.transition, begun, EXTENDED) == "TRANSITION_NOT_ALLOWED"
+    assert refused(reasoning_life.MACHINE.decide, begun, EXTENDED) == "TRANSITION_NOT_ALLOWED"
 
 
 def test_imported_reasoning_is_briefed_like_any_other() -> None:
     data = msgspec.convert(EXAMPLES["reasoning.briefed"], reasoning.ReasoningBriefed)
     briefed = own(data, "compressor", "reasoning/r")
-    state = fold(reasoning_life.transition, STARTED, EXTENDED, briefed)
+    state = fold(reasoning_life.MACHINE.decide, STARTED, EXTENDED, briefed)
     assert state is not None
-    assert state.is_imported
+    assert state.status == "imported"
 
 
 def test_folds_read_a_record_as_what_it_stands_for() -> None:

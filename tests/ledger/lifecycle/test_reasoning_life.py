@@ -13,12 +13,12 @@ from msgspec import convert
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
-from deedbook.ledger.lifecycle.reasoning import ReasoningState, transition
+from deedbook.ledger.lifecycle.reasoning import MACHINE, ReasoningState
 
 START = fact("alice", kinds.ReasoningStarted(task="why"))
 CONCLUDE = fact("alice", kinds.ReasoningConcluded(conclusion="so"))
 BRIEF = convert(EXAMPLES["reasoning.briefed"], kinds.ReasoningBriefed)
-THREE = ReasoningState("alice", frozenset({1, 2, 3}))
+THREE = ReasoningState("alice", "open", frozenset({1, 2, 3}))
 
 
 def extension(
@@ -34,17 +34,17 @@ def extension(
 
 def test_graph_grows_step_by_step_and_is_concluded() -> None:
     state = fold(
-        transition,
+        MACHINE.decide,
         START,
         fact("alice", extension(1)),
         fact("alice", extension(10, dependencies={10: [1]})),
         CONCLUDE,
     )
-    assert state == ReasoningState("alice", frozenset({1, 10}), is_concluded=True)
+    assert state == ReasoningState("alice", "concluded", frozenset({1, 10}))
 
 
 def test_concluded_graph_can_be_extended_and_concluded_anew() -> None:
-    state = fold(transition, START, fact("alice", extension(1)), CONCLUDE, fact("alice", extension(2)), CONCLUDE)
+    state = fold(MACHINE.decide, START, fact("alice", extension(1)), CONCLUDE, fact("alice", extension(2)), CONCLUDE)
     assert state.steps == {1, 2}
 
 
@@ -76,11 +76,11 @@ def test_concluded_graph_can_be_extended_and_concluded_anew() -> None:
     ],
 )
 def test_extension_that_does_not_fit_the_graph_is_refused(data: kinds.ReasoningExtended) -> None:
-    assert refusal(transition, THREE, fact("alice", data)).code == "STEP_CONFLICT"
+    assert refusal(MACHINE.decide, THREE, fact("alice", data)).code == "STEP_CONFLICT"
 
 
 def test_circle_is_named() -> None:
-    refused = refusal(transition, THREE, fact("alice", extension(4, 5, dependencies={4: [5], 5: [4]})))
+    refused = refusal(MACHINE.decide, THREE, fact("alice", extension(4, 5, dependencies={4: [5], 5: [4]})))
     cycle = refused.details["cycle"]
     assert cycle[0] == cycle[-1]
     assert set(cycle) == {4, 5}
@@ -95,30 +95,34 @@ def test_circle_is_named() -> None:
     ],
 )
 def test_extension_that_fits_is_taken(data: kinds.ReasoningExtended) -> None:
-    assert transition(THREE, fact("alice", data)).steps == THREE.steps | {step.step_number for step in data.steps}
+    assert MACHINE.decide(THREE, fact("alice", data)).steps == THREE.steps | {step.step_number for step in data.steps}
 
 
 def test_nobody_else_extends_or_concludes() -> None:
-    assert refusal(transition, THREE, fact("bob", extension(4))).code == "NOT_AUTHORIZED"
-    assert refusal(transition, THREE, fact("bob", kinds.ReasoningConcluded(conclusion="c"))).code == "NOT_AUTHORIZED"
+    assert refusal(MACHINE.decide, THREE, fact("bob", extension(4))).code == "NOT_AUTHORIZED"
+    assert (
+        refusal(MACHINE.decide, THREE, fact("bob", kinds.ReasoningConcluded(conclusion="c"))).code == "NOT_AUTHORIZED"
+    )
 
 
 def test_brief_by_somebody_else_changes_nothing() -> None:
-    assert transition(THREE, fact("compressor", BRIEF)) == THREE
+    assert MACHINE.decide(THREE, fact("compressor", BRIEF)) == THREE
 
 
 @pytest.mark.parametrize("data", [extension(1), kinds.ReasoningConcluded(conclusion="c"), BRIEF])
 def test_nothing_precedes_the_start(data: kinds.ReasoningExtended) -> None:
-    assert refusal(transition, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize("data", [kinds.ReasoningConcluded(conclusion="c"), BRIEF])
 def test_graph_without_steps_is_neither_concluded_nor_briefed(data: kinds.ReasoningConcluded) -> None:
-    assert refusal(transition, ReasoningState("alice"), fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert (
+        refusal(MACHINE.decide, ReasoningState("alice", "open"), fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    )
 
 
 def test_reasoning_is_started_once() -> None:
-    assert refusal(transition, THREE, START).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, THREE, START).code == "TRANSITION_NOT_ALLOWED"
 
 
 numbers = st.integers(1, 6)
@@ -132,11 +136,11 @@ extensions = st.tuples(
 def test_no_sequence_of_extensions_makes_a_cycle_or_a_dangling_step(
     tried: list[tuple[list[int], dict[int, list[int]]]],
 ) -> None:
-    state = ReasoningState("alice")
+    state = ReasoningState("alice", "open")
     edges: dict[int, list[int]] = {}
     for steps, dependencies in tried:
         try:
-            state = transition(state, fact("alice", extension(*steps, dependencies=dependencies)))
+            state = MACHINE.decide(state, fact("alice", extension(*steps, dependencies=dependencies)))
         except Refused:
             continue
         assert not edges.keys() & dependencies.keys()

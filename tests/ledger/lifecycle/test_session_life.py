@@ -7,7 +7,8 @@ from given import fact, fold, refusal
 
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.session import SessionState, transition
+from deedbook.ledger.lifecycle.machine import OwnedState
+from deedbook.ledger.lifecycle.session import MACHINE
 
 START = fact("alice", kinds.SessionStarted(task="find out"))
 END = fact("alice", kinds.SessionEnded())
@@ -23,36 +24,40 @@ names = pytest.mark.parametrize("data", WRITTEN, ids=lambda data: type(data).__n
 
 @names
 def test_owner_writes_while_the_session_is_open(data: EventData) -> None:
-    assert fold(transition, START, fact("alice", data)) == SessionState("alice")
+    assert fold(MACHINE.decide, START, fact("alice", data)) == OwnedState("alice", "open")
 
 
 @names
 def test_nobody_else_writes(data: EventData) -> None:
-    refused = refusal(transition, SessionState("alice"), fact("bob", data))
-    assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"owner": "alice"})
+    refused = refusal(MACHINE.decide, OwnedState("alice", "open"), fact("bob", data))
+    assert (refused.code, refused.details) == ("NOT_AUTHORIZED", {"name": "bob", "allowed": ["alice"]})
 
 
 @names
 def test_nothing_is_written_before_the_start_or_after_the_end(data: EventData) -> None:
-    assert refusal(transition, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
-    assert refusal(transition, fold(transition, START, END), fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert (
+        refusal(MACHINE.decide, fold(MACHINE.decide, START, END), fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    )
 
 
 def test_session_ends_once_by_its_owner() -> None:
-    assert fold(transition, START, END) == SessionState("alice", is_ended=True)
-    assert refusal(transition, SessionState("alice"), fact("bob", kinds.SessionEnded())).code == "NOT_AUTHORIZED"
-    assert refusal(transition, SessionState("alice", is_ended=True), END).code == "TRANSITION_NOT_ALLOWED"
+    assert fold(MACHINE.decide, START, END) == OwnedState("alice", "ended")
+    assert (
+        refusal(MACHINE.decide, OwnedState("alice", "open"), fact("bob", kinds.SessionEnded())).code == "NOT_AUTHORIZED"
+    )
+    assert refusal(MACHINE.decide, OwnedState("alice", "ended"), END).code == "TRANSITION_NOT_ALLOWED"
 
 
-@pytest.mark.parametrize("state", [SessionState("alice"), SessionState("alice", is_ended=True)])
-def test_session_is_started_once(state: SessionState) -> None:
-    assert refusal(transition, state, START).code == "TRANSITION_NOT_ALLOWED"
+@pytest.mark.parametrize("state", [OwnedState("alice", "open"), OwnedState("alice", "ended")])
+def test_session_is_started_once(state: OwnedState) -> None:
+    assert refusal(MACHINE.decide, state, START).code == "TRANSITION_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize(
-    "state", [SessionState("alice"), SessionState("alice", is_ended=True), SessionState("alice", is_imported=True)]
+    "state", [OwnedState("alice", "open"), OwnedState("alice", "ended"), OwnedState("alice", "imported")]
 )
-def test_a_session_is_corrected_at_any_time_and_stays_as_it_is(state: SessionState) -> None:
+def test_a_session_is_corrected_at_any_time_and_stays_as_it_is(state: OwnedState) -> None:
     retracted = fact("alice", kinds.FindingRetracted(target="blake3:" + "1" * 64, reason="no"))
-    assert transition(state, retracted) == state
-    assert refusal(transition, None, retracted).code == "TRANSITION_NOT_ALLOWED"
+    assert MACHINE.decide(state, retracted) == state
+    assert refusal(MACHINE.decide, None, retracted).code == "TRANSITION_NOT_ALLOWED"

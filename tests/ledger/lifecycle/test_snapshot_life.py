@@ -13,20 +13,21 @@ from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 from deedbook.ledger.events.session import Vectors
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.ledger.lifecycle import review, snapshot
+from deedbook.ledger.lifecycle.machine import OwnedState
 
 TAKEN = msgspec.convert(published("snapshot.taken"), SnapshotTaken, str_keys=True)
 ASKED = ReviewRequested(question="May it?", rule="high_impact")
 
 
 def test_snapshot_is_taken_once() -> None:
-    state = fold(snapshot.transition, fact("alice", TAKEN))
-    assert state == snapshot.SnapshotState("alice")
-    assert refusal(snapshot.transition, state, fact("alice", TAKEN)).code == "TRANSITION_NOT_ALLOWED"
+    state = fold(snapshot.MACHINE.decide, fact("alice", TAKEN))
+    assert state == OwnedState("alice", "taken")
+    assert refusal(snapshot.MACHINE.decide, state, fact("alice", TAKEN)).code == "TRANSITION_NOT_ALLOWED"
 
 
 def test_snapshot_of_a_context_alone_is_taken() -> None:
     data = SnapshotTaken(vectors=Vectors(), context_source="author", context_summary="c")
-    assert fold(snapshot.transition, fact("alice", data)).owner == "alice"
+    assert fold(snapshot.MACHINE.decide, fact("alice", data)).owner == "alice"
 
 
 @pytest.mark.parametrize(
@@ -48,15 +49,15 @@ def test_snapshot_of_a_context_alone_is_taken() -> None:
 )
 def test_snapshot_that_contradicts_itself_is_refused(field: str, value: Any) -> None:
     changed = msgspec.structs.replace(TAKEN, **{field: value})
-    assert refusal(snapshot.transition, None, fact("alice", changed)).code == "INVALID_FIELD"
+    assert refusal(snapshot.MACHINE.decide, None, fact("alice", changed)).code == "INVALID_FIELD"
 
 
 def test_review_is_requested_once_and_answered_once() -> None:
     answer = fact("rita", ReviewAnswered(verdict="approved"))
-    assert refusal(review.transition, None, answer).code == "TRANSITION_NOT_ALLOWED"
-    state = fold(review.transition, fact("bob", ASKED))
-    assert state == review.ReviewState("bob")
-    assert refusal(review.transition, state, fact("bob", ASKED)).code == "TRANSITION_NOT_ALLOWED"
-    after = review.transition(state, answer)
-    assert after.is_answered
-    assert refusal(review.transition, after, answer).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(review.MACHINE.decide, None, answer).code == "TRANSITION_NOT_ALLOWED"
+    state = fold(review.MACHINE.decide, fact("bob", ASKED))
+    assert state == OwnedState("bob", "open")
+    assert refusal(review.MACHINE.decide, state, fact("bob", ASKED)).code == "TRANSITION_NOT_ALLOWED"
+    after = review.MACHINE.decide(state, answer)
+    assert after.status == "answered"
+    assert refusal(review.MACHINE.decide, after, answer).code == "TRANSITION_NOT_ALLOWED"

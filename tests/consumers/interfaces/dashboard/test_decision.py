@@ -19,7 +19,7 @@ from deedbook.consumers.interfaces.dashboard.decision import (
 )
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import handoff as kinds
-from deedbook.ledger.lifecycle.handoff import compute_version, transition
+from deedbook.ledger.lifecycle.handoff import MACHINE, compute_version
 from deedbook.ledger.limits import decision_form_max_s
 
 CREATED = kinds.HandoffCreated(title="t", to="bob", reviewer="lin", tasks=["one"], criteria=["c1", "c2"])
@@ -36,7 +36,7 @@ FORM = {name: str(value) for name, value in SHOWN._asdict().items()} | {"decisio
 def offered(*authored: tuple[str, Any], human: str = "lin", codes: tuple[str, ...] = ()) -> list[str]:
     """Return the words of the buttons that a human gets after these events of alice's handoff to bob."""
     events = [fact(author, data, index=at) for at, (author, data) in enumerate((("alice", CREATED), *authored))]
-    state = fold(transition, *events)
+    state = fold(MACHINE.decide, *events)
     criteria = [{"position": at, "mark": mark} for at, mark in enumerate(state.criteria)]
     why = {"reasons": [{"code": code} for code in codes]}
     shown = {"id": "x", "status": state.status, "why": why, "criteria": criteria}
@@ -82,7 +82,7 @@ def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
 
 
 def test_the_label_names_the_version() -> None:
-    state = fold(transition, fact("alice", CREATED))
+    state = fold(MACHINE.decide, fact("alice", CREATED))
     shown = {"id": "x", "status": "pending", "why": {"reasons": []}, "criteria": []}
     first = next(choices_of(state, shown, 3, "lin", GIVEN_MS))
     assert (first.label, first.style, first.needs_note) == ("Approve v3", "yes", False)

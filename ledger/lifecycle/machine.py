@@ -1,0 +1,219 @@
+"""The state machine of a family of streams: it decides an event by the family's rules.
+
+A family's module has the conditions as pure functions, and one ``StateMachine`` that names them. The gate, the auditor
+and the views all call ``StateMachine.decide``. A view knows only one stream, so it leaves out the checks that read
+others (``ledger`` is None): roles, and the conditions in ``ledger_conditions``. The gate made these checks before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.lifecycle.authority import AgentRecord, KeyRecord
+from deedbook.ledger.lifecycle.rules import ADMIN, NONE, Mark, Row, Rules, rules_of
+
+S = TypeVar("S")
+
+
+class StreamInLedger(Protocol):
+    """The record of a stream: the state after its events that count, or None."""
+
+    @property
+    def state(self) -> Any:
+        """The state."""
+
+
+class LedgerState(Protocol):
+    """The other streams that a condition may read, as they are before the event."""
+
+    def agent(self, name: str) -> AgentRecord | None:
+        """Return the record of an agent."""
+
+    def key(self, public_key: str) -> KeyRecord | None:
+        """Return the record of a signing key (hex)."""
+
+    def stream(self, name: str) -> StreamInLedger | None:
+        """Return the record of a stream."""
+
+    def unverified_stream(self, name: str) -> StreamInLedger | None:
+        """Return the same, perhaps not checked against the entries. A decision also needs ``stream``."""
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
+
+
+class Unmet(msgspec.Struct, frozen=True):
+    """A condition that does not hold: the message of the refusal, and its details."""
+
+    message: str
+    details: dict[str, Any] = {}
+
+
+class Question(msgspec.Struct, Generic[S], frozen=True):
+    """An event that is decided, its ``data`` (that of an imported record is its mapped data), and the state before."""
+
+    event: Event
+    data: Any
+    state: S | None
+
+
+Condition = Callable[[Question[S]], Unmet | None]
+LedgerCondition = Callable[[Question[S], LedgerState], Unmet | None]
+
+
+class StateMachine(msgspec.Struct, Generic[S], frozen=True):
+    """The code of a family: its conditions, and the functions that read and change its state.
+
+    ``state_name`` is the state that the rules see at the time of an event. ``party`` are the names of a party.
+    ``apply`` returns the state after an event that the row accepts. ``read_data`` returns the data of an event.
+    ``hint`` adds advice to a refusal for the wrong author.
+    """
+
+    family: str
+    state_name: Callable[[S, Event], str]
+    party: Callable[[S, str], tuple[str, ...]]
+    apply: Callable[[Question[S], Row], S]
+    conditions: Mapping[str, Condition[S]] = {}
+    ledger_conditions: Mapping[str, LedgerCondition[S]] = {}
+    marks: Callable[[S, str], tuple[str, ...]] = lambda _state, _list: ()
+    read_data: Callable[[Event], Any] = lambda event: event.data
+    hint: Callable[[S, Event], str] = lambda _state, _event: ""
+
+    def decide(self, state: S | None, event: Event, ledger: LedgerState | None = None) -> S:
+        """Return the state of a stream after ``event``.
+
+        Without ``ledger``, checks that read other streams are left out. Raises Refused: the codes of the rules.
+        """
+        rules = rules_of(self.family)
+        row = rules.row(event.kind, event.data)
+        if row is None:
+            raise Refused("UNKNOWN_KIND", f"{event.kind} is not an event of a {self.family}", kind=event.kind)
+        name = NONE if state is None else self.state_name(state, event)
+        if state is not None and NONE not in row.from_states:
+            self._check_author(rules, row, state, event, ledger)
+        if name not in row.from_states:
+            raise _wrong_state(rules, row, name, event)
+        if ledger is not None:
+            check_roles(row.roles or rules.roles, event, ledger)
+        question = Question(event, self.read_data(event), state)
+        if row.mark is not None and state is not None:
+            _check_mark(row.mark, self.marks(state, row.mark.list), question)
+        for need in row.needs:
+            self._check_condition(need, rules, question, ledger)
+        return self.apply(question, row)
+
+    def _check_author(self, rules: Rules, row: Row, state: S, event: Event, ledger: LedgerState | None) -> None:
+        author = event.author
+        allowed = [name for party in row.by if party != ADMIN for name in self.party(state, party) if name]
+        if author in allowed or (ADMIN in row.by and _is_admin(author, ledger)):
+            return
+        excluded = [party for party in row.not_by if author in self.party(state, party)]
+        hint = self.hint(state, event)
+        if excluded:
+            message = f"{author} is the {' and '.join(excluded)} of {event.name} and may not sign {event.kind}{hint}"
+            raise Refused("SELF_APPROVAL", message, name=author, allowed=allowed)
+        if row.by:
+            names = " or ".join((*dict.fromkeys(allowed), *(["an admin"] if ADMIN in row.by else [])))
+            message = f"only {names or 'an agent that is not registered here'} may sign {event.kind} of {event.name}, \
+not {author}{hint}"
+            raise Refused("NOT_AUTHORIZED", message, name=author, allowed=allowed)
+
+    def _check_condition(self, need: str, rules: Rules, question: Question[S], ledger: LedgerState | None) -> None:
+        unmet = None
+        if need in self.conditions:
+            unmet = self.conditions[need](question)
+        elif ledger is not None:
+            unmet = self.ledger_conditions[need](question, ledger)
+        if unmet is not None:
+            raise Refused(rules.conditions[need], unmet.message, **unmet.details)
+
+
+def _is_admin(name: str, ledger: LedgerState | None) -> bool:
+    """Return whether an agent is an admin; without a ledger nobody can tell, so the gate decides."""
+    if ledger is None:
+        return True
+    agent = ledger.agent(name)
+    return agent is not None and ADMIN in agent.roles
+
+
+def _wrong_state(rules: Rules, row: Row, name: str, event: Event) -> Refused:
+    state = rules.states[name]
+    status = state.status or name
+    code = row.refused_as.get(name, "TRANSITION_NOT_ALLOWED")
+    if name == NONE:
+        return Refused(code, f"there is no {rules.family} {event.name}: {state.next}", status=None)
+    advice = "choose another id" if NONE in row.from_states else state.next or "it is closed, and nothing comes next"
+    if row.from_states == {NONE}:
+        return Refused(code, f"{rules.family} {event.name} already exists: {advice}", status=status)
+    message = f"{rules.family} {event.name} is {status.replace('_', ' ')}, so {event.kind} is not possible: {advice}"
+    return Refused(code, message, status=status)
+
+
+def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> None:
+    """Refuse an author that has none of ``roles``. Raises Refused: ``NOT_AUTHORIZED``."""
+    agent = ledger.agent(event.author)
+    if agent is None or agent.roles.isdisjoint(roles):
+        needed = " or ".join(sorted(roles))
+        message = f"{event.kind} needs the role {needed}, which {event.author} does not have"
+        raise Refused("NOT_AUTHORIZED", f"{message}: `deed agent list` shows the agents that have it", role=needed)
+
+
+def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> None:
+    position, item = question.data.position, {"tasks": "task", "criteria": "criterion"}[mark.list]
+    if position >= len(marks):
+        message = f"there is no {item} {position + 1}: the last is {len(marks)}"
+        raise Refused("INVALID_FIELD", message, path="$.data.position")
+    present = marks[position]
+    if present not in mark.from_marks:
+        code = mark.refused_as.get(present, "NOTHING_CHANGED")
+        message = (
+            f"{item} {position + 1} of {question.event.name} is {present}, so {question.event.kind} changes nothing"
+        )
+        raise Refused(code, f"{message}: leave it out", mark=present)
+
+
+class OwnedState(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
+    """The state of a review, session, snapshot or unmapped record: its owner, and the name of its state."""
+
+    owner: str
+    status: str
+
+
+def owned_machine(
+    family: str,
+    conditions: Mapping[str, Condition[OwnedState]] = {},
+    ledger_conditions: Mapping[str, LedgerCondition[OwnedState]] = {},
+    hint: str = "",
+) -> StateMachine[OwnedState]:
+    """Return the state machine of a family that remembers only an owner and a status."""
+    return StateMachine(
+        family=family,
+        state_name=lambda state, _event: state.status,
+        party=lambda state, _party: (state.owner,),
+        apply=_owned_after,
+        conditions=conditions,
+        ledger_conditions=ledger_conditions,
+        hint=lambda _state, _event: hint,
+    )
+
+
+def _owned_after(question: Question[OwnedState], row: Row) -> OwnedState:
+    state, owner = question.state, question.event.author if question.state is None else question.state.owner
+    if row.to is None and state is not None:
+        return state
+    return OwnedState(owner, row.to or "")
+
+
+def import_is_own(question: Question[Any]) -> Unmet | None:
+    """Only the agent that imported a stream imports it again; condition ``import_is_own``."""
+    event, state = question.event, question.state
+    owner = None if state is None else getattr(state, "importer", "") or state.owner
+    if owner is None or owner == event.author:
+        return None
+    message = f"{owner} imported {event.stream}, and only {owner} may import it again"
+    return Unmet(message, {"owner": owner})

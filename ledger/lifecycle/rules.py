@@ -1,0 +1,112 @@
+"""The rules of ``proto/rules`` as types. ``proto/rules/README.md`` defines every field and each condition.
+
+The state machines (``lifecycle.machine``) find the row that decides an event here. The check of keys finds out what a
+session key must not sign, and the views and interfaces which operations are possible in a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+
+FAMILIES: Final = ("handoff", "reasoning", "record", "review", "session", "snapshot")
+NONE: Final = "none"
+"""The state of a stream without any event that counts."""
+ADMIN: Final = "admin"
+"""The party of every agent with the role ``admin``."""
+
+
+class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_marks": "from"}):
+    """The change of one item of a list: from one of some marks to another."""
+
+    list: str
+    from_marks: frozenset[str]
+    to: str
+    refused_as: dict[str, str] = {}
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_states": "from"}):
+    """One operation: who may append an event of ``kind`` in which states, and what it changes."""
+
+    kind: str
+    from_states: frozenset[str]
+    when: dict[str, Any] = {}
+    by: tuple[str, ...] = ()
+    not_by: tuple[str, ...] = ()
+    roles: frozenset[str] | None = None
+    refused_as: dict[str, str] = {}
+    mark: Mark | None = None
+    needs: tuple[str, ...] = ()
+    to: str | None = None
+    records: frozenset[str] = frozenset()
+    identity_key: bool = False
+
+    def matches(self, data: Any) -> bool:
+        """Return whether ``when`` matches the data of an event, a struct or a dict."""
+        return all(_value(data, name) == value for name, value in self.when.items())
+
+
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A state: the status that people are shown, if it has another name, and what can be done in it."""
+
+    status: str | None = None
+    next: str = ""
+    is_final: bool = False
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rules of one family of streams."""
+
+    family: str
+    roles: frozenset[str]
+    parties: tuple[str, ...]
+    states: dict[str, State]
+    conditions: dict[str, str]
+    rows: tuple[Row, ...]
+
+    def rows_of(self, kind: str) -> Sequence[Row]:
+        """Return the rows of a kind, in order."""
+        return _rows_by_kind(self.family).get(kind, ())
+
+    def row(self, kind: str, data: Any) -> Row | None:
+        """Return the row that decides an event of ``kind`` with ``data``, or None."""
+        return next((row for row in self.rows_of(kind) if row.matches(data)), None)
+
+    def status_after(self, row: Row) -> str | None:
+        """Return the status that a row sets, or None."""
+        return None if row.to is None else self.states[row.to].status or row.to
+
+
+def _value(data: Any, name: str) -> Any:
+    """Return a field; None if it is absent or empty."""
+    value = data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+    return None if value in ("", [], ()) else value
+
+
+def read_rules(family: str) -> bytes:
+    """Return the file ``proto/rules/FAMILY.json``."""
+    return (resources.files("deedbook") / "proto" / "rules" / f"{family}.json").read_bytes()
+
+
+@cache
+def rules_of(family: str) -> Rules:
+    """Return the rules of a family."""
+    return msgspec.json.decode(read_rules(family), type=Rules)
+
+
+@cache
+def _rows_by_kind(family: str) -> Mapping[str, Sequence[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for row in rules_of(family).rows:
+        rows.setdefault(row.kind, []).append(row)
+    return rows
+
+
+def needs_identity_key(family: str, kind: str, data: Any) -> bool:
+    """Return whether the author of such an event must sign with their identity key; ``data`` may be a dict."""
+    row = rules_of(family).row(kind, data) if family in FAMILIES else None
+    return row is not None and row.identity_key
