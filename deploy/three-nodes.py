@@ -7,6 +7,9 @@ ports, and lets agents submit. When half of the events are acknowledged, it kill
 SIGKILL. The agents continue. At the end it compares the logs of the other two nodes: every acknowledged event, and the
 roots at equal sizes. It prints one JSON document. It exits with 1 if an event is missing or twice, or the roots differ.
 ``gap_s`` is the longest time without an acknowledgement; the program does not judge it.
+
+The folder has the logs of the nodes and what they printed. The program deletes it after a rehearsal that held, unless
+you pass --keep. After an error it keeps the folder and prints where it is.
 """
 
 from __future__ import annotations
@@ -60,15 +63,19 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="three-nodes-", dir=options.folder))
     os.environ |= {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
     scene = Scene(folder, options.agents)
+    holds = False
     try:
         scene.make()
         result = scene.run(options.events)
+        holds = result["holds"]
     finally:
         scene.end()
-        if not options.keep:
+        if holds and not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            print(f"the nodes' folders and logs are in {folder}", file=sys.stderr)
     print(json.dumps(result, indent=2))
-    return 0 if result["holds"] else 1
+    return 0 if holds else 1
 
 
 class Scene:
@@ -139,7 +146,7 @@ class Scene:
         assert output is not None  # noqa: S101 - it is a pipe
         line = output.readline()
         if not line:
-            raise RuntimeError(f"{name} exited: run again with --keep and read {name}.log in its folder")
+            raise RuntimeError(f"{name} exited: read {self.folder / name}.log")
         answer = json.loads(line)
         if "data" not in answer:
             raise RuntimeError(f"{name} did not start: {answer['error']['message']}")
@@ -156,7 +163,7 @@ class Scene:
                     if leader in self.processes and self.processes[leader].poll() is None:
                         return leader
             time.sleep(0.1)
-        raise RuntimeError(f"no node leads after {wait_s:.0f} s: run again with --keep and read the logs in its folder")
+        raise RuntimeError(f"no node leads after {wait_s:.0f} s: read the logs in {self.folder}")
 
     def kill(self, name: str) -> None:
         """Kill a node and its server without warning, as a power failure does."""
@@ -229,12 +236,18 @@ class Scene:
             client.close()
 
     def wait_for_equal_logs(self, names: list[str]) -> None:
-        """Wait until the logs have equal sizes and contain the last acknowledged event, at most ``wait_s``."""
+        """Wait until the logs have equal sizes and contain the last acknowledged event.
+
+        Raises RuntimeError: they do not within ``wait_s``.
+        """
         deadline, least = time.monotonic() + wait_s, max(self.index_of.values(), default=0) + 1
-        while time.monotonic() < deadline:
-            sizes = {self.view(name)["nodes"][0]["size"] for name in names}
-            if len(sizes) == 1 and min(sizes) >= least:
+        while True:
+            sizes = {name: self.view(name)["nodes"][0]["size"] for name in names}
+            if len(set(sizes.values())) == 1 and min(sizes.values()) >= least:
                 return
+            if time.monotonic() >= deadline:
+                wanted = f"equal sizes of at least {least}"
+                raise RuntimeError(f"the logs have the sizes {sizes} after {wait_s:.0f} s, not {wanted}")
             time.sleep(0.2)
 
     def view(self, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -29,16 +30,33 @@ def test_what_was_acknowledged_is_in_both_logs_after_the_leader_was_killed(tmp_p
     assert answer["acknowledged"] == answer["in_both_logs"] == answer["wanted"] == 40
     assert (answer["twice"], len(set(answer["roots"])), answer["exit_codes"]) == (0, 1, [0, 0])
     assert answer["first_leader"] != answer["second_leader"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_of_a_rehearsal_that_failed_is_kept_and_named(tmp_path: Path) -> None:
+    command = [sys.executable, str(PROGRAM), "--folder", str(tmp_path)]
+    environment = os.environ | {"DEEDBOOK_SERVER": "no server"}  # so that the ledger is made, but cannot be opened
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 1
+    (folder,) = tmp_path.iterdir()
+    assert f"the nodes' folders and logs are in {folder}" in ended.stderr
+    assert (folder / "node" / "log").is_dir()
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two serving nodes. Two servers have no majority to lose, so they need no election."""
+def program() -> Any:
+    """The program as a module."""
     spec = importlib.util.spec_from_file_location("three_nodes", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
+    return program
+
+
+@pytest.fixture(scope="module")
+def made(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two serving nodes. Two servers have no majority to lose, so they need no election."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("nodes")
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -83,6 +101,15 @@ def test_events_submitted_at_a_follower_are_in_every_log_and_may_be_read_there(s
         assert {client.entries(index, limit=1).entries[0][0] for index in scene.index_of.values()} == set(
             scene.index_of.values()
         )
+
+
+def test_logs_that_lack_an_acknowledged_event_are_an_error(
+    program: Any, scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "wait_s", 0.3)
+    monkeypatch.setattr(scene, "index_of", {"blake3:lost": 1_000_000})
+    with pytest.raises(RuntimeError, match="at least 1000001"):
+        scene.wait_for_equal_logs(list(scene.homes)[:2])
 
 
 def test_verbs_in_a_nodes_folder_write_nothing_past_the_others(scene: Any) -> None:
