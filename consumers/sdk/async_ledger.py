@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.events.body import Event
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.proof.policy import Policy
-from deedbook.ledger.proof.receipt import Receipt
+    from deedbook.ledger.proof.receipt import Receipt
 
 T = TypeVar("T")
 
@@ -89,6 +89,7 @@ class AsyncLedger(ReactingBase):
             raise
 
     async def close(self) -> None:
+        """Stop ``run`` and ``follow``, wait for calls in threads, and close the ledger. It can be opened again."""
         self.stop()
         client, self._client = self._client, None
         threads, self._threads = self._threads, None
@@ -121,6 +122,10 @@ class AsyncLedger(ReactingBase):
         expect: int | None = None,
         idem: str | None = None,
     ) -> list[Accepted]:
+        """Sign and append events of one stream, all or none; return their positions once they are on disk.
+
+        The arguments and errors are those of ``Ledger.publish``. Inside ``batch()`` the answer is empty.
+        """
         client = self._open_client()
         drafts = drafts_of(stream, data, kind=kind, causes=causes, corr=corr, expect=expect, idem=idem)
         batch = present_batch(self)
@@ -131,12 +136,20 @@ class AsyncLedger(ReactingBase):
 
     @contextlib.asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
+        """Collect the events published in the ``async with`` block, and append them under one signature: all or none.
+
+        The limits and errors are those of ``Ledger.batch``. If the block raises, nothing is published.
+        """
         with collected(self) as batch:
             yield batch
         if drafts := batch.close():
             batch.accepted = await self._emit(self._open_client(), drafts)
 
     async def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
+        """Return the answer of a query, for example ``await ask("handoffs.show", id="event-bus")``.
+
+        The arguments and errors are those of ``Ledger.ask``. It includes everything that was in the log at the call.
+        """
         client = self._open_client()
         if query in CHECKED:
             return await self.compute(lambda beside: ask(beside, query, given(arguments), as_of))
@@ -144,6 +157,7 @@ class AsyncLedger(ReactingBase):
         return answer
 
     async def events(self, *kinds: str, stream: str | None = None, after: int = -1) -> AsyncIterator[Event]:
+        """Yield the events of ``kinds`` (default: all) that are in the log now, after the index ``after``."""
         check_kinds(kinds)
         client = self._open_client()
         position, size = after + 1, (await client.head()).size
@@ -155,6 +169,7 @@ class AsyncLedger(ReactingBase):
             position = page.next_index
 
     async def follow(self, *kinds: str, stream: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
+        """Yield events after the index ``after`` (default: only new ones) as they are appended, until ``stop``."""
         check_kinds(kinds)
         client = self._open_client()
         position = (await client.head()).size if after is None else after + 1
@@ -211,28 +226,42 @@ class AsyncLedger(ReactingBase):
             stop.set()
 
     async def index_of(self, ref: int | str) -> int:
+        """Return an event's index; ``ref`` is the index, the id, the body's SHA-256, or 12 first digits of one."""
         number = index_in(ref)
         return int((await self.ask("resolve", ref=ref))["event_index"]) if number is None else number
 
     async def get(self, ref: int | str) -> Event:
+        """Return one event; ``ref`` is as for ``index_of``. Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``."""
         index = await self.index_of(ref)
         return read_event(index, await self._open_client().entry(index))
 
     async def receipt(self, ref: int | str, *, policy: Policy | None = None) -> Receipt:
+        """Return the receipt of an event, which was checked first: anybody can check it offline.
+
+        If a ``policy`` requires witnesses, the call waits for their signatures. The errors are those of
+        ``Ledger.receipt``.
+        """
         index = await self.index_of(ref)
         return await self.compute(lambda client: take(client, index, policy=policy))
 
     async def compute(self, work: Callable[[Client], T]) -> T:
+        """Return the result of ``work`` on a client, in a thread; ``work`` must not touch the event loop."""
         self._open_client()
         return await self._in_thread(lambda: work(self._client_beside()))
 
     async def publish_from(self, stream: str, make: Callable[[Author], Sequence[EventData]]) -> list[Accepted]:
+        """Publish the events that ``make`` returns for the acting agent's author. ``make`` runs in a thread."""
         return await self.publish(stream, *await self.compute(lambda client: make(self._author(client, None))))
 
     async def put_blob(self, content: bytes) -> str:
+        """Store large content as a blob, as the acting agent, and return its ref, by which events reference it.
+
+        The limits and errors are those of ``Ledger.put_blob``.
+        """
         return await self.compute(lambda client: self._author(client, None).put_blob(content))
 
     async def get_blob(self, ref: str) -> bytes:
+        """Return a blob. Raises Refused: ``NOT_FOUND``, ``INVALID_FIELD``. Corrupted: it does not match its ref."""
         return await self.compute(lambda client: client.get_blob(ref))
 
     def _open_client(self) -> Any:
