@@ -146,9 +146,9 @@ class AsyncLedger(ReactingBase):
             batch.accepted = await self._emit(self._open_client(), drafts)
 
     async def ask(self, query: str, *, as_of: When | None = None, **arguments: Any) -> dict[str, Any]:
-        """Return the answer of a query, for example ``await ask("handoffs.show", id="event-bus")``.
+        """Return the answer of a query, for example of ``"handoffs.show"`` with ``id="event-bus"``.
 
-        The arguments and errors are those of ``Ledger.ask``. It includes everything that was in the log at the call.
+        The arguments and errors are those of ``Ledger.ask``. The answer includes everything that is in the log now.
         """
         client = self._open_client()
         if query in CHECKED:
