@@ -158,8 +158,9 @@ def test_revoked_key_cannot_use_an_idempotency_key_again(ledger: Ledger) -> None
 
 
 def test_refused_event_leaves_its_idempotency_key_free(ledger: Ledger) -> None:
-    refused(ledger, finding(ledger, "f", idem="k", expect=99))
-    ledger.submit(finding(ledger, "other", idem="k"))
+    assert refused(ledger, finding(ledger, "f", idem="k", expect=99)).code == "STREAM_CONFLICT"
+    (accepted,) = ledger.submit(finding(ledger, "other", idem="k"))
+    assert accepted.index == ledger.head()[0] - 1
 
 
 def test_expected_version_is_the_number_of_events_of_the_stream(ledger: Ledger) -> None:

@@ -320,7 +320,9 @@ def test_background_work_that_fails_is_started_again(settings: Settings, monkeyp
     async def run() -> None:
         async with Node(settings) as node:
             await until(lambda: calls["thread"] >= 3 and calls["users"] >= 5)
+            size = node.client.head().size
             await asyncio.to_thread(as_carol, settings, node.url, begin)
+            assert node.client.head().size > size
 
     asyncio.run(run())
 
