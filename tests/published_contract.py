@@ -5,8 +5,8 @@ them and ``make check`` compares them (``--check``), so the published files cann
 decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
 URNs without a host); a published kind never changes, so a changed schema in a diff is a mistake.
 
-Left out: ``README.md`` is prose, ``examples/`` are written by hand, and ``vectors/`` are frozen, because a vector that
-is generated proves only that the generator agrees with itself.
+Left out: ``README.md`` is prose, ``examples/`` and ``rules/`` are written by hand, and ``vectors/`` are frozen, because
+a vector that is generated proves only that the generator agrees with itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from deedbook.ledger.format.forms import ID
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-HAND_WRITTEN: Final = ("README.md", "examples/", "vectors/")
+HAND_WRITTEN: Final = ("README.md", "examples/", "rules/", "vectors/")
 
 _REF_TEMPLATE: Final = "#/$defs/{name}"
 
