@@ -68,7 +68,7 @@ retry_wait_max_s: Final = 2.0
 
 # One agent's share of the bus. The server enforces the first four per account; nodes enforce the others.
 agent_connections_max: Final = 32
-agent_subscriptions_max: Final = 64  # Of each connection: NATS counts them there.
+agent_subscriptions_max: Final = 64  # Per connection, because NATS counts them there.
 message_headers_max_bytes: Final = 4096
 agent_payload_max_bytes: Final = request_size_max_bytes + message_headers_max_bytes
 

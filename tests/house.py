@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,8 @@ FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
 NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "debugging"}
 # Plans that are not in this repository.
 CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed's\b")
+# A sentence that names no actor: readers had to read it twice.
+HEADLESS = re.compile(r"(?:What|Who|Whoever|Of|Which)\b")
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")
 THIS_FILE = "tests/house.py"
 # A spawned process runs the main module of its parent again, and only this attribute tells it which one that is.
@@ -50,6 +54,8 @@ def faults() -> list[str]:
         name = str(path.relative_to(ROOT))
         if path.suffix == ".py" and name != THIS_FILE and FORMATTER_OFF.search(path.read_text("utf-8")):
             found.append(f"{name}: the formatter decides the layout")
+        if path.suffix == ".py" and name.partition("/")[0] in (*PACKAGES, "deploy"):
+            found += [f"{name}: {fault}" for fault in headless_faults(path.read_text("utf-8"))]
         if path.suffix == ".py" and name.partition("/")[0] in PACKAGES:
             source = path.read_text("utf-8")
             tree = ast.parse(source)
@@ -138,6 +144,23 @@ def module_faults(stem: str, source: str, tree: ast.Module) -> Iterator[str]:
             size = (node.end_lineno or node.lineno) - node.lineno + 1
             if size > FUNCTION_LINES_MAX:
                 yield f"{node.name} has {size} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def headless_faults(source: str) -> Iterator[str]:
+    """Yield every docstring and comment line that begins with a headless "What", "Who", "Whoever", "Of" or "Which"."""
+    texts = [
+        (node.lineno, node.value.value.strip())
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    texts += [
+        (token.start[0], token.string.lstrip("#: "))
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    for number, text in sorted(texts):
+        if match := HEADLESS.match(text):
+            yield f'line {number}: begins with "{match.group()} …": name the actor or the thing first'
 
 
 def open_cases(lines: list[str]) -> Iterator[str]:
