@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 in_place_events_max: Final = 1024
 pooled_events_min: Final = 8_192
-chunk_events: Final = 256
-chunks_per_worker_max: Final = 2  # one that it verifies, and one that it finds when that is done
+# Small enough that several chunks fit into the buffer of a connection: sending to a busy worker must not wait.
+chunk_events: Final = 64
+chunks_per_worker_max: Final = 4
 workers_max: Final = 8
 
 Signed = tuple[int, bytes, bytes, bytes]

@@ -35,7 +35,7 @@ SODIUM: Final = f"libsodium verifying a signature an event in {CORES} threads"
 
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
-    for name, each, budget in (("single-signed", True, 0.7), ("batch-signed", False, 1.5)):
+    for name, each, budget in (("single-signed", True, 0.5), ("batch-signed", False, 1.0)):
         bench.say(f"audit of a {name} log")
         folder = bench.folder / name
         with open_ledger(folder) as ledger:

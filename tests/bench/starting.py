@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HANDOFFS: Final = 20
 RUNS_A_ROUND: Final = scaled(4, 1)
-BUDGET: Final = Budget("≤", 6.0)
+BUDGET: Final = Budget("≤", 7.0)
 PASS: Final = (sys.executable, "-c", "pass")
 VERBS: Final = (("handoff", "list"), ("log",), ("--help",))
 
