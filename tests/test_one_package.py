@@ -39,7 +39,7 @@ def python(program: str, *, folder: Path, path: str = "") -> subprocess.Complete
 
 def files_of_checkout() -> set[str]:
     """Return the files that belong into the package, by their names in it."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deedbook", *FOLDERS]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deedbook", *FOLDERS, "proto/rules"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     names = {name for name in listed if name and (ROOT / name).is_file()}
     return {name if name.startswith("deedbook/") else f"deedbook/{name}" for name in names}

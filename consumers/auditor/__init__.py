@@ -4,7 +4,8 @@ Terms: a *problem* makes the verdict fail and names the index of the entry. A *n
 A report is *anchored* when the auditor brought knowledge of their own: the fingerprint of the root key, or a checkpoint
 from earlier. Otherwise the audit only shows that the ledger agrees with itself: it is *self-asserted*. There are four
 verdicts: VALID; SUSPECT_KEY (valid, but a signing key was later declared compromised); PARTIAL (a bundle of one stream
-is valid as far as it goes, and the report lists what it lacks); INVALID.
+is valid as far as it goes, and the report lists what it lacks); INVALID. The program ``verify.py`` in a bundle says the
+same with the same codes, but PARTIAL of a family whose rules only this auditor replays (``tot``).
 
 Call ``verify.verify_log``, ``bundle.verify_bundle`` or ``fsck.fsck``.
 """

@@ -9,7 +9,7 @@ A bundle of a log contains these members, in this order:
     keys/root.fingerprint     BLAKE3 of the root key, hex: auditors compare it with one from another source
     keys/root.vkey            the root key, which signs entry 0 and no notes
     manifest.json             the description of the bundle (``Manifest``): RFC 8785 and a newline
-    schemas.json              the fields of each kind: the table whose hash is in verify.py
+    schemas.json              the fields of each kind, and the rules: the tables whose hash is in verify.py
     tile/L/N[.p/W]            the hashes of the tree, C2SP tlog-tiles
     tile/entries/N[.p/W]      the entries, each after its length as big-endian u16, C2SP tlog-tiles
     verify.py                 verifies all of it; needs Python, PyNaCl and blake3, and nothing of Deedbook

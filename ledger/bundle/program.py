@@ -1,11 +1,11 @@
 """The members of a bundle for verification without Deedbook: ``verify.py`` and ``schemas.json``.
 
 The program is written in parts of a few hundred lines (``standalone``) and joined into one file. The join merges the
-imports and sets one constant, the hash of the table of kinds; it changes nothing else. The parts import only each
-other, and Deedbook's own verifiers do not use them.
+imports and sets one constant, the hash of ``schemas.json``; it changes nothing else. The parts import only each other,
+and Deedbook's own verifiers do not use them.
 
-The table is generated from the types that the gate decodes with. Its hash is in the program, which the reader has to
-trust anyway.
+``schemas.json`` has two tables: the fields of each kind, generated from the types that the gate decodes with, and the
+rules of ``proto/rules``. Its hash is in the program, which the reader has to trust anyway.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.imported import MAPPED, mapped_types
 from deedbook.ledger.format.codec import encode_canonical
+from deedbook.ledger.lifecycle.rules import FAMILIES, read_rules
 
-PARTS: Final = ("proofs", "form", "authority", "members", "audit")
-_FOR_READERS: Final = frozenset({"title", "description", "default"})
+PARTS: Final = ("proofs", "form", "authority", "rules", "members", "audit")
+_FOR_READERS: Final = frozenset({"title", "description"})
 _INSTALL: Final = 'sys.exit(f"{error}: this program needs two packages: python -m pip install blake3 pynacl")'
 
 
 @cache
 def schemas() -> bytes:
-    """Return the table of kinds as canonical JSON: the fields of each kind, in a subset of JSON Schema."""
+    """Return the tables as canonical JSON: the fields of each kind, in a subset of JSON Schema, and the rules."""
     ids = {kind.stream: kind.id_type for kind in KINDS.values() if kind.id_type is not str}
     mapped = {kind: mapped_types(kind) for kind in MAPPED}
     types: list[Any] = [*dict.fromkeys([Body, *(kind.data for kind in KINDS.values()), *sum(mapped.values(), ())])]
@@ -50,7 +51,9 @@ def schemas() -> bytes:
         "mapped": {kind: [data.__name__ for data in pair] for kind, pair in mapped.items()},
         "ids": {family: None if form is None else msgspec.json.schema(form) for family, form in ids.items()},
     }
-    return encode_canonical(json.loads(json.dumps(table), object_hook=_bare)) + b"\n"
+    bare: dict[str, Any] = json.loads(json.dumps(table), object_hook=_bare)
+    rules = {family: json.loads(read_rules(family)) for family in FAMILIES}
+    return encode_canonical(bare | {"rules": rules}) + b"\n"
 
 
 def _bare(schema: dict[str, Any]) -> dict[str, Any]:

@@ -4,22 +4,25 @@
 
 The program checks the form of every entry, its fields, its id, its signature (or that of its batch), the ledger's
 clock, the version counts of streams and of authority events, the Merkle tree, the signed checkpoint, and the blobs. It
-replays who may sign: registrations, roles, delegations with their scope, time and number of events, revocations,
-rotations, removals. It does not replay the other rules of handoffs, reasonings and sessions, and its verdict names
-these families of events. `deed verify --bundle` replays those rules, too.
+replays the rules. Those of agents and keys are code: registrations, roles, delegations with their scope, time and
+number of events, revocations, rotations, removals. Those of handoffs, reviews, sessions, reasonings, snapshots and
+records are tables in `schemas.json`. If a bundle has events of another family (Tree of Thoughts), the verdict is
+PARTIAL and names the family; `deed verify --bundle` replays its rules, too.
 
-The last line is the verdict; the exit code goes with it:
+Each problem is one line with the index of the entry and the code of the rule that is broken. The last line is the
+verdict; the exit code goes with it:
 
     VALID         0  everything is correct
     SUSPECT_KEY   0  everything is correct, but some events were signed with a key after its compromise
-    PARTIAL       6  the present part is correct, but the named events or files are missing (0 with --partial)
+    PARTIAL       6  what was checked is correct, but the named events or files are missing, or the rules of the named
+                     families were not replayed (0 with --partial)
     INVALID       6  something is wrong: the verdict names the index or the file
                   2  this is not a bundle
 
 Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
 fingerprint of the root key with one from another source. If you do not trust the maker of the bundle, also take this
-program from another source: each release of Deedbook writes the same program. It accepts only the table of event
-kinds whose hash is in it (KINDS_SHA256).
+program from another source: each release of Deedbook writes the same program. It accepts only the tables of event
+kinds and rules whose hash is in it (KINDS_SHA256).
 
 The program is meant to be read. It shares no code with Deedbook, so it does not repeat mistakes of that code. Each
 of its parts uses only the parts above it.

@@ -36,6 +36,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     tree_root,
     vkey,
 )
+from deedbook.ledger.bundle.standalone.rules import AUTHORITY_FAMILIES, Rules
 
 FORWARD_MAX_MS = 30 * 86_400_000
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
@@ -46,25 +47,31 @@ REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 def read_manifest(text: bytes) -> dict[str, Any]:
     """Return the manifest: the bundle's description of itself. Each of its values is checked later."""
     manifest: dict[str, Any] = read_json(text)
-    need(set(manifest) == FIELDS, "manifest.json has unknown or missing fields")
+    need(set(manifest) == FIELDS, "manifest.json has unknown or missing fields", "CORRUPTED")
     canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    need(canonical.encode() + b"\n" == text, "manifest.json is not in canonical form")
-    need(manifest["format"] == "deedbook-bundle-1", "manifest.json names an unknown format")
+    need(canonical.encode() + b"\n" == text, "manifest.json is not in canonical form", "CORRUPTED")
+    need(manifest["format"] == "deedbook-bundle-1", "manifest.json names an unknown format", "CORRUPTED")
     content, indexes, files = manifest["content"], manifest["indexes"], manifest["files"]
     numbers = [manifest["size"], *indexes]
     is_in_range = all(type(number) is int and 0 <= number <= TREE_MAX for number in numbers)
-    need(is_in_range, "manifest.json has a number out of range")
-    need(indexes == sorted(set(indexes)), "manifest.json does not list the entries in order")
+    need(is_in_range, "manifest.json has a number out of range", "CORRUPTED")
+    need(indexes == sorted(set(indexes)), "manifest.json does not list the entries in order", "CORRUPTED")
     is_whole = content == "log" and manifest["stream"] is None and not indexes
     is_stream = content == "stream" and isinstance(manifest["stream"], str)
-    need(is_whole or is_stream, "manifest.json describes neither a whole log nor a stream")
-    need(all(REF.fullmatch(ref) for ref in manifest["blobs"]), "manifest.json has an invalid ref of a blob")
-    need(isinstance(files, dict) and set(files) <= set(HOME), "manifest.json names a file that no backup contains")
+    need(is_whole or is_stream, "manifest.json describes neither a whole log nor a stream", "CORRUPTED")
+    are_refs = all(REF.fullmatch(ref) for ref in manifest["blobs"])
+    need(are_refs, "manifest.json has an invalid ref of a blob", "CORRUPTED")
+    is_backup = isinstance(files, dict) and set(files) <= set(HOME)
+    need(is_backup, "manifest.json names a file that no backup contains", "CORRUPTED")
     return manifest
 
 
 class Audit:
-    """The state of one check: the problems so far, and the values that later entries are compared with."""
+    """The state of one check: the problems so far, and the values that later entries are compared with.
+
+    ``problems`` are (index, code, message), and so are ``refusals``: those of a bundle of one stream, where a missing
+    entry may be the reason. ``gaps`` are (index, text): an event at that index or later may need the missing entry.
+    """
 
     def __init__(self, members: Members) -> None:
         """Read the manifest and the table of kinds."""
@@ -73,35 +80,42 @@ class Audit:
         self.clock_ms = self.signatures = self.entries = 0
         self.last_index, self.jumps = -1, dict[int, int]()
         self.batch: list[tuple[Event, bytes]] = []
-        self.problems: list[tuple[int | None, str]] = []
+        self.problems: list[tuple[int | None, str, str]] = []
+        self.refusals: list[tuple[int, str, str]] = []
+        self.gaps: list[tuple[int, str]] = []
         self.missing: list[str] = []
-        self.may_lack_authority = False
-        self.ids: set[bytes] = set()
         self.idems: set[tuple[str, str]] = set()
         self.versions: Counter[str] = Counter()
-        self.last_of_stream, self.named_by = dict[str, int](), dict[str, int]()
+        self.last_of_stream: dict[str, int] = {}
         self.batches: dict[bytes, tuple[int, int]] = {}
         self.manifest = read_manifest(members.read("manifest.json"))
         self.lost = members.check_names(self.manifest)
         self.missing += self.lost
         self.may_lack_authority = any(name.startswith("entries/") for name in self.lost)
         self.kinds = Kinds(members.read("schemas.json"))
+        self.rules = Rules(self.kinds, self.authority)
         self.size: int = self.manifest["size"]
 
-    def add_problem(self, index: int | None, message: str) -> None:
+    def add_problem(self, index: int | None, message: str, code: str) -> None:
         """Record a problem at an index, or of the whole bundle (None)."""
-        self.problems.append((index, message))
+        self.problems.append((index, code, message))
+
+    def add_fault(self, index: int | None, fault: Exception) -> None:
+        """Record a failed check as a problem."""
+        if isinstance(fault, WrongError):
+            self.add_problem(index, str(fault), fault.code)
+        else:
+            self.add_problem(index, f"it is malformed: {fault!r}", "INVALID_FORMAT")
 
     def run_check(self, index: int, check: Callable[..., None], *details: Any) -> None:
         """Run a check; record its failure as a problem of this index."""
         try:
             check(index, *details)
         except FAULTS as fault:
-            is_expected = isinstance(fault, WrongError)
-            self.add_problem(index, str(fault) if is_expected else f"the entry is malformed: {fault!r}")
+            self.add_fault(index, fault)
 
     def check_entry(self, index: int, data: bytes, proof: tuple[bytes, str] | None = None) -> None:
-        """Check one entry: form, inclusion, signature, clock, versions, and whether its key may sign it.
+        """Check one entry: form, inclusion, signature, clock, versions, and whether its author may append it.
 
         ``proof`` is the root and the checkpoint in a bundle of one stream.
         """
@@ -110,28 +124,37 @@ class Audit:
             self.run_check(index, self.check_signature, event)
         else:
             self.check_proof(event, data, *proof)
-        need(event.id not in self.ids, "the log contains the event twice")
-        self.ids.add(event.id)
+        self.entries += 1
         self.run_check(index, self.check_time, event)
         self.run_check(index, self.check_versions, event)
-        self.check_expectations(event)
         try:
-            self.authority.check(event)
+            self.decide(event)
         except WrongError as fault:
-            if not self.may_lack_authority:
+            if proof is None:
                 raise
-            # A missing entry may be the reason.
-            self.missing.append(f"the entry that allows index {index} ({fault})")
-        self.entries += 1
+            self.refusals.append((index, fault.code, str(fault)))
+        finally:
+            self.rules.remember(event)
+
+    def decide(self, event: Event) -> None:
+        """Check whether the author may append an event, and apply it. A refused event changes nothing."""
+        need(not self.rules.has_event(event), "the log contains the event twice", "PARTIAL_RETRY")
+        row, idem = self.rules.row_of(event), event.body.get("idem")
+        self.authority.check_signer(event, is_decision=bool(row and row.get("identity_key")))
+        self.check_expectations(event)
+        self.rules.apply(event, row)
+        self.authority.count(event)
+        self.idems |= {(event.author, idem)} if idem is not None else set()
 
     def check_signature(self, index: int, event: Event) -> None:
         """Check the signature of an entry. That of a batch is checked at its last entry."""
         entry, signed = event.entry, pae(EVENT, event.entry.body)
         batch, self.batch = self.batch, []
         if entry.batch_size == 1:
-            need(is_signed(entry.key, signed, entry.signature), "its signature is not valid")
+            if batch:
+                self.add_problem(batch[0][0].index, f"the batch ends before entry {index}", "VERIFICATION_FAILED")
+            need(is_signed(entry.key, signed, entry.signature), "its signature is not valid", "SIGNATURE_INVALID")
             self.signatures += 1
-            need(not batch, "it is between the entries of a batch")
             return
         need(entry.position == len(batch), "it is not the next entry of its batch")
         first = batch[0][0].entry if batch else entry
@@ -146,7 +169,8 @@ class Audit:
         if is_signed(entry.key, pae(BATCH, entry.batch_size.to_bytes(8, "big") + root), entry.signature):
             self.signatures += entry.batch_size
         else:
-            self.add_problem(batch[0][0].index, f"the signature of the batch up to entry {index} is not valid")
+            message = f"the signature of the batch up to entry {index} is not valid"
+            self.add_problem(batch[0][0].index, message, "SIGNATURE_INVALID")
 
     def check_proof(self, event: Event, data: bytes, root: bytes, note: str) -> None:
         """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch."""
@@ -154,23 +178,18 @@ class Audit:
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(leaf_hash(data), index, self.size, path) == root, "its proof does not lead to the root")
-        self.last_of_stream["" if event.kind in AUTHORITY else event.stream] = index
-        # The rules of a handoff also read the handoffs that it depends on, and the one that supersedes it.
-        mapped = event.data.get("mapped", event.data) if event.stream.startswith("handoff/") else {}
-        named = [*(mapped.get("depends_on") or []), *([mapped["by"]] if event.kind == "handoff.superseded" else [])]
-        self.named_by |= {f"handoff/{name}": index for name in named}
         signed = pae(EVENT, entry.body)
-        need(
-            (entry.batch_size == 1) == (batch_path is None),
-            "its proof and the entry differ on whether it is of a batch",
-        )
+        is_single = batch_path is None
+        message = "its proof and the entry differ on whether it is of a batch"
+        need((entry.batch_size == 1) == is_single, message, "SIGNATURE_INVALID")
         if batch_path is not None:
             batch_root = path_root(leaf_hash(signed), entry.position, entry.batch_size, batch_path)
             signed = pae(BATCH, entry.batch_size.to_bytes(8, "big") + batch_root)
             batch = (index - entry.position, entry.accepted_ms)
             is_equal = self.batches.setdefault(entry.signature, batch) == batch
             need(is_equal, "it differs from its batch in time, or is not at its position in the batch")
-        need(is_signed(entry.key, signed, entry.signature), "its signature, or that of its batch, is not valid")
+        is_valid = is_signed(entry.key, signed, entry.signature)
+        need(is_valid, "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
         self.signatures += 1
 
     def check_time(self, index: int, event: Event) -> None:
@@ -193,19 +212,25 @@ class Audit:
         for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
             count = self.versions[name] + (name != "" or event.kind in AUTHORITY)
             if version > count and self.manifest["content"] == "stream":
-                self.missing.append(f"{version - count} of {name or 'authority'} before index {index}")
-                self.may_lack_authority |= name == ""
+                self.add_gap(name, f"{version - count} of {name or 'authority'} before index {index}")
                 count = version
             self.versions[name] = count
+            if name or event.kind in AUTHORITY:
+                self.last_of_stream[name] = index
             need(version == count, f"its version of {name or 'authority'} is {version}, but it is entry {count}")
 
+    def add_gap(self, name: str, text: str) -> None:
+        """Record missing entries of a stream, or of authority. They are after the last one that is present."""
+        self.gaps.append((self.last_of_stream.get(name, -1) + 1, text))
+        self.may_lack_authority |= name == ""
+
     def check_expectations(self, event: Event) -> None:
-        """Check the stream version that the author expected, and that the author used the idempotency key once."""
-        expected, idem = event.body.get("expect"), event.body.get("idem")
-        version = event.entry.versions[0] - 1
-        need(expected in (None, version), f"its stream is at version {version}, but it expects {expected}")
-        need(idem is None or (event.author, idem) not in self.idems, f"the idempotency key {idem!r} is used twice")
-        self.idems |= {(event.author, idem)} if idem is not None else set()
+        """Check that the author used the idempotency key once, and the stream version that the author expected."""
+        expected, idem, version = event.body.get("expect"), event.body.get("idem"), self.versions[event.stream] - 1
+        is_new = idem is None or (event.author, idem) not in self.idems
+        need(is_new, f"the idempotency key {idem!r} is used twice", "IDEMPOTENCY_CONFLICT")
+        is_expected = expected in (None, version)
+        need(is_expected, f"its stream is at version {version}, but it expects {expected}", "STREAM_CONFLICT")
 
     def check_log(self) -> list[bytes]:
         """Check the entries and tiles of a whole log; return its leaf hashes."""
@@ -220,12 +245,13 @@ class Audit:
                 entry, start = data[start + 2 : end], end
                 leaves.append(leaf_hash(entry))
                 if leaves[-1] != tile[position * 32 : position * 32 + 32] or end > len(data):
-                    self.add_problem(index, "the entry does not match its hash in the tile")
+                    self.add_problem(index, "the entry does not match its hash in the tile", "CORRUPTED")
                 self.run_check(index, self.check_entry, entry)
             if start != len(data) or len(tile) != width * 32:
-                self.add_problem(number * 256, f"the tiles of entries {number * 256} to {index} have the wrong length")
+                message = f"the tiles of entries {number * 256} to {index} have the wrong length"
+                self.add_problem(number * 256, message, "CORRUPTED")
         if self.batch:
-            self.add_problem(self.size - len(self.batch), "the last batch is incomplete")
+            self.add_problem(self.size - len(self.batch), "the last batch is incomplete", "VERIFICATION_FAILED")
         level, below = 1, leaves
         while len(below) >= 256:
             below = [tree_root(below[start : start + 256]) for start in range(0, len(below) - 255, 256)]
@@ -233,7 +259,7 @@ class Audit:
                 wanted = below[number * 256 : number * 256 + 256]
                 if self.members.read(tile_name(level, number, len(wanted))) != b"".join(wanted):
                     first = number * 256 ** (level + 1)
-                    self.add_problem(first, f"tile {number} of level {level} does not match the entries")
+                    self.add_problem(first, f"tile {number} of level {level} does not match the entries", "CORRUPTED")
             level += 1
         return leaves
 
@@ -245,9 +271,11 @@ class Audit:
             if name in self.lost:
                 continue
             algorithm, _, digest = ref.partition(":")
-            need(digest_of(algorithm, self.members.read(name)) == digest, f"{name} does not match its hash")
+            is_same = digest_of(algorithm, self.members.read(name)) == digest
+            need(is_same, f"{name} does not match its hash", "CORRUPTED")
         program = digest_of("sha256", self.members.read("verify.py"))
-        need(program == self.manifest["verify_py"], "verify.py does not match its hash in manifest.json")
+        is_same = program == self.manifest["verify_py"]
+        need(is_same, "verify.py does not match its hash in manifest.json", "CORRUPTED")
 
     def checkpoint_keys(self) -> list[bytes]:
         """Return the keys that may sign a checkpoint of this size: the last one of each node."""
@@ -276,7 +304,7 @@ class Audit:
         if not self.may_lack_authority:
             wanted["keys/agents.vkeys"] = "\n".join(authority.vkeys)
         for name, text in wanted.items():
-            need(read(name) == text.encode() + b"\n", f"{name} contradicts the entries")
+            need(read(name) == text.encode() + b"\n", f"{name} contradicts the entries", "CORRUPTED")
 
     def check_stream_heads(self, root: bytes) -> None:
         """Compare the lengths of the streams with the signed ones, and list named handoffs that are missing."""
@@ -294,14 +322,27 @@ class Audit:
         need(is_canonical, "the note of stream heads is for another tree, or not in canonical form")
         need(stream in names, "the note of stream heads does not name this stream")
         for name, index in self.last_of_stream.items():
-            if self.versions[name] > counts.get(name, 0):
-                self.add_problem(index, f"{name or 'authority'} has more entries than the ledger signed")
+            is_counted = name in counts or name.partition("/")[0] not in AUTHORITY_FAMILIES
+            if is_counted and self.versions[name] > counts.get(name, 0):
+                message = f"{name or 'authority'} has more entries than the ledger signed"
+                self.add_problem(index, message, "VERIFICATION_FAILED")
         for name, count in counts.items():
             if self.versions[name] < count:
-                self.missing.append(f"{count - self.versions[name]} of {name or 'authority'} at its end")
-        for name, index in self.named_by.items():
-            if not self.versions[name]:
-                self.missing.append(f"{name}, which index {index} names")
+                self.add_gap(name, f"{count - self.versions[name]} of {name or 'authority'} at its end")
+
+    def settle(self) -> None:
+        """Decide whether refused events of a bundle of one stream are wrong, or may only lack a missing entry."""
+        if self.manifest["content"] == "stream":
+            unread = {name: index for name, index in self.rules.reads.items() if not self.versions[name]}
+            self.gaps += [(index, f"{name}, which index {index} depends on") for name, index in unread.items()]
+        self.gaps += [(int(name[8:28]), name) for name in self.lost if name.startswith("entries/")]
+        self.missing += [text for _, text in self.gaps if text not in self.lost]
+        first = min((index for index, _ in self.gaps), default=None)
+        for index, code, message in self.refusals:
+            if first is None or index < first:
+                self.add_problem(index, message, code)
+            else:
+                self.missing.append(f"the entry that allows index {index} ({code}: {message})")
 
     def run(self) -> None:
         """Check everything. A failure without an index raises, and ends the check."""
@@ -318,9 +359,8 @@ class Audit:
                 self.run_check(index, self.check_entry, data, (root, note))
             self.check_stream_heads(root)
         for index in self.jumps:
-            self.add_problem(
-                index, "its time is more than 30 days after that of the entry before it, and root did not set the clock"
-            )
+            message = "its time is more than 30 days after that of the entry before it, and root did not set the clock"
+            self.add_problem(index, message, "CLOCK_JUMPED")
         self.check_files()
         self.check_checkpoint(leaves)
 
@@ -331,15 +371,17 @@ class Audit:
             "root key matches --root" if fingerprint else f"self-asserted: compare the root key's fingerprint {actual}"
         )
         if self.problems:
-            where = next((f" at index {index}" for index, _ in self.problems if index is not None), "")
+            where = next((f" at index {index}" for index, _, _ in self.problems if index is not None), "")
             return 6, f"INVALID{where}: {len(self.problems)} problem(s) in {self.entries} entries ({trust})"
-        unreplayed = sorted({stream.partition("/")[0] for stream in self.versions} - {"", "agent", "ledger"})
+        streams = [name for name in self.versions if name and not self.rules.is_replayed(name)]
+        unreplayed = sorted({name.partition("/")[0] for name in streams})
         stream = self.manifest["stream"]
         scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
-        rules = f"authority replayed, rules not replayed: {', '.join(unreplayed) or 'none'}"
-        summary = f"{self.signatures} signatures, tree of {self.size}, checkpoint ({scope}; {rules}; {trust})"
-        if self.missing:
-            return 0 if is_partial_enough else 6, f"PARTIAL: missing {'; '.join(self.missing[:5])}: {summary}"
+        summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
+        reasons = [f"missing {'; '.join(self.missing[:5])}"] if self.missing else []
+        reasons += [f"rules not replayed: {', '.join(unreplayed)}"] if unreplayed else []
+        if reasons:
+            return 0 if is_partial_enough else 6, f"PARTIAL: {'; '.join(reasons)}: {summary}"
         compromised = self.authority.compromised_signatures()
         if compromised:
             first, total = compromised[0], len(compromised)
@@ -365,21 +407,24 @@ def main(arguments: list[str]) -> int:
         print(f"{options.bundle} is not a bundle: {error}", file=sys.stderr)
         return 2
     except FAULTS as fault:
-        print(escape(f"INVALID: {fault}"))
+        code = fault.code if isinstance(fault, WrongError) else "INVALID_FORMAT"
+        print(escape(f"INVALID: {code}: {fault}"))
         return 6
     try:
         audit.run()
     except (*FAULTS, OSError) as fault:
-        audit.add_problem(None, str(fault))
+        audit.add_fault(None, fault)
+    audit.settle()
     if audit.authority.root and options.root is not None:
         actual, expected = blake3(bytes.fromhex(audit.authority.root)).hexdigest(), options.root.lower()
         if len(expected) < 32 or not actual.startswith(expected):
-            audit.add_problem(0, f"the root key has the fingerprint {actual}, not {expected}")
-    for index, message in audit.problems[:100]:
-        print(escape(f"index {index}: {message}" if index is not None else message))
-    code, line = audit.verdict(options.root, is_partial_enough=options.partial)
+            message = f"the root key has the fingerprint {actual}, not {expected}"
+            audit.add_problem(0, message, "VERIFICATION_FAILED")
+    for index, code, message in audit.problems[:100]:
+        print(escape(f"{'' if index is None else f'index {index}: '}{code}: {message}"))
+    exit_code, line = audit.verdict(options.root, is_partial_enough=options.partial)
     print(escape(line))
-    return code
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -33,16 +33,6 @@ AUTHORITY = (
 )
 CHECKPOINTS = "the checkpoints"  # the owner of checkpoint keys and of invitation keys; not an agent's name
 WORKERS = {"agent", "reviewer", "human", "service"}
-CORRECTIONS = {"finding.retracted", "dead_end.retracted", "unknown.resolved"}
-REVIEWERS = {"reviewer", "human"}
-ROLES = {
-    **dict.fromkeys(("handoff.approved", "handoff.rejected", "handoff.criterion_waived"), REVIEWERS),
-    **dict.fromkeys(("handoff.verified", "handoff.changes_requested"), REVIEWERS),
-    "handoff.ready": {"service"},
-    "reasoning.briefed": {"service"},
-    "reasoning.validated": {"service", "reviewer", "human"},
-    "review.answered": {"human"},
-}
 
 
 @dataclass
@@ -89,16 +79,6 @@ def covers(patterns: list[str], name: str) -> bool:
     return not patterns or name in patterns or is_prefixed
 
 
-def is_delegable(kind: str) -> bool:
-    """Return whether a session key may sign a kind: none of authority, none that a reviewer or human decides."""
-    return kind not in AUTHORITY and ROLES.get(kind) not in (REVIEWERS, {"human"})
-
-
-def is_approval(kind: str, data: Any) -> bool:
-    """Return whether an event of a handoff approves it: it names no reviewer, or it hands the review over."""
-    return kind in ("handoff.created", "handoff.amended") and (not data.get("reviewer") or bool(data.get("hands_over")))
-
-
 @dataclass
 class Invitation:
     """An invitation: its author with their key, its index, the key of its token, its roles and its time.
@@ -131,64 +111,64 @@ class Authority:
         self.term = 0
         self.vkeys: list[str] = []
         self.signed: list[tuple[int, Key]] = []
-        self.owners: dict[str, str] = {}
 
-    def check(self, event: Event) -> None:
-        """Check that the key may sign this event at its index, then apply the changes of the event."""
-        key_hex, author = event.entry.key.hex(), event.author
-        if not (event.index == 0 and event.kind == "ledger.created"):
-            if event.kind != "agent.registered" or not event.data.get("token_proof"):
-                need(key_hex in self.keys, f"the key that signed as {author} is not registered")
-                self.check_key(self.keys[key_hex], event)
-            need(event.body["ledger"] == self.ledger, "the event is for another ledger")
-        if event.kind in AUTHORITY:
-            getattr(self, event.kind.replace(".", "_"))(event, event.data)
-        else:
-            need(event.kind != "blob.stored", "blob.stored is stored with its blob and never in a log")
-            if event.entry.versions[0] == 1:
-                self.owners.setdefault(event.stream, author)
-            # Only an admin corrects the session of another agent. Without its first event, its owner is unknown.
-            owner = self.owners.get(event.stream)
-            required = [WORKERS, ROLES.get(event.kind, WORKERS)]
-            if event.kind in CORRECTIONS and author != owner:
-                required = [{"admin"} if owner else WORKERS | {"admin"}]
-            for roles in required:
-                has_role = self.agents[author].roles & roles
-                need(has_role, f"{author} signed {event.kind} and has none of the roles {sorted(roles)}")
-        key = self.keys[key_hex]
-        key.events_left = None if key.events_left is None else key.events_left - 1
-        self.signed.append((event.index, key))
+    def check_signer(self, event: Event, *, is_decision: bool) -> None:
+        """Check that the key may sign this event at its index. A session key must not sign a decision."""
+        is_first = event.index == 0 and event.kind == "ledger.created"
+        is_joining = event.kind == "agent.registered" and bool(event.data.get("token_proof"))
+        if not is_first and not is_joining:
+            key = self.keys.get(event.entry.key.hex())
+            need(key is not None, f"the key that signed as {event.author} is not registered", "KEY_UNKNOWN")
+            self.check_key(key or Key("", 0), event, is_decision=is_decision)
+        is_ours = is_first or event.body["ledger"] == self.ledger
+        need(is_ours, "the event is for another ledger", "WRONG_LEDGER")
 
-    def check_key(self, key: Key, event: Event) -> None:
+    def check_key(self, key: Key, event: Event, *, is_decision: bool) -> None:
         """Check that a key belongs to the author and has not ended, and the limits of a session key."""
-        need(key.owner == event.author, f"the key is {key.owner}'s, not {event.author}'s")
+        need(key.owner == event.author, f"the key is {key.owner}'s, not {event.author}'s", "AUTHOR_MISMATCH")
         for valid in (key, key.delegated_by or key):
-            need(valid.ended_at is None, f"the key of {key.owner} ended at entry {valid.ended_at}")
+            need(valid.ended_at is None, f"the key of {key.owner} ended at entry {valid.ended_at}", "KEY_REVOKED")
         if key.delegated_by is None:
             return
-        need(key.from_ms <= event.entry.accepted_ms < key.until_ms, "the session key has expired")
-        is_allowed = is_delegable(event.kind) and not is_approval(event.kind, event.data)
-        need(is_allowed, f"{event.kind} decides or approves, and a session key must not sign that")
+        is_current = key.from_ms <= event.entry.accepted_ms < key.until_ms
+        need(is_current, "the session key has expired", "KEY_EXPIRED")
+        is_allowed = not is_decision and event.kind not in AUTHORITY
+        message = f"{event.kind} decides or approves, and a session key must not sign that"
+        need(is_allowed, message, "KEY_OUT_OF_SCOPE")
         is_covered = covers(key.kinds, event.kind) and covers(key.streams, event.stream)
-        need(is_covered, f"the session key is not for {event.kind} on {event.stream}")
-        need(key.events_left != 0, "the session key has signed all its events")
+        need(is_covered, f"the session key is not for {event.kind} on {event.stream}", "KEY_OUT_OF_SCOPE")
+        need(key.events_left != 0, "the session key has signed all its events", "KEY_EXHAUSTED")
+
+    def apply(self, event: Event) -> None:
+        """Check an event of authority, then apply its changes."""
+        getattr(self, event.kind.replace(".", "_"))(event, event.data)
+
+    def count(self, event: Event) -> None:
+        """Count an accepted event for the key that signed it."""
+        key = self.keys[event.entry.key.hex()]
+        key.events_left = None if key.events_left is None else key.events_left - 1
+        self.signed.append((event.index, key))
 
     def compromised_signatures(self) -> list[int]:
         """Return the indexes of entries with a compromised signature, by all reports in the bundle."""
         return [index for index, key in self.signed if key.is_compromised(index)]
 
+    def roles_of(self, name: str) -> set[str]:
+        """Return the roles of an agent; none if it is not registered, or was removed."""
+        return self.agents[name].roles if name in self.agents else set()
+
     def is_admin(self, event: Event) -> bool:
         """Return whether the author is an admin."""
-        return "admin" in self.agents[event.author].roles
+        return "admin" in self.roles_of(event.author)
 
     def ledger_created(self, event: Event, data: Any) -> None:
         """Apply entry 0. The root key that it names must sign it."""
         names = [data["root"], data["node_key"], data["checkpoint_key"]]
         is_first = event.index == 0 and event.author == "root" and event.entry.key.hex() == data["root"]
-        need(is_first, "ledger.created must be entry 0, signed by the root key that it names")
+        need(is_first, "ledger.created must be entry 0, signed by the root key that it names", "NOT_AUTHORIZED")
         ledger = blake3(event.entry.key).hexdigest(length=16)
-        need(event.body["ledger"] == ledger, "the ledger's id does not match its root key")
-        need(len(set(names)) == 3, "the root, node and checkpoint keys must differ")
+        need(event.body["ledger"] == ledger, "the ledger's id does not match its root key", "WRONG_LEDGER")
+        need(len(set(names)) == 3, "the root, node and checkpoint keys must differ", "INVALID_FIELD")
         self.ledger, self.root, self.origin = ledger, data["root"], data["origin"]
         self.agents["root"] = Agent(self.add_key("root", names[0], 0), {"admin"})
         self.agents["node"] = Agent(self.add_key("node", names[1], 0), set())
@@ -196,29 +176,32 @@ class Authority:
 
     def ledger_history_reset(self, event: Event, data: Any) -> None:
         """Check a history reset: only root abandons entries."""
-        need(event.author == "root", "only root may reset the history")
-        need(data["abandoned_size"] > 0, "a history reset must abandon at least one entry")
+        need(event.author == "root", "only root may reset the history", "NOT_AUTHORIZED")
+        need(data["abandoned_size"] > 0, "a history reset must abandon at least one entry", "INVALID_FIELD")
 
     def ledger_clock_set(self, event: Event, data: Any) -> None:
         """Check a clock setting: only root sets the clock, and the entry has exactly the signed time."""
-        need(event.author == "root", "only root may set the clock")
-        need(event.entry.accepted_ms == to_ms(data["time"]), "the entry's time is not the time that root signed")
+        need(event.author == "root", "only root may set the clock", "NOT_AUTHORIZED")
+        is_same = event.entry.accepted_ms == to_ms(data["time"])
+        need(is_same, "the entry's time is not the time that root signed", "INVALID_FIELD")
 
     def ledger_term_started(self, event: Event, data: Any) -> None:
         """Apply a term: a node starts the next term in its own name."""
         is_own = event.author == data["node"] and self.is_node(event.author)
-        need(is_own, "only a node may start a term, and only in its own name")
-        need(data["term"] == self.term + 1, f"the term {data['term']} does not follow the term {self.term}")
+        need(is_own, "only a node may start a term, and only in its own name", "NOT_AUTHORIZED")
+        is_next = data["term"] == self.term + 1
+        need(is_next, f"the term {data['term']} does not follow the term {self.term}", "TRANSITION_NOT_ALLOWED")
         self.term += 1
 
     def agent_invited(self, event: Event, data: Any) -> None:
         """Apply an invitation by an admin, or by root for a node. The keys of its token must be new."""
-        name, until_ms = data["name"], to_ms(data["expires_at"])
+        name = data["name"]
         self.check_may_register(event, data["roles"])
         self.check_name_is_new(event, name)
-        need(until_ms > event.entry.accepted_ms, "the invitation is already expired")
+        until_ms = to_ms(data["expires_at"])
+        need(until_ms > event.entry.accepted_ms, "the invitation is already expired", "INVALID_FIELD")
         is_new = data["token_key"] not in self.keys and data["nkey"] not in self.bus_keys
-        need(is_new, "the keys of the invitation are already in use")
+        need(is_new, "the keys of the invitation are already in use", "KEY_EXISTS")
         self.bus_keys.add(data["nkey"])
         self.keys[data["token_key"]] = Key(CHECKPOINTS, event.index)
         signer, from_ms = self.keys[event.entry.key.hex()], event.entry.accepted_ms
@@ -228,54 +211,60 @@ class Authority:
 
     def agent_invitation_revoked(self, event: Event, data: Any) -> None:
         """Apply the revocation of an unused invitation by an admin."""
-        self.check_stream(event, data["name"])
-        invitation = self.invitations.get(data["name"])
-        is_open = invitation is not None and not invitation.is_ended
-        need(self.is_admin(event) and is_open, "only an admin may revoke an invitation, and only an open one")
-        self.invitations[data["name"]].is_ended = True
+        name = data["name"]
+        need(self.is_admin(event), "only an admin may revoke an invitation", "NOT_AUTHORIZED")
+        self.check_stream(event, name)
+        need(name in self.invitations, f"{name} was not invited", "NOT_INVITED")
+        is_open = not self.invitations[name].is_ended
+        need(is_open, f"the invitation of {name} was used or revoked already", "TRANSITION_NOT_ALLOWED")
+        self.invitations[name].is_ended = True
 
     def agent_registered(self, event: Event, data: Any) -> None:
         """Apply a registration by an admin, by a node for a service, or by an invited agent itself."""
-        name, roles = data["name"], data["roles"]
-        if data.get("token_proof"):
+        name, roles, is_joining = data["name"], data["roles"], bool(data.get("token_proof"))
+        if is_joining:
             self.check_invitation(event, data)
         elif roles != ["service"] or not self.is_node(event.author):
             self.check_may_register(event, roles)
         self.check_name_is_new(event, name)
-        has_checkpoint_key = bool(data.get("checkpoint_key"))
-        is_consistent = has_checkpoint_key == ("node" in roles)
-        need(is_consistent, "a node must have a checkpoint key, and no other agent may have one")
         self.check_possession(event, name, data)
-        self.agents[name] = Agent(self.add_key(name, data["key"], event.index), set(roles))
-        if has_checkpoint_key:
-            key, proof = data["checkpoint_key"], data.get("checkpoint_proof") or ""
+        key, proof = data.get("checkpoint_key"), data.get("checkpoint_proof") or ""
+        is_consistent = bool(key) == ("node" in roles)
+        need(is_consistent, "a node must have a checkpoint key, and no other agent may have one", "INVALID_FIELD")
+        if key:
+            need(key != data["key"], "a key is registered twice", "KEY_EXISTS")
             self.check_possession(event, f"checkpoint/{name}", {"key": key, "proof": proof})
+        self.agents[name] = Agent(self.add_key(name, data["key"], event.index), set(roles))
+        self.add_bus_key(data)
+        if is_joining:
+            self.invitations[name].is_ended = True
+        if key:
             self.add_checkpoint_key(event, name, key)
 
     def check_invitation(self, event: Event, data: Any) -> None:
         """Check that an open invitation names the agent and its roles, and that its token signed the agent's key."""
         name, key, roles = data["name"], data["key"], data["roles"]
-        need(event.author == name and event.entry.key.hex() == key, f"{name} must register itself, with its own key")
-        need(name in self.invitations, f"{name} was not invited")
+        is_own = event.author == name and event.entry.key.hex() == key
+        need(is_own, f"{name} must register itself, with its own key", "AUTHOR_MISMATCH")
+        need(name in self.invitations, f"{name} was not invited", "NOT_INVITED")
         invitation = self.invitations[name]
         is_open = invitation.from_ms <= event.entry.accepted_ms < invitation.until_ms and not invitation.is_ended
-        need(is_open, f"the invitation of {name} was used, was revoked, or has expired")
+        need(is_open, f"the invitation of {name} was used, was revoked, or has expired", "NOT_INVITED")
         inviter = self.agents[invitation.author]
         is_admin = "admin" in inviter.roles and inviter.key.ended_at is None
         is_trusted = is_admin and not invitation.author_key.is_compromised(invitation.index)
-        need(is_trusted, f"{invitation.author}, who invited {name}, may no longer invite agents")
+        need(is_trusted, f"{invitation.author}, who invited {name}, may no longer invite agents", "NOT_INVITED")
         is_same = set(roles) == set(invitation.roles) and len(roles) == len(set(roles))
-        need(is_same, f"{name} was invited with other roles")
+        need(is_same, f"{name} was invited with other roles", "NOT_INVITED")
         text = pae(JOINING, f"{event.body['ledger']}\n{name}\n{key}".encode())
         is_by_token = is_signed(bytes.fromhex(invitation.token_key), text, bytes.fromhex(data["token_proof"]))
-        need(is_by_token, f"the token of {name}'s invitation did not sign for this key")
-        invitation.is_ended = True
+        need(is_by_token, f"the token of {name}'s invitation did not sign for this key", "SIGNATURE_INVALID")
 
     def agent_removed(self, event: Event, data: Any) -> None:
         """Apply the removal of an agent by an admin. Root and the first node cannot be removed."""
+        need(self.is_admin(event), "only an admin may remove an agent", "NOT_AUTHORIZED")
         agent = self.active_agent(event, data["agent"])
-        is_allowed = self.is_admin(event) and data["agent"] not in RESERVED
-        need(is_allowed, f"only an admin may remove {data['agent']}, and nobody may remove {' or '.join(RESERVED)}")
+        need(data["agent"] not in RESERVED, f"nobody may remove {data['agent']}", "NOT_AUTHORIZED")
         agent.key.end(event.index)
         if "node" in agent.roles:
             self.end_checkpoint_key(event, data["agent"])
@@ -283,23 +272,24 @@ class Authority:
 
     def role_granted(self, event: Event, data: Any) -> None:
         """Apply a role that an admin grants."""
-        need(self.is_admin(event), "only an admin may grant a role")
+        need(self.is_admin(event), "only an admin may grant a role", "NOT_AUTHORIZED")
         roles = self.active_agent(event, data["agent"]).roles
-        need("node" not in {data["role"], *roles}, "a node has only the role of its registration")
+        need("node" not in {data["role"], *roles}, "a node has only the role of its registration", "NOT_AUTHORIZED")
         roles.add(data["role"])
 
     def role_revoked(self, event: Event, data: Any) -> None:
         """Apply the revocation of a role by an admin. Root keeps its role."""
-        need(self.is_admin(event) and data["agent"] != "root", "only an admin may revoke a role, but none of root")
+        need(self.is_admin(event), "only an admin may revoke a role", "NOT_AUTHORIZED")
         roles = self.active_agent(event, data["agent"]).roles
-        need("node" not in {data["role"], *roles}, "a node keeps its role until its removal")
+        need(data["agent"] != "root", "nobody may revoke a role of root", "NOT_AUTHORIZED")
+        need("node" not in {data["role"], *roles}, "a node keeps its role until its removal", "NOT_AUTHORIZED")
         roles.discard(data["role"])
 
     def key_delegated(self, event: Event, data: Any) -> None:
         """Apply a delegation: another key may sign for the agent, for a time and within a scope."""
-        until_ms = to_ms(data["expires_at"])
         self.check_stream(event, event.author)
-        need(until_ms > event.entry.accepted_ms, "the delegated session key is already expired")
+        until_ms = to_ms(data["expires_at"])
+        need(until_ms > event.entry.accepted_ms, "the delegated session key is already expired", "KEY_EXPIRED")
         self.check_possession(event, event.author, data)
         key = self.add_key(event.author, data["key"], event.index)
         key.delegated_by = self.keys[event.entry.key.hex()]
@@ -311,9 +301,10 @@ class Authority:
         """Apply a revocation by the owner or an admin. Keys of root and nodes are replaced, never revoked."""
         key = self.named_key(event, data["key"])
         is_allowed = self.is_admin(event) or event.author == key.owner
-        need(is_allowed, f"{event.author} may not revoke a key of {key.owner}")
+        need(is_allowed, f"{event.author} may not revoke a key of {key.owner}", "NOT_AUTHORIZED")
         is_revocable = key.owner not in RESERVED and not self.is_node(key.owner)
-        need(is_revocable and key.ended_at is None, f"this key of {key.owner} cannot be revoked, or has ended already")
+        need(is_revocable, f"a key of {key.owner} cannot be revoked", "NOT_AUTHORIZED")
+        need(key.ended_at is None, f"this key of {key.owner} has ended already", "KEY_REVOKED")
         key.end(event.index)
 
     def key_rotated(self, event: Event, data: Any) -> None:
@@ -322,10 +313,11 @@ class Authority:
         agent = self.active_agent(event, name)
         is_worker = name not in RESERVED and not agent.roles & {"admin", "human", "reviewer", "node"}
         is_allowed = author in ("root", name) or (self.is_admin(event) and is_worker)
-        need(is_allowed, f"{author} may not replace the key of {name}")
+        need(is_allowed, f"{author} may not replace the key of {name}", "NOT_AUTHORIZED")
         self.check_possession(event, name, data)
         agent.key.end(event.index)
         agent.key = self.add_key(name, data["key"], event.index)
+        self.add_bus_key(data)
 
     def key_compromised(self, event: Event, data: Any) -> None:
         """Apply a report by the owner or an admin; only root reports keys of root and of the first node.
@@ -335,18 +327,20 @@ class Authority:
         key, since = self.named_key(event, data["key"]), data["since"]
         is_own = event.author == key.owner or self.is_admin(event)
         is_allowed = event.author == "root" or (is_own and key.owner not in RESERVED)
+        need(is_allowed, f"{event.author} may not report this key of {key.owner}", "NOT_AUTHORIZED")
         must_be_replaced = key.owner in RESERVED or self.is_node(key.owner)
-        is_allowed &= key.ended_at is not None or not must_be_replaced
-        need(is_allowed, f"{event.author} may not report this key of {key.owner}, or must replace it first")
-        need(since <= event.index, "a key is reported compromised since a later entry")
+        is_ended = key.ended_at is not None
+        need(is_ended or not must_be_replaced, f"the key of {key.owner} must be replaced first", "NOT_AUTHORIZED")
+        need(since <= event.index, "a key is reported compromised since a later entry", "INVALID_FIELD")
         is_earlier = key.compromised_since is None or since < key.compromised_since
-        need(is_earlier, "a key is reported compromised again, but not since an earlier entry")
+        message = "a key is reported compromised again, but not since an earlier entry"
+        need(is_earlier, message, "TRANSITION_NOT_ALLOWED")
         key.end(event.index)
         key.compromised_since = since
 
     def checkpoint_key_rotated(self, event: Event, data: Any) -> None:
         """Apply a replacement of the first node's checkpoint key by root."""
-        need(event.author == "root", "only root may replace the checkpoint key")
+        need(event.author == "root", "only root may replace the checkpoint key", "NOT_AUTHORIZED")
         self.check_possession(event, "checkpoint", data)
         self.end_checkpoint_key(event, "node")
         self.add_checkpoint_key(event, "node", data["key"])
@@ -354,13 +348,18 @@ class Authority:
     def active_agent(self, event: Event, name: str) -> Agent:
         """Return a registered agent that was not removed. The event must be on the agent's stream."""
         self.check_stream(event, name)
-        need(name in self.agents and not self.agents[name].is_removed, f"{name} is not a registered agent")
+        need(self.is_registered(name), f"{name} is not a registered agent", "AGENT_UNKNOWN")
         return self.agents[name]
+
+    def is_registered(self, name: str) -> bool:
+        """Return whether an agent of this name is registered and was not removed."""
+        return name in self.agents and not self.agents[name].is_removed
 
     def named_key(self, event: Event, key: str) -> Key:
         """Return a key that an event names. It must be a key that signs events, and the event on its owner's stream."""
-        is_signer = key in self.keys and self.keys[key].owner != CHECKPOINTS
-        need(is_signer, "the event names a key that does not sign events")
+        need(key in self.keys, "the event names a key that is not registered", "KEY_UNKNOWN")
+        is_signer = self.keys[key].owner != CHECKPOINTS
+        need(is_signer, "the event names a key that does not sign events", "NOT_AUTHORIZED")
         self.check_stream(event, self.keys[key].owner)
         return self.keys[key]
 
@@ -370,28 +369,36 @@ class Authority:
 
     def check_may_register(self, event: Event, roles: list[str]) -> None:
         """Check that an admin registers or invites an agent. Only root does so for a node, which has no other role."""
-        if "node" in roles:
-            need(event.author == "root" and roles == ["node"], "only root may let in a node, which has no other role")
-        need(self.is_admin(event), "only an admin may register or invite an agent")
+        if "node" not in roles:
+            need(self.is_admin(event), "only an admin may register or invite an agent", "NOT_AUTHORIZED")
+            return
+        need(event.author == "root", "only root may register or invite a node", "NOT_AUTHORIZED")
+        need(roles == ["node"], "a node has no other role", "INVALID_FIELD")
 
     def check_name_is_new(self, event: Event, name: str) -> None:
         """Check that a name was never registered. The event must be on the stream of that name."""
         self.check_stream(event, name)
-        need(name not in self.agents and name not in RESERVED, f"the name {name} is registered already")
+        is_new = name not in self.agents and name not in RESERVED
+        need(is_new, f"the name {name} is registered already", "AGENT_EXISTS")
 
     def check_stream(self, event: Event, name: str) -> None:
         """Check that an event about an agent is on the agent's stream."""
-        need(event.stream == f"agent/{name}", f"{event.kind} about {name} must not be on {event.stream}")
+        message = f"{event.kind} about {name} must not be on {event.stream}"
+        need(event.stream == f"agent/{name}", message, "INVALID_FIELD")
 
     def check_possession(self, event: Event, name: str, data: Any) -> None:
         """Check that a key is new, and that its holder signed the proof of possession for this name."""
         key = data["key"]
-        need(key not in self.keys, "a key is registered twice")
+        need(key not in self.keys, "a key is registered twice", "KEY_EXISTS")
         text = pae(POSSESSION, f"{event.body['ledger']}\n{name}\n{key}".encode())
         proof = bytes.fromhex(data["proof"])
-        need(is_signed(bytes.fromhex(key), text, proof), f"the proof that {name} holds the key is not valid")
-        need(data.get("nkey") not in self.bus_keys, "a bus key is used twice")
-        self.bus_keys |= {data["nkey"]} if data.get("nkey") else set()  # after the last check
+        is_held = is_signed(bytes.fromhex(key), text, proof)
+        need(is_held, f"the proof that {name} holds the key is not valid", "SIGNATURE_INVALID")
+        need(data.get("nkey") not in self.bus_keys, "a bus key is used twice", "KEY_EXISTS")
+
+    def add_bus_key(self, data: Any) -> None:
+        """Add the bus key of an event, if it has one. Nobody else may use it."""
+        self.bus_keys |= {data["nkey"]} if data.get("nkey") else set()
 
     def add_key(self, name: str, key: str, index: int) -> Key:
         """Add a key that may sign for a name."""

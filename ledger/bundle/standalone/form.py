@@ -1,8 +1,9 @@
 """The form of entries and events: strict msgpack and JSON, and the fields of each kind.
 
-``schemas.json`` in the bundle lists the fields of each kind, in a subset of JSON Schema. This table is data, so this
-program needs no type for each kind. The program accepts the table only if its hash is KINDS_SHA256: the maker of the
-bundle, who may hold the keys of node and checkpoint, must not choose what an event may contain.
+``schemas.json`` in the bundle lists the fields of each kind, in a subset of JSON Schema, and the rules of each family
+of streams. These tables are data, so this program needs no type for each kind. The program accepts the tables only if
+their hash is KINDS_SHA256: the maker of the bundle, who may hold the keys of node and checkpoint, must not choose what
+an event may contain.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from blake3 import blake3
@@ -63,50 +64,55 @@ def take_item(data: bytes, at: int) -> tuple[int | bytes, int]:
     first, at = data[at], at + 1
     if first < 0x80:
         return first, at
-    need(0xCC <= first <= 0xCF or first in (0xC4, 0xC5), "a number or bytes were expected")
+    need(0xCC <= first <= 0xCF or first in (0xC4, 0xC5), "a number or bytes were expected", "INVALID_FORMAT")
     width = 1 << (first - 0xCC) if first >= 0xCC else first - 0xC3
     number, at = int.from_bytes(data[at : at + width], "big"), at + width
     least = (0x80 if width == 1 else 1 << (4 * width)) if first >= 0xCC else 0x100 * (width - 1)
-    need(number >= least, "a number or bytes are not in their shortest form")
+    need(number >= least, "a number or bytes are not in their shortest form", "INVALID_FORMAT")
     return (number, at) if first >= 0xCC else (data[at : at + number], at + number)
 
 
 def read_entry(data: bytes) -> Entry:
     """Return an entry. It must be a minimal msgpack array of ten."""
-    need(len(data) <= ENTRY_MAX and data[:1] == b"\x9a", "the entry is not an array of ten, or is too large")
+    need(len(data) <= ENTRY_MAX, "the entry is too large", "TOO_LARGE")
+    need(data[:1] == b"\x9a", "the entry is not an array of ten", "INVALID_FORMAT")
     items: list[Any] = []
     at = 1
     while len(items) < 10:
         item, at = take_item(data, at)
         items.append(item)
-    need(at == len(data), "the entry ends too soon, or bytes follow it")
+    need(at == len(data), "the entry ends too soon, or bytes follow it", "INVALID_FORMAT")
     version, body, key, algorithm, signature, position, batch_size, accepted_ms, *versions = items
     bytes_at = [at for at, item in enumerate(items) if isinstance(item, bytes)]
-    need(bytes_at == [1, 2, 4], "the entry has a number where bytes belong, or bytes where a number belongs")
-    need((version, algorithm) == (1, 1), "the entry has an unknown version or algorithm")
-    need(len(key) == 32 and len(signature) == 64, "its key or signature has the wrong length")
-    need(position < batch_size <= BATCH_MAX, "its position in the batch is out of range")
-    need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999")
-    need(len(body) <= BODY_MAX, "its body is too large")
-    need(all(0 < version <= TREE_MAX for version in versions), "its stream or authority version is out of range")
+    is_typed = bytes_at == [1, 2, 4]
+    need(is_typed, "the entry has a number where bytes belong, or bytes where a number belongs", "INVALID_FORMAT")
+    need((version, algorithm) == (1, 1), "the entry has an unknown version or algorithm", "UNSUPPORTED_VERSION")
+    need(len(key) == 32 and len(signature) == 64, "its key or signature has the wrong length", "INVALID_FORMAT")
+    need(position < batch_size <= BATCH_MAX, "its position in the batch is out of range", "INVALID_FORMAT")
+    need(accepted_ms <= CLOCK_MAX_MS, "its time is after the year 9999", "INVALID_FORMAT")
+    is_counted = all(0 < version <= TREE_MAX for version in versions)
+    need(is_counted, "its stream or authority version is out of range", "INVALID_FORMAT")
+    need(len(body) <= BODY_MAX, "its body is too large", "TOO_LARGE")
     return Entry(body, key, signature, position, batch_size, accepted_ms, (versions[0], versions[1]))
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict; refuse duplicate keys."""
-    need(len(dict(pairs)) == len(pairs), "a JSON object contains a key twice")
+    need(len(dict(pairs)) == len(pairs), "a JSON object contains a key twice", "DUPLICATE_KEY")
     return dict(pairs)
 
 
 def bounded_integer(digits: str) -> int:
     """Return an integer; refuse one that a double cannot hold exactly."""
-    need(len(digits) <= 17 and abs(int(digits)) <= INTEGER_MAX, f"the integer {digits[:24]} is outside ±(2^53-1)")
+    is_exact = len(digits) <= 17 and abs(int(digits)) <= INTEGER_MAX
+    need(is_exact, f"the integer {digits[:24]} is outside ±(2^53-1)", "INTEGER_OUT_OF_RANGE")
     return int(digits)
 
 
 def finite_number(digits: str) -> float:
     """Return a number; refuse infinity, NaN and numbers that overflow a double."""
-    need(math.isfinite(float(digits)), f"the number {digits[:24]} is too large, or not a number")
+    is_finite = math.isfinite(float(digits))
+    need(is_finite, f"the number {digits[:24]} is too large, or not a number", "INVALID_FORMAT")
     return float(digits)
 
 
@@ -115,7 +121,7 @@ def read_json(text: bytes) -> Any:
     depth = 0
     for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', text):  # skips brackets within strings
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
-        need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels")
+        need(depth <= DEPTH_MAX, f"the JSON is nested deeper than {DEPTH_MAX} levels", "NESTING_TOO_DEEP")
     try:
         value = json.loads(
             text.decode("utf-8"),
@@ -126,13 +132,16 @@ def read_json(text: bytes) -> Any:
         )
         json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate, which has no UTF-8 form
     except (ValueError, RecursionError) as error:
-        raise WrongError(f"this is not JSON: {error}") from error
+        raise WrongError(f"this is not JSON: {error}", "INVALID_FORMAT") from error
     return value
 
 
 def to_ms(time: str) -> int:
     """Return the Unix milliseconds of an RFC 3339 time."""
-    return (datetime.fromisoformat(time) - EPOCH) // timedelta(milliseconds=1)
+    try:
+        return (datetime.fromisoformat(time) - EPOCH) // timedelta(milliseconds=1)
+    except ValueError as error:
+        raise WrongError(f"the time {time} does not exist", "INVALID_FIELD") from error
 
 
 class Kinds:
@@ -140,12 +149,14 @@ class Kinds:
 
     def __init__(self, table: bytes) -> None:
         """Read the table. Its hash must be KINDS_SHA256."""
-        need(hashlib.sha256(table).hexdigest() == KINDS_SHA256, "schemas.json has another hash than KINDS_SHA256")
+        is_ours = hashlib.sha256(table).hexdigest() == KINDS_SHA256
+        need(is_ours, "schemas.json has another hash than KINDS_SHA256", "CORRUPTED")
         tables = json.loads(table)
         self.types: dict[str, Any] = tables["types"]
         self.kinds: dict[str, list[str]] = tables["kinds"]
         self.mapped: dict[str, list[str]] = tables["mapped"]
         self.ids: dict[str, Any] = tables["ids"]
+        self.rules: dict[str, Any] = tables["rules"]
 
     def read(self, index: int, data: bytes) -> Event:
         """Return the event in an entry after a check of all its fields."""
@@ -153,18 +164,19 @@ class Kinds:
         body = read_json(entry.body)
         self.check(body, {"$ref": "Body"}, "$")
         kind, stream, content = body["kind"], body["stream"], body["data"]
-        need(kind in self.kinds, f"the kind {kind} is unknown")
+        need(kind in self.kinds, f"the kind {kind} is unknown", "UNKNOWN_KIND")
         self.check(content, {"$ref": self.kinds[kind][1]}, "$.data")
         family = self.kinds[kind][0]
         if kind == "record.imported":
             family = self.check_imported(content, family)
-        need(len(stream.encode()) <= STREAM_MAX, "the name of its stream is too long")
+        need(len(stream.encode()) <= STREAM_MAX, "the name of its stream is too long", "TOO_LARGE")
         stream_family, _, name = stream.partition("/")
         id_type = self.ids.get(stream_family, {"type": "string"})
-        need(stream_family == family and bool(name) == (id_type is not None), f"{kind} does not belong on {stream}")
+        belongs = stream_family == family and bool(name) == (id_type is not None)
+        need(belongs, f"{kind} does not belong on {stream}", "INVALID_FIELD")
         if id_type is not None:
             self.check(name, id_type, "$.stream")
-        date.fromisoformat(body["at"][:10])
+        to_ms(f"{body['at'][:10]}T00:00:00Z")
         identity = blake3(pae(EVENT, entry.body)).digest()
         return Event(index, identity, entry, body, kind, stream, body["author"], content)
 
@@ -172,9 +184,9 @@ class Kinds:
         """Check the mapping of a record of another tool; return the family of the streams that it belongs on."""
         kind, mapped, claims = data.get("mapped_kind"), data.get("mapped", {}), data.get("claims", {})
         if kind is None:
-            need(not mapped and not claims, "an unmapped record has no mapped data and no claims")
+            need(not mapped and not claims, "an unmapped record has no mapped data and no claims", "INVALID_FIELD")
             return family
-        need(kind in self.mapped, f"{kind} cannot be imported")
+        need(kind in self.mapped, f"{kind} cannot be imported", "INVALID_FIELD")
         for value, name, path in zip((mapped, claims), self.mapped[kind], ("mapped", "claims"), strict=True):
             self.check(value, {"$ref": name}, f"$.data.{path}")
         return self.kinds[kind][0]
@@ -187,41 +199,68 @@ class Kinds:
             return self.check_any(value, schema["anyOf"], path)
         if "enum" in schema:
             is_listed = any(type(value) is type(item) and value == item for item in schema["enum"])
-            return need(is_listed, f"{path} is not one of {schema['enum']}")
+            return need(is_listed, f"{path} is not one of {schema['enum']}", "INVALID_FIELD")
         name, wanted = NAMES[type(value)], schema.get("type", NAMES[type(value)])
-        need(wanted == name or (wanted, name) == ("number", "integer"), f"{path} is not of the type {wanted}")
+        is_typed = wanted == name or (wanted, name) == ("number", "integer")
+        need(is_typed, f"{path} is not of the type {wanted}", "INVALID_FIELD")
         if isinstance(value, str | list):
             size, unit = len(value), "Length" if isinstance(value, str) else "Items"
             is_sized = schema.get(f"min{unit}", 0) <= size <= schema.get(f"max{unit}", size)
-            need(is_sized, f"{path} is too short or too long")
+            need(is_sized, f"{path} is too short or too long", "INVALID_FIELD")
         if isinstance(value, str):
-            need(re.search(schema.get("pattern", ""), value), f"{path} does not match its pattern")
+            need(re.search(schema.get("pattern", ""), value), f"{path} does not match its pattern", "INVALID_FIELD")
         elif isinstance(value, list):
             for at, item in enumerate(value):
                 self.check(item, schema.get("items", {}), f"{path}[{at}]")
         elif isinstance(value, dict):
             self.check_object(value, schema, path)
         elif value is not None:
-            need(schema.get("minimum", value) <= value <= schema.get("maximum", value), f"{path} is out of range")
+            is_in_range = schema.get("minimum", value) <= value <= schema.get("maximum", value)
+            need(is_in_range, f"{path} is out of range", "INVALID_FIELD")
         return None
 
     def check_any(self, value: Any, schemas: list[dict[str, Any]], path: str) -> None:
-        """Check that a value matches one of several schemas; the error is that of the last one."""
-        for schema in schemas[:-1]:
+        """Check that a value matches one of several schemas. The error is the last one, or that of an unknown field."""
+        faults: list[WrongError] = []
+        for schema in schemas:
             try:
                 return self.check(value, schema, path)
-            except WrongError:
-                continue
-        return self.check(value, schemas[-1], path)
+            except WrongError as fault:
+                faults.append(fault)
+        raise next((fault for fault in faults if fault.code == "UNKNOWN_FIELD"), faults[-1])
 
     def check_object(self, value: dict[str, Any], schema: dict[str, Any], path: str) -> None:
         """Check the keys and values of an object."""
         known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
-        missing = [name for name in schema.get("required", []) if name not in value]
-        need(not missing, f"{path} lacks {', '.join(missing)}")
         for name, item in value.items():
             keys = schema.get("propertyNames", {})
             is_number = keys.get("type") == "integer" and re.fullmatch("0|-?[1-9][0-9]{0,15}", name)
             self.check(int(name) if is_number else name, keys, path)
-            need(name in known or others is not False, f"{path} has an unknown field {name[:60]}")
+            need(name in known or others is not False, f"{path} has an unknown field {name[:60]}", "UNKNOWN_FIELD")
             self.check(item, known.get(name, others), f"{path}.{name[:60]}")
+        missing = [name for name in schema.get("required", []) if name not in value]
+        need(not missing, f"{path} lacks {', '.join(missing)}", "INVALID_FIELD")
+
+    def fill(self, value: Any, schema: dict[str, Any]) -> Any:
+        """Return a checked value in which every absent field has its default."""
+        if "$ref" in schema:
+            return self.fill(value, self.types[schema["$ref"]])
+        if "anyOf" in schema:
+            return self.fill(value, self.matching(value, schema["anyOf"]))
+        if isinstance(value, list):
+            return [self.fill(item, schema.get("items", {})) for item in value]
+        if not isinstance(value, dict):
+            return value
+        known = schema.get("properties", {})
+        defaults = {name: field["default"] for name, field in known.items() if "default" in field}
+        return {name: self.fill(item, known.get(name, {})) for name, item in (defaults | value).items()}
+
+    def matching(self, value: Any, schemas: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the first of several schemas that a value matches."""
+        for schema in schemas:
+            try:
+                self.check(value, schema, "$")
+            except WrongError:
+                continue
+            return schema
+        return {}

@@ -30,8 +30,8 @@ KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
 def check_size(name: str, size: int) -> None:
     """Check that a bundle may contain a file of this name and size."""
     limit = next((limit for pattern, limit in SIZES if re.fullmatch(pattern, name)), None)
-    need(limit is not None, f"a bundle cannot contain a file named {name!r}")
-    need(0 <= size <= (limit or 0), f"{name} has {size} bytes; the limit is {limit}")
+    need(limit is not None, f"a bundle cannot contain a file named {name!r}", "INVALID_FORMAT")
+    need(0 <= size <= (limit or 0), f"{name} has {size} bytes; the limit is {limit}", "TOO_LARGE")
 
 
 class Members:
@@ -48,7 +48,7 @@ class Members:
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        need(name in self.spans, f"{name} is missing")
+        need(name in self.spans, f"{name} is missing", "CORRUPTED")
         start, size = self.spans[name]
         with (self.path if self.is_tar else self.path / name).open("rb") as file:
             file.seek(start)
@@ -60,13 +60,13 @@ class Members:
             status = path.lstat()
             if not stat.S_ISDIR(status.st_mode):
                 name = path.relative_to(self.path).as_posix()
-                need(stat.S_ISREG(status.st_mode), f"{name} is not a regular file")
+                need(stat.S_ISREG(status.st_mode), f"{name} is not a regular file", "INVALID_FORMAT")
                 check_size(name, status.st_size)
                 self.spans[name] = (0, status.st_size)
 
     def scan_tar(self) -> None:
         """List a tar in canonical form: plain headers with only name and size, and zeros as padding and at the end."""
-        need(stat.S_ISREG(self.path.stat().st_mode), f"{self.path} is not a regular file")
+        need(stat.S_ISREG(self.path.stat().st_mode), f"{self.path} is not a regular file", "INVALID_FORMAT")
         total, at = self.path.stat().st_size, 0
         with self.path.open("rb") as file:
             while (block := file.read(512)) != bytes(512):
@@ -78,13 +78,15 @@ class Members:
                 plain = tarfile.TarInfo(name)
                 plain.size = size
                 is_plain = plain.tobuf(tarfile.USTAR_FORMAT) == block and name not in self.spans
-                need(is_plain, f"the header of {name} is not in canonical form, or the tar contains it twice")
+                message = f"the header of {name} is not in canonical form, or the tar contains it twice"
+                need(is_plain, message, "INVALID_FORMAT")
                 self.spans[name] = (at + 512, size)
                 file.seek(at + 512 + size)
-                need(file.read(-size % 512) == bytes(-size % 512), f"the padding after {name} is not zero")
+                need(file.read(-size % 512) == bytes(-size % 512), f"the padding after {name} is not zero", "CORRUPTED")
                 at += 512 + size + -size % 512
             end = 1024 + -(at + 1024) % 10240
-            need(total == at + end and file.read() == bytes(end - 512), "the end of the tar is damaged")
+            is_whole = total == at + end and file.read() == bytes(end - 512)
+            need(is_whole, "the end of the tar is damaged", "CORRUPTED")
 
     def check_names(self, manifest: dict[str, Any]) -> list[str]:
         """Check that the files are those of the manifest, and in a tar that they are in the canonical order.
@@ -96,15 +98,16 @@ class Members:
         absent = [name for name in wanted if name not in self.spans]
         lost = [] if self.is_tar else [name for name in absent if name.startswith(("blobs/", "entries/"))]
         other = [name for name in absent if name not in lost] or sorted(set(names) - set(wanted))
-        need(not other, f"missing, or not part of the bundle: {', '.join(other[:3])}")
-        need(not self.is_tar or names == wanted, "the files are not in the canonical order")
+        need(not other, f"missing, or not part of the bundle: {', '.join(other[:3])}", "CORRUPTED")
+        need(not self.is_tar or names == wanted, "the files are not in the canonical order", "CORRUPTED")
         return lost
 
 
 def names_of(manifest: dict[str, Any], files_max: int) -> Iterator[str]:
     """Yield the name of each file of the bundle, in order. Refuse a size that needs more tiles than files exist."""
     size, is_log = manifest["size"], manifest["content"] == "log"
-    need(not is_log or size // 256 <= files_max, "the manifest names a size that does not match the number of tiles")
+    is_possible = not is_log or size // 256 <= files_max
+    need(is_possible, "the manifest names a size that does not match the number of tiles", "CORRUPTED")
     yield from (f"blobs/{ref.replace(':', '/')}" for ref in manifest["blobs"])
     yield from ["checkpoint"] if is_log else ["checkpoint", "ends"]
     for index in manifest["indexes"]:

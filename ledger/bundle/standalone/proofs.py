@@ -21,13 +21,18 @@ TREE_MAX = 2**63 - 1
 
 
 class WrongError(Exception):
-    """Something in the bundle is wrong."""
+    """Something in the bundle is wrong. ``code`` names the rule that is broken, as `deed verify` names it."""
+
+    def __init__(self, message: str, code: str) -> None:
+        """Create the error."""
+        super().__init__(message)
+        self.code = code
 
 
-def need(condition: object, message: str) -> None:
-    """Raise a WrongError with this message if the condition is false."""
+def need(condition: object, message: str, code: str = "VERIFICATION_FAILED") -> None:
+    """Raise a WrongError with this message and code if the condition is false."""
     if not condition:
-        raise WrongError(message)
+        raise WrongError(message, code)
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -98,7 +103,7 @@ def read_text(content: bytes, what: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise WrongError(f"{what} is not UTF-8") from error
+        raise WrongError(f"{what} is not UTF-8", "VERIFICATION_FAILED") from error
 
 
 def read_base64(text: str) -> bytes:

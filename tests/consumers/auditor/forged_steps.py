@@ -50,7 +50,6 @@ class WrongLog(NamedTuple):
     rule: str
     code: str
     make: Callable[[Forge], Any]
-    replayed: bool = True
     index: int | None = -1
     is_begun: bool = True
 
@@ -314,11 +313,6 @@ def free(rule: str, code: str, value: str) -> WrongLog:
         forge.raw("alice", body.replace(b'"depth"', b'"metadata":{"x":%b},"depth"' % value.encode(), 1))
 
     return WrongLog(rule, code, make)
-
-
-def of_kind(rule: str, code: str, make: Callable[[Forge], Any]) -> WrongLog:
-    """Return the case of a rule that a kind's own machine has."""
-    return WrongLog(rule, code, make, replayed=False)
 
 
 def reasoning(*steps: int, author: str = "alice") -> Callable[[Forge], Any]:

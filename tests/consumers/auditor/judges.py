@@ -8,7 +8,7 @@ import re
 import sys
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deedbook.consumers.auditor.bundle import verify_bundle
 from deedbook.ledger.bundle.program import verify_program
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+VERDICTS: Final = ("VALID", "SUSPECT_KEY", "PARTIAL", "INVALID")
+
+
 class Judgement(NamedTuple):
-    """The word of a verdict, the first index it names, and what it says."""
+    """The word of a verdict, the first index it names, what it says, and the codes of the problems at each index."""
 
     word: str
     index: int | None
     text: str
+    codes: dict[int | None, set[str]]
 
     @property
     def is_good(self) -> bool:
@@ -50,8 +54,9 @@ def alone(path: Path, *arguments: str) -> Judgement:
     last = lines[-1]
     word = "INVALID" if code == 2 else last.partition(":")[0].partition(" ")[0]
     assert (code == 0) == (word in ("VALID", "SUSPECT_KEY")) or "--partial" in arguments, last
-    indexes = [int(one) for one in re.findall(r"^index (\d+):", out.getvalue(), re.MULTILINE)]
-    return Judgement(word, min(indexes, default=None), "\n".join(lines))
+    named = re.findall(r"^(?:index (\d+): |INVALID: )?([A-Z_]+): ", out.getvalue(), re.MULTILINE)
+    problems = [(int(index) if index else None, code) for index, code in named if code not in VERDICTS]
+    return judged(word, problems, "\n".join(lines))
 
 
 def ours(path: Path) -> Judgement:
@@ -59,7 +64,14 @@ def ours(path: Path) -> Judgement:
     try:
         report = verify_bundle(path)
     except DeedbookError as error:
-        return Judgement("INVALID", None, str(error))
-    indexes = [one.index for one in report.problems if one.index is not None]
+        return judged("INVALID", [(None, error.code)], str(error))
     text = "\n".join([report.verdict, *(f"{one.index} {one.code} {one.message}" for one in report.problems)])
-    return Judgement(report.outcome, min(indexes, default=None), text)
+    return judged(report.outcome, [(problem.index, problem.code) for problem in report.problems], text)
+
+
+def judged(word: str, problems: list[tuple[int | None, str]], text: str) -> Judgement:
+    """Return the judgement of a verifier that names these problems."""
+    codes: dict[int | None, set[str]] = {}
+    for index, code in problems:
+        codes.setdefault(index, set()).add(code)
+    return Judgement(word, min((index for index in codes if index is not None), default=None), text, codes)

@@ -39,7 +39,7 @@ def test_forgeries_under_a_good_checkpoint_are_named(ledger: Ledger, tmp_path: P
     assert codes_at(report, first + 1) == {"NOT_AUTHORIZED"}
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
-    assert f"index {first}: the key is bob's, not alice's" in answer.stdout
+    assert f"index {first}: AUTHOR_MISMATCH: the key is bob's, not alice's" in answer.stdout
 
 
 def test_bundle_of_a_shorter_log_fails_against_a_kept_checkpoint(ledger: Ledger, tmp_path: Path) -> None:

@@ -6,22 +6,23 @@ import ast
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from building import Ledger
 from bundles import members, run_alone, unpacked
 from faults import FAULTS
-from judges import alone
+from judges import alone, program
 from tampering import flipped, samples
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import export_bundle
 from deedbook.ledger.bundle.layout import entry_range
-from deedbook.ledger.bundle.program import verify_program
+from deedbook.ledger.bundle.program import schemas, verify_program
 from deedbook.ledger.bundle.standalone import audit, form
-from deedbook.ledger.bundle.standalone.authority import AUTHORITY, is_delegable
+from deedbook.ledger.bundle.standalone.authority import AUTHORITY
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
 from deedbook.ledger.home.trust import fingerprint
@@ -111,8 +112,12 @@ def test_program_in_the_bundle_knows_the_same_authority_events_and_limits() -> N
 
 
 def test_program_in_the_bundle_delegates_what_the_gate_does() -> None:
-    reviewed = {"reviewer": "rita"}
-    assert {kind for kind in KINDS if is_delegable(kind)} == {kind for kind in KINDS if gate_delegates(kind, reviewed)}
+    rules = program().Rules(program().Kinds(schemas()), program().Authority())
+    for kind, data in [(kind, data) for kind in KINDS for data in ({}, {"reviewer": "rita"}, {"hands_over": True})]:
+        event = SimpleNamespace(kind=kind, stream=f"{KINDS[kind].stream}/x", data=data)
+        row = rules.row_of(event)
+        is_held = kind in AUTHORITY or bool(row and row.get("identity_key"))
+        assert is_held != gate_delegates(kind, data), (kind, data)
 
 
 def test_program_in_the_bundle_is_one_file_of_strangers_only() -> None:

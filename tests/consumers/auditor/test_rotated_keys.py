@@ -96,7 +96,7 @@ def test_event_by_a_key_that_was_replaced_fails_in_both(ledger: Ledger, tmp_path
     assert codes_at(verify_bundle(path), at) == {"KEY_REVOKED"}
     answer = run_alone(unpacked(path, tmp_path / "unpacked"))
     assert answer.returncode == 6
-    assert f"index {at}: the key of alice ended at entry" in answer.stdout
+    assert f"index {at}: KEY_REVOKED: the key of alice ended at entry" in answer.stdout
 
 
 @pytest.mark.parametrize(

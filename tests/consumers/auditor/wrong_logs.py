@@ -1,7 +1,6 @@
 """Logs that are validly signed and wrong, one for each rule of admission: what a gate that lets it pass would keep.
 
-The last entry is the wrong one, but where a case names another. ``replayed`` is false for the rules of a kind's own
-machine, which the program in the bundle says that it does not replay.
+The last entry is the wrong one, but where a case names another.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from building import NO_EVENT
-from event_examples import EXAMPLES
 from forge import SESSION
 from forged_steps import (
     ASKED,
@@ -29,7 +27,6 @@ from forged_steps import (
     imported,
     malleable,
     odd,
-    of_kind,
     reasoning,
     spelled,
     stored,
@@ -136,50 +133,52 @@ WHAT_AN_ENTRY_IS: Final = (
 )
 
 WHAT_A_KIND_ALLOWS: Final = (
-    of_kind("a handoff is created once", "TRANSITION_NOT_ALLOWED", handed("open")),
-    of_kind("nobody reviews his own handoff", "SELF_APPROVAL", handed("self", "rita")),
-    of_kind("a reviewer is one who may review", "NOT_AUTHORIZED", handed("x", reviewer="ada")),
-    of_kind("a handoff of no human has a reviewer", "REVIEWER_REQUIRED", handed("x", reviewer=None)),
-    of_kind("a handoff is for somebody who is there", "AGENT_UNKNOWN", handed("x", to="eve")),
-    of_kind(
+    WrongLog("a handoff is created once", "TRANSITION_NOT_ALLOWED", handed("open")),
+    WrongLog("nobody reviews his own handoff", "SELF_APPROVAL", handed("self", "rita")),
+    WrongLog("a reviewer is one who may review", "NOT_AUTHORIZED", handed("x", reviewer="ada")),
+    WrongLog("a handoff of no human has a reviewer", "REVIEWER_REQUIRED", handed("x", reviewer=None)),
+    WrongLog("a handoff is for somebody who is there", "AGENT_UNKNOWN", handed("x", to="eve")),
+    WrongLog(
         "an approval is of the present version",
         "VERSION_MISMATCH",
         then(handed("x"), lambda f: f.emit("rita", "handoff/x", HandoffApproved(version="blake3:" + "1" * 64))),
     ),
-    of_kind("a handoff is claimed after its approval", "NOT_APPROVED", then(handed("x"), lambda f: f.claim("x"))),
-    of_kind("a handoff is claimed by its receiver", "NOT_AUTHORIZED", lambda f: f.claim("open", by="alice")),
-    of_kind("a handoff is claimed once", "ALREADY_CLAIMED", then(lambda f: f.claim("open"), lambda f: f.claim("open"))),
-    of_kind(
+    WrongLog("a handoff is claimed after its approval", "NOT_APPROVED", then(handed("x"), lambda f: f.claim("x"))),
+    WrongLog("a handoff is claimed by its receiver", "NOT_AUTHORIZED", lambda f: f.claim("open", by="alice")),
+    WrongLog(
+        "a handoff is claimed once", "ALREADY_CLAIMED", then(lambda f: f.claim("open"), lambda f: f.claim("open"))
+    ),
+    WrongLog(
         "a handoff is completed when its criteria are met",
         "CRITERIA_OPEN",
         then(lambda f: f.claim("open"), lambda f: f.emit("bob", "handoff/open", HandoffCompleted())),
     ),
-    of_kind(
+    WrongLog(
         "a handoff waits for what it depends on",
         "DEPENDENCY_PENDING",
         then(lambda f: f.approve("late", f.hand_over("late", depends_on=["open"])), lambda f: f.claim("late")),
     ),
-    of_kind(
+    WrongLog(
         "handoffs do not wait for each other",
         "DEPENDENCY_CYCLE",
         then(handed("a", depends_on=["b"]), handed("b", depends_on=["a"])),
     ),
-    of_kind(
+    WrongLog(
         "a handoff gives its place to one that is there",
         "NOT_FOUND",
         lambda f: f.emit("alice", "handoff/open", HandoffSuperseded(by="nothing")),
     ),
-    of_kind(
+    WrongLog(
         "a log is of a handoff",
         "TRANSITION_NOT_ALLOWED",
         lambda f: f.emit("bob", "handoff/no", HandoffLogged(text="x")),
     ),
-    of_kind(
+    WrongLog(
         "a reviewer is dropped by nobody",
         "NOT_AUTHORIZED",
         lambda f: f.emit("alice", "handoff/kept", amended(f.hand_over("kept"), "ada", hands_over=False)),
     ),
-    of_kind(
+    WrongLog(
         "work is verified as it was handed in last",
         "VERSION_MISMATCH",
         then(
@@ -187,7 +186,7 @@ WHAT_A_KIND_ALLOWS: Final = (
             lambda f: f.emit("rita", "handoff/done", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
         ),
     ),
-    of_kind(
+    WrongLog(
         "a tick changes something",
         "NOTHING_CHANGED",
         then(
@@ -196,25 +195,25 @@ WHAT_A_KIND_ALLOWS: Final = (
             lambda f: f.emit("bob", "handoff/ticked", HandoffTaskChecked(position=0, checked=False)),
         ),
     ),
-    of_kind(
+    WrongLog(
         "work is verified once it is done",
         "TRANSITION_NOT_ALLOWED",
         lambda f: f.emit("rita", "handoff/open", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
     ),
-    of_kind(
+    WrongLog(
         "a session is started once",
         "TRANSITION_NOT_ALLOWED",
         lambda f: f.emit("alice", SESSION, SessionStarted(task="x")),
     ),
-    of_kind("a session is its owner's", "NOT_AUTHORIZED", lambda f: finding(f, "bob")),
+    WrongLog("a session is its owner's", "NOT_AUTHORIZED", lambda f: finding(f, "bob")),
     WrongLog("its owner corrects a session", "NOT_AUTHORIZED", lambda f: f.emit("bob", SESSION, RETRACTED)),
-    of_kind("what is corrected is there", "NOT_FOUND", lambda f: f.emit("alice", SESSION, RETRACTED)),
-    of_kind(
+    WrongLog("what is corrected is there", "NOT_FOUND", lambda f: f.emit("alice", SESSION, RETRACTED)),
+    WrongLog(
         "a waiver is asked by who works",
         "NOT_AUTHORIZED",
         then(lambda f: f.claim("open"), lambda f: f.emit("alice", "handoff/open", ASKED_WAIVER)),
     ),
-    of_kind(
+    WrongLog(
         "an asked waiver is none",
         "CRITERIA_OPEN",
         then(
@@ -223,34 +222,29 @@ WHAT_A_KIND_ALLOWS: Final = (
             lambda f: f.emit("bob", "handoff/open", HandoffCompleted()),
         ),
     ),
-    of_kind(
+    WrongLog(
         "a session ends", "TRANSITION_NOT_ALLOWED", then(lambda f: f.emit("alice", SESSION, SessionEnded()), finding)
     ),
-    of_kind("a session is started first", "TRANSITION_NOT_ALLOWED", lambda f: finding(f, stream="session/none")),
-    of_kind("a reasoning is its owner's", "NOT_AUTHORIZED", reasoning(1, author="bob")),
-    of_kind("a step is added once", "STEP_CONFLICT", reasoning(1, 1)),
-    of_kind(
+    WrongLog("a session is started first", "TRANSITION_NOT_ALLOWED", lambda f: finding(f, stream="session/none")),
+    WrongLog("a reasoning is its owner's", "NOT_AUTHORIZED", reasoning(1, author="bob")),
+    WrongLog("a step is added once", "STEP_CONFLICT", reasoning(1, 1)),
+    WrongLog(
         "a conclusion rests on steps",
         "TRANSITION_NOT_ALLOWED",
         then(reasoning(), lambda f: f.emit("alice", "reasoning/r", ReasoningConcluded(conclusion="x"))),
     ),
-    of_kind(
+    WrongLog(
         "a snapshot is taken once",
         "TRANSITION_NOT_ALLOWED",
         then(*[lambda f: example(f, "alice", "snapshot/s", "snapshot.taken")] * 2),
     ),
-    of_kind(
+    WrongLog(
         "a review is answered once",
         "TRANSITION_NOT_ALLOWED",
         then(
             lambda f: f.emit("alice", "review/v", ASKED),
             *[lambda f: f.emit("rita", "review/v", ReviewAnswered(verdict="approved"))] * 2,
         ),
-    ),
-    of_kind(
-        "a search begins with its start",
-        "TRANSITION_NOT_ALLOWED",
-        lambda f: example(f, "alice", f"tot/{EXAMPLES['tot.decompose_task']['task_id']}", "tot.decompose_task"),
     ),
 )
 

@@ -1,0 +1,463 @@
+"""The rules of handoffs, reviews, sessions, reasonings, snapshots and records: who may append what in which state.
+
+The rules are tables (``schemas.json``, "rules"), which the published page ``proto/rules/README.md`` explains. This part
+has the order of the checks, what a stream remembers, and one method for each condition that the tables name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deedbook.ledger.bundle.standalone.authority import AUTHORITY, WORKERS, Authority
+from deedbook.ledger.bundle.standalone.form import Event, Kinds
+from deedbook.ledger.bundle.standalone.proofs import need
+
+DEPENDENCIES_MAX = 100_000
+REVIEWERS = {"reviewer", "human"}
+EMPTY: list[Any] = [None, "", []]
+CONTENT = "HandoffContent"
+AUTHORITY_FAMILIES = {"agent", "ledger"}  # the rules of agents and keys are in the part before this one
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a stream, and what it remembers. Only a handoff has more than an owner and steps.
+
+    ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
+    """
+
+    name: str = "none"
+    owner: str = ""
+    steps: frozenset[int] = frozenset()
+    sender: str = ""
+    importer: str = ""
+    receiver: str = ""
+    reviewer: str = ""
+    version: str = ""
+    depends_on: tuple[str, ...] = ()
+    unlock_at: str = ""
+    tasks: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+    lease: tuple[int, int] | None = None
+    approval: tuple[int, str] | None = None
+    completion: str = ""
+    is_announced: bool = False
+
+    def at(self, now_ms: int) -> State:
+        """Return the state at a time: work whose lease does not hold is lapsed."""
+        has_lapsed = self.lease is not None and not self.lease[0] <= now_ms < self.lease[1]
+        return replace(self, name="lapsed") if self.name == "in_progress" and has_lapsed else self
+
+    def moved(self, name: str) -> State:
+        """Return the state under another name. A change of state removes the lease and the announcement."""
+        return self if name == self.name else replace(self, name=name, lease=None, is_announced=False)
+
+
+class Rules:
+    """The states of all streams, and the tables that decide about their next events.
+
+    ``reads`` are the streams that a rule has read, with the index of the first event whose rule did.
+    """
+
+    def __init__(self, kinds: Kinds, authority: Authority) -> None:
+        """Begin without any event."""
+        self.kinds, self.authority = kinds, authority
+        self.states: dict[str, State] = {}
+        self.ids: dict[str, str] = {}
+        self.reads: dict[str, int] = {}
+
+    def row_of(self, event: Event) -> dict[str, Any] | None:
+        """Return the row that decides about an event: the first of its kind whose ``when`` matches."""
+        table = self.kinds.rules.get(event.stream.partition("/")[0], {"rows": []})
+        fields = self.kinds.types[self.kinds.kinds[event.kind][1]]["properties"]
+        for row in table["rows"]:
+            if row["kind"] == event.kind and matches(row.get("when", {}), event.data, fields):
+                return dict(row)
+        return None
+
+    def is_replayed(self, stream: str) -> bool:
+        """Return whether the rules of a stream's family are replayed."""
+        family = stream.partition("/")[0]
+        return family in AUTHORITY_FAMILIES or family in self.kinds.rules
+
+    def read(self, stream: str, index: int) -> State:
+        """Return the state of another stream, which the event at ``index`` depends on."""
+        self.reads.setdefault(stream, index)
+        return self.states.get(stream, State())
+
+    def apply(self, event: Event, row: dict[str, Any] | None) -> None:
+        """Check an event by the row that decides about it, then change the state of its stream."""
+        is_upload = event.kind == "blob.stored"
+        need(not is_upload, "blob.stored is stored with its blob and never in a log", "TRANSITION_NOT_ALLOWED")
+        if event.kind in AUTHORITY:
+            self.authority.apply(event)
+        elif not self.is_replayed(event.stream):
+            check_roles(self.authority, event, WORKERS)
+        else:
+            need(row is not None, f"no rule allows {event.kind} on {event.stream}", "UNKNOWN_KIND")
+            self.states[event.stream] = Decision(self, event, row or {}).decide()
+
+    def has_event(self, event: Event) -> bool:
+        """Return whether the log has this event already."""
+        return f"blake3:{event.id.hex()}" in self.ids
+
+    def remember(self, event: Event) -> None:
+        """Remember that an event is in the log, whether its rule allowed it or not."""
+        self.ids[f"blake3:{event.id.hex()}"] = event.stream
+
+
+def matches(when: dict[str, Any], data: dict[str, Any], fields: dict[str, Any]) -> bool:
+    """Return whether an event's data has the values of ``when``; null is a field that is absent, null or empty."""
+    values = {name: data.get(name, fields[name].get("default")) for name in when}
+    return all(values[name] in EMPTY if value is None else values[name] == value for name, value in when.items())
+
+
+def check_roles(authority: Authority, event: Event, roles: set[str]) -> None:
+    """Check that the author has one of these roles."""
+    has_role = authority.roles_of(event.author) & roles
+    message = f"{event.author} signed {event.kind} and has none of the roles {sorted(roles)}"
+    need(has_role, message, "NOT_AUTHORIZED")
+
+
+class Decision:
+    """The decision about one event: its row, its data, its author, and the state of its stream before it."""
+
+    def __init__(self, rules: Rules, event: Event, row: dict[str, Any]) -> None:
+        """Collect what the row's checks read. The data of an imported record is in ``mapped``."""
+        self.rules, self.event, self.row = rules, event, row
+        self.author, self.authority = event.author, rules.authority
+        self.table = rules.kinds.rules[event.stream.partition("/")[0]]
+        self.state = rules.states.get(event.stream, State()).at(event.entry.accepted_ms)
+        schema, self.data, self.claims = rules.kinds.kinds[event.kind][1], event.data, dict[str, Any]()
+        mapped_kind = event.data.get("mapped_kind")
+        if event.kind == "record.imported" and mapped_kind is not None:
+            schema, claims = rules.kinds.mapped[mapped_kind]
+            self.data = event.data.get("mapped", {})
+            self.claims = rules.kinds.fill(event.data.get("claims", {}), {"$ref": claims})
+        self.data = rules.kinds.fill(self.data, {"$ref": schema})
+
+    def decide(self) -> State:
+        """Check the event in the order of the published page; return the state of its stream after it."""
+        kind, name, row = self.event.kind, self.state.name, self.row
+        not_allowed = f"{self.event.stream} is {name}, and {kind} is not possible"
+        need(name != "none" or "none" in row["from"], not_allowed, "TRANSITION_NOT_ALLOWED")
+        self.check_parties()
+        is_possible = name in row["from"]
+        need(is_possible, not_allowed, row.get("refused_as", {}).get(name, "TRANSITION_NOT_ALLOWED"))
+        check_roles(self.authority, self.event, set(row.get("roles", self.table["roles"])))
+        if "mark" in row:
+            self.check_mark(row["mark"])
+        for condition in row.get("needs", []):
+            holds = getattr(self, condition)()
+            need(holds, f"{kind} on {self.event.stream}: not {condition}", self.table["conditions"][condition])
+        return self.after()
+
+    def check_parties(self) -> None:
+        """Check the author against the parties in ``by`` and ``not_by``."""
+        row, message = self.row, f"{self.author} may not sign {self.event.kind} of {self.event.stream}"
+        is_excluded = any(self.author in self.names_of(party) for party in row.get("not_by", []))
+        if "by" not in row:
+            need(not is_excluded, message, "SELF_APPROVAL")
+            return
+        is_named = any(self.author in self.names_of(party) for party in row["by"])
+        need(is_named, message, "SELF_APPROVAL" if is_excluded else "NOT_AUTHORIZED")
+
+    def names_of(self, party: str) -> set[str]:
+        """Return the names of a party. An empty name is no party, and the receiver reviews nothing."""
+        state = self.state
+        if party == "admin":
+            return {self.author} if "admin" in self.authority.roles_of(self.author) else set()
+        names = {
+            "owner": {state.owner},
+            "sender": {state.sender, state.importer},
+            "receiver": {state.receiver},
+            "reviewer": {state.reviewer} - {state.receiver},
+        }
+        return names[party] - {""}
+
+    def check_mark(self, mark: dict[str, Any]) -> None:
+        """Check that the item at the event's position has a mark that the row may change."""
+        items, position = getattr(self.state, mark["list"]), self.data["position"]
+        need(position < len(items), f"{self.event.stream} has no item {position} of {mark['list']}", "INVALID_FIELD")
+        item = items[position]
+        message = f"item {position} of {mark['list']} is {item}"
+        need(item in mark["from"], message, mark.get("refused_as", {}).get(item, "NOTHING_CHANGED"))
+
+    # The state after the event.
+
+    def after(self) -> State:
+        """Return the state of the stream after the event."""
+        state, row = self.state, self.row
+        if state.name == "none":
+            state = replace(state, owner=self.author)
+        if state.name == "lapsed":
+            state = state.moved("approved")
+        state = state.moved(row.get("to", state.name))
+        if "mark" in row:
+            mark, position = row["mark"], self.data["position"]
+            items = getattr(state, mark["list"])
+            changed: dict[str, Any] = {mark["list"]: (*items[:position], mark["to"], *items[position + 1 :])}
+            state = replace(state, **changed)
+        for record in row.get("records", []):
+            state = getattr(self, f"with_{record}")(state)
+        return state
+
+    def with_content(self, state: State) -> State:
+        """Return the state with what the content says, and without any progress."""
+        sender, importer, reviewer = state.sender, state.importer, self.data["reviewer"] or self.author
+        if self.event.kind == "handoff.created":
+            sender = self.author
+        elif self.event.kind == "record.imported":
+            sender, importer = self.event.data.get("claimed_author") or "", self.author
+            reviewer = self.data["reviewer"] or sender
+        return replace(
+            state,
+            sender=sender,
+            importer=importer,
+            receiver=self.data["to"] or "",
+            reviewer=reviewer,
+            version=self.version_of(self.data, sender),
+            depends_on=tuple(self.data["depends_on"]),
+            unlock_at=self.data["unlock_at"],
+            tasks=("open",) * len(self.data["tasks"]),
+            criteria=("open",) * len(self.data["criteria"]),
+            lease=None,
+            approval=None,
+            completion="",
+            is_announced=False,
+        )
+
+    def with_claims(self, state: State) -> State:
+        """Return the state with what an imported file claims to be done."""
+        tasks = ["done" if at in self.claims["tasks"] else mark for at, mark in enumerate(state.tasks)]
+        criteria = ["claimed" if at in self.claims["criteria"] else mark for at, mark in enumerate(state.criteria)]
+        return replace(self.with_completion(state), tasks=tuple(tasks), criteria=tuple(criteria))
+
+    def with_approval(self, state: State) -> State:
+        """Return the state with this event as its approval."""
+        return replace(state, approval=(self.event.index, self.event.entry.key.hex()), completion="")
+
+    def with_lease(self, state: State) -> State:
+        """Return the state with the lease of a claim, if it has one."""
+        seconds, now_ms = self.data["lease_seconds"], self.event.entry.accepted_ms
+        return state if seconds is None else replace(state, lease=(now_ms, now_ms + 1000 * seconds))
+
+    def with_completion(self, state: State) -> State:
+        """Return the state with this event as its completion."""
+        return replace(state, completion=f"blake3:{self.event.id.hex()}")
+
+    def with_announcement(self, state: State) -> State:
+        """Return the state as announced."""
+        return replace(state, is_announced=True)
+
+    def with_steps(self, state: State) -> State:
+        """Return the state with the new steps of a reasoning."""
+        return replace(state, steps=state.steps | set(self.new_steps()))
+
+    def version_of(self, content: dict[str, Any], sender: str) -> str:
+        """Return the version of a handoff's content: the hash of what differs from the defaults, and of its sender."""
+        fields = self.rules.kinds.types[CONTENT]["properties"]
+        kept = {name: content[name] for name, field in fields.items() if content[name] != field.get("default")}
+        kept["notes"] = {name: lines for name, lines in content["notes"].items() if lines}
+        if not kept["notes"]:
+            del kept["notes"]
+        text = json.dumps(kept | {"from": sender}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    # The conditions. Each is named as in the tables, and is true if it holds.
+
+    def author_is_human(self) -> bool:
+        """The author has the role `human`."""
+        return "human" in self.authority.roles_of(self.author)
+
+    def reviewer_is_independent(self) -> bool:
+        """The reviewer is not the receiver, and the content does not name the author as reviewer."""
+        named, receiver = self.data["reviewer"], self.data["to"]
+        return bool((named or self.author) != receiver and named != self.author)
+
+    def reviewer_is_another(self) -> bool:
+        """The content names a reviewer, who is no sender, not the receiver and not the reviewer so far."""
+        present = self.state
+        others = {"", present.sender, present.importer, present.receiver, present.reviewer}
+        return (self.data["reviewer"] or "") not in others
+
+    def only_reviewer_changes(self) -> bool:
+        """With the present reviewer the content has the present version. It may also lack ``created``."""
+        same = {**self.data, "reviewer": self.state.reviewer}
+        versions = [self.version_of(content, self.state.sender) for content in (same, {**same, "created": None})]
+        return self.state.version in versions
+
+    def receiver_is_registered(self) -> bool:
+        """The receiver in the content is registered."""
+        return self.authority.is_registered(self.data["to"])
+
+    def reviewer_is_registered(self) -> bool:
+        """The reviewer in the content is registered."""
+        return self.authority.is_registered(self.data["reviewer"])
+
+    def reviewer_may_review(self) -> bool:
+        """The reviewer in the content has the role `reviewer` or `human`."""
+        return bool(self.authority.roles_of(self.data["reviewer"]) & REVIEWERS)
+
+    def reviewer_is_kept(self) -> bool:
+        """The present reviewer stays, is a sender or the author, or is no longer a reviewer here."""
+        present, named = self.state.reviewer, self.data["reviewer"]
+        is_free = present in (self.state.sender, self.state.importer, named, self.author)
+        return is_free or not self.authority.roles_of(present) & REVIEWERS
+
+    def dependencies_form_no_cycle(self) -> bool:
+        """No path of ``depends_on`` leads back to the handoff."""
+        return self.event.stream.partition("/")[2] not in self.reached()
+
+    def dependencies_are_bounded(self) -> bool:
+        """The paths of ``depends_on`` reach no more handoffs than the limit."""
+        return len(self.reached()) <= DEPENDENCIES_MAX
+
+    def reached(self) -> set[str]:
+        """Return the handoffs that paths of ``depends_on`` reach, up to the handoff itself, or to the limit."""
+        own = self.event.stream.partition("/")[2]
+        walked = list(dict.fromkeys(self.data["depends_on"]))
+        reached = set(walked)
+        for name in walked:  # the list grows meanwhile
+            if own in reached or len(reached) > DEPENDENCIES_MAX:
+                break
+            depends_on = self.rules.read(f"handoff/{name}", self.event.index).depends_on
+            walked += [other for other in dict.fromkeys(depends_on) if other not in reached]
+            reached |= set(depends_on)
+        return reached
+
+    def import_is_own(self) -> bool:
+        """There is no state yet, or the author imported the stream."""
+        owner = self.state.importer if self.event.stream.startswith("handoff/") else self.state.owner
+        return self.state.name == "none" or self.author == owner
+
+    def import_changes_something(self) -> bool:
+        """There is no state yet, or more than the completion differs after the import."""
+        return self.state.name == "none" or replace(self.after(), completion=self.state.completion) != self.state
+
+    def claims_name_items(self) -> bool:
+        """Every claimed position is one of an item of the content."""
+        return all(at < len(self.data[items]) for items in ("tasks", "criteria") for at in self.claims[items])
+
+    def version_is_current(self) -> bool:
+        """The event names the present version."""
+        return bool(self.data["version"] == self.state.version)
+
+    def completion_is_latest(self) -> bool:
+        """The event names the present completion."""
+        return bool(self.data["completion"] == self.state.completion)
+
+    def approval_is_missing(self) -> bool:
+        """The handoff has no approval that counts."""
+        return self.state.name in ("pending", "imported") or not self.approval_counts()
+
+    def approval_counts(self) -> bool:
+        """No report so far says that the key of the approval was compromised when it signed."""
+        if self.state.approval is None:
+            return True
+        index, key = self.state.approval
+        return not self.authority.keys[key].is_compromised(index)
+
+    def confirms_no_own_import(self) -> bool:
+        """The handoff was not imported, or the author is no sender, or is a human."""
+        is_sender = self.author in (self.state.sender, self.state.importer)
+        return not self.state.importer or not is_sender or self.author_is_human()
+
+    def dependencies_exist(self) -> bool:
+        """Every handoff in ``depends_on`` exists."""
+        return all(state.name != "none" for state in self.dependencies())
+
+    def dependencies_are_done(self) -> bool:
+        """Every handoff in ``depends_on`` is verified, or in the state that ``unlock_at`` names."""
+        return all(state.name in ("verified", self.state.unlock_at) for state in self.dependencies())
+
+    def dependencies(self) -> list[State]:
+        """Return the states of the handoffs that this one depends on."""
+        return [self.rules.read(f"handoff/{name}", self.event.index) for name in self.state.depends_on]
+
+    def criteria_are_met(self) -> bool:
+        """Every criterion is checked or waived."""
+        return all(mark in ("checked", "waived") for mark in self.state.criteria)
+
+    def replacement_is_another(self) -> bool:
+        """The handoff that replaces this one is another."""
+        return f"handoff/{self.data['by']}" != self.event.stream
+
+    def replacement_exists(self) -> bool:
+        """The handoff that replaces this one exists."""
+        return self.rules.read(f"handoff/{self.data['by']}", self.event.index).name != "none"
+
+    def is_not_announced(self) -> bool:
+        """The handoff is not announced."""
+        return not self.state.is_announced
+
+    def receiver_is_named(self) -> bool:
+        """The event names the receiver."""
+        return bool(self.data["to"] == self.state.receiver)
+
+    def target_exists(self) -> bool:
+        """The event names an earlier entry of the same stream, allowed or not."""
+        return self.rules.ids.get(self.data["target"]) == self.event.stream
+
+    def has_steps(self) -> bool:
+        """The reasoning has at least one step."""
+        return bool(self.state.steps)
+
+    def new_steps(self) -> list[int]:
+        """Return the numbers of the steps that an extension adds."""
+        return [step["step_number"] for step in self.data["steps"]]
+
+    def extension_is_not_empty(self) -> bool:
+        """The extension has a step, or updates an assumption."""
+        return bool(self.data["steps"] or self.data["assumptions_updated"])
+
+    def steps_are_new(self) -> bool:
+        """No step of the extension has the number of another step."""
+        numbers = self.new_steps()
+        return len(set(numbers)) == len(numbers) and not self.state.steps & set(numbers)
+
+    def assumptions_exist(self) -> bool:
+        """Every assumption that the extension updates is a step, old or new."""
+        return {int(number) for number in self.data["assumptions_updated"]} <= self.state.steps | set(self.new_steps())
+
+    def dependencies_are_of_new_steps(self) -> bool:
+        """Only new steps get dependencies, and these are steps, old or new."""
+        numbers, wanted = set(self.new_steps()), self.data["dependencies"]
+        are_new = {int(number) for number in wanted} <= numbers
+        return are_new and all(set(others) <= self.state.steps | numbers for others in wanted.values())
+
+    def steps_form_no_cycle(self) -> bool:
+        """The new steps do not depend on each other in a cycle."""
+        waiting = {int(number): set(others) for number, others in self.data["dependencies"].items()}
+        while ready := [number for number, others in waiting.items() if not others & set(waiting)]:
+            waiting = {number: others for number, others in waiting.items() if number not in ready}
+        return not waiting
+
+    def fields_agree(self) -> bool:
+        """The fields of a snapshot, and its briefs, do not contradict each other."""
+        data, briefs = self.data, self.data["briefs"]
+        levels = [brief["level"] for brief in briefs]
+        has_graph = data["reasoning_ref"] is not None
+        return (
+            (data["context_source"] == "none") == (data["context_summary"] == "")
+            and all((data[name] is not None) == has_graph for name in ("level", "reasoning_fidelity", "reasoning_size"))
+            and len(set(levels)) == len(levels)
+            and (not briefs or data["level"] in levels)
+            and all(brief["reasoning_ref"] == data["reasoning_ref"] for brief in briefs)
+            and all(brief["conclusion"] == data["conclusion"] for brief in briefs)
+            and all(repeats(data, brief) for brief in briefs if brief["level"] == data["level"])
+        )
+
+
+def repeats(data: dict[str, Any], brief: dict[str, Any]) -> bool:
+    """Return whether the brief of a snapshot's own level repeats the snapshot's fields."""
+    names = ("reasoning_brief", "top_assumptions", "top_evidence_refs")
+    return (
+        all(brief[name] == data[name] for name in names)
+        and brief["fidelity"]["value"] == data["reasoning_fidelity"]
+        and brief["sizes"] == data["reasoning_size"]
+        and [tag["tag"] for tag in brief["tags"]] == data["reasoning_tags"]
+    )
