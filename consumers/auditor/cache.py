@@ -37,8 +37,8 @@ class CachedReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``version`` is the last entry's version; ``authority`` the indexes of the events that say who may sign, including
     entry 0; ``batch_at`` the first entry of a batch that was still open, else ``size``; ``records`` the state, as the
-    log stores it; ``ids`` the ids of all events, 32 bytes each; ``signed_by`` the indexes (native 64-bit) of each
-    key's events.
+    log stores it; ``ids`` the ids of all events, 32 bytes each; ``streams`` the digests of their streams (native
+    64-bit); ``signed_by`` the indexes (native 64-bit) of each key's events.
     """
 
     ledger: str
@@ -55,6 +55,7 @@ class CachedReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     notes_total: int
     records: dict[bytes, bytes]
     ids: bytes
+    streams: bytes
     signed_by: dict[bytes, bytes]
 
     def __post_init__(self) -> None:
@@ -64,6 +65,7 @@ class CachedReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             and max(self.authority) < self.size
             and 0 <= self.batch_at <= self.size < self.batch_at + batch_events_max
             and len(self.ids) == _HASH_BYTES * self.size
+            and len(self.streams) == _INDEX_BYTES * self.size
             and all(indexes and len(indexes) % _INDEX_BYTES == 0 for indexes in self.signed_by.values())
         )
         if not is_consistent:

@@ -5,7 +5,7 @@ are therefore notes, not problems: otherwise honest entries would be blamed. A r
 replayed state, as at the gate. Checks that need more than the log (secret patterns) are not replayed.
 
 The state stays small over millions of events: a record is stored as the log's own bytes and decoded only in a cache of
-bounded size, and an id takes 32 bytes. (As objects and text they took some 600 bytes an event.)
+bounded size, an id takes 32 bytes, and its stream 8. (As objects and text they took some 600 bytes an event.)
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class Replay:
             notes_total=findings.notes_total,
             records=self.state.packed,
             ids=b"".join(self.state.indexes),
+            streams=self.state.streams.tobytes(),
             signed_by={key: indexes.tobytes() for key, indexes in self._signed_by.items()},
         )
 
@@ -174,6 +175,7 @@ class Replay:
         state.packed = cached.records
         for index, at in enumerate(range(0, len(cached.ids), _ID_BYTES)):
             state.indexes[cached.ids[at : at + _ID_BYTES]] = index
+        state.streams = array("Q", cached.streams)
         self._signed_by = {key: array("Q", indexes) for key, indexes in cached.signed_by.items()}
         self._clock.go_on(cached.clock, cached.size - 1)
         self._version, self._verified_before = cached.version, cached.verified
@@ -269,7 +271,7 @@ class Replay:
             self._signed_by.setdefault(entry.key, array("Q")).append(index)
         if decision.misplaced is not None:
             self._report(index, decision.misplaced.code, f"entry {index}: {decision.misplaced.message}")
-        self.state.remember(candidate.id, index)
+        self.state.remember(candidate.id, body.stream, index)
         if self._observe is not None:
             self._observe(index, candidate)
 
@@ -287,12 +289,17 @@ class Replay:
 
 
 class PackedState(Base):
-    """The state after a replay, as packed bytes."""
+    """The state after a replay, as packed bytes.
+
+    ``indexes`` are the indexes of events by id; ``streams`` are the digests of the events' streams by index, 0 for an
+    entry that could not be read.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.packed: dict[bytes, bytes] = {}
         self.indexes: dict[bytes, int] = {}
+        self.streams: array[int] = array("Q")
         self._decoded: dict[bytes, Any] = {}
 
     def record(self, key: bytes) -> Any:
@@ -303,8 +310,9 @@ class PackedState(Base):
         return record
 
     def index_of(self, stream: str, event_id: str) -> int | None:
-        """Return the index of an event, or None."""
-        return self.indexes.get(bytes.fromhex(event_id[7:]))
+        """Return the index of an event of a stream, or None."""
+        index = self.indexes.get(bytes.fromhex(event_id[7:]))
+        return index if index is not None and self.streams[index] == _short_digest(stream) else None
 
     def take(self, layer: Layer) -> None:
         """Take over the records of ``layer``; ids are recorded one by one with ``remember``."""
@@ -317,10 +325,16 @@ class PackedState(Base):
         self.ledger = layer.ledger
         self.authority_version = layer.authority_version
 
-    def remember(self, event_id: str, index: int) -> None:
-        """Record the id of the event at ``index``; the first index of an id counts."""
+    def remember(self, event_id: str, stream: str, index: int) -> None:
+        """Record the id and the stream of the event at ``index``; the first index of an id counts."""
         self.indexes.setdefault(bytes.fromhex(event_id[7:]), index)
+        self.streams.extend([0] * (index - len(self.streams)))
+        self.streams.append(_short_digest(stream))
 
     def knows(self, ref: str) -> bool:
         """Return whether ``ref`` is the id of an event seen so far."""
         return bytes.fromhex(ref[7:]) in self.indexes
+
+
+def _short_digest(stream: str) -> int:
+    return int.from_bytes(keys.stream_digest(stream)[:8], "big")

@@ -155,7 +155,7 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
     _count(body, layer, event.index, version, rule(event, layer, None if before is None else before.state))
-    layer.indexes[candidate.id] = event.index
+    layer.indexes[candidate.id] = (body.stream, event.index)
     layer.signers[event.index] = key
     layer.size += 1
     return event
@@ -165,8 +165,11 @@ def _secret_refusal(secret: Secret) -> Refused:
     return refusal(secret)
 
 
-def count_refused(body: Body, layer: Layer, index: int) -> None:
+def count_refused(candidate: Candidate, layer: Layer, index: int) -> None:
     """Count an entry that a rule refuses. It is in the log, but changes nothing else."""
+    body = candidate.body
+    if layer.index_of(body.stream, candidate.id) is None:
+        layer.indexes[candidate.id] = (body.stream, index)
     before = layer.stream(body.stream)
     _count(body, layer, index, *((0, None) if before is None else (before.version, before.state)))
 

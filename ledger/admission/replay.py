@@ -54,7 +54,7 @@ def decide_again(index: int, candidate: Candidate, entry: Entry, layer: Layer, n
     except Refused as refusal:
         refused = refusal
         layer.forget()
-        count_refused(candidate.body, layer, index)
+        count_refused(candidate, layer, index)
     try:
         check_versions(entry, candidate.body.stream, layer)
     except Refused as refusal:

@@ -52,7 +52,7 @@ class Layer:
         self.below = below
         self.records: dict[bytes, Any] = {}
         self._below_records: dict[bytes, Any] = {}
-        self.indexes: dict[str, int] = {}
+        self.indexes: dict[str, tuple[str, int]] = {}  # by event id, with the stream
         self.signers: dict[int, bytes] = {}
         self.size: int = below.size
         self.ledger: str | None = below.ledger
@@ -79,8 +79,10 @@ class Layer:
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""
-        index = self.indexes.get(event_id)  # an id covers its stream
-        return self.below.index_of(stream, event_id) if index is None else index
+        own = self.indexes.get(event_id)
+        if own is None:
+            return self.below.index_of(stream, event_id)
+        return own[1] if own[0] == stream else None
 
     def key_at(self, index: int) -> bytes:
         """Return the key that signed an entry, in the log or in this layer."""

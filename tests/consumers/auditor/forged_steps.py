@@ -27,7 +27,7 @@ from deedbook.ledger.events.authority import (
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffCreated, HandoffReady
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
-from deedbook.ledger.events.session import FindingLogged
+from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
 from deedbook.ledger.format.envelope import pae
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import compute_version
@@ -288,6 +288,13 @@ def deep(forge: Forge) -> None:
     forge.edited(
         "alice", "record/x", imported(), '"format":"x"', '"claims":{"a":' + "[" * 31 + "]" * 31 + '},"format":"x"'
     )
+
+
+def corrected_elsewhere(forge: Forge) -> None:
+    """Correct a finding of another session."""
+    forge.emit("alice", "session/other", SessionStarted(task="x"))
+    found = forge.emit("alice", "session/other", FINDING)
+    forge.emit("alice", SESSION, FindingRetracted(target=found.id, reason="it does not hold"))
 
 
 def imported(**fields: Any) -> EventData:

@@ -59,6 +59,7 @@ def outcome(replay: Replay) -> tuple[object, ...]:
         replay.frontier,
         state.packed,
         state.indexes,
+        state.streams,
         state.authority_version,
         replay.kinds,
         replay.authority,

@@ -17,6 +17,7 @@ from forged_steps import (
     batch_swapped,
     checkpoint_rotated,
     checkpoint_signed_with,
+    corrected_elsewhere,
     counted,
     deep,
     ended_with,
@@ -208,6 +209,7 @@ WHAT_A_KIND_ALLOWS: Final = (
     WrongLog("a session is its owner's", "NOT_AUTHORIZED", lambda f: finding(f, "bob")),
     WrongLog("its owner corrects a session", "NOT_AUTHORIZED", lambda f: f.emit("bob", SESSION, RETRACTED)),
     WrongLog("what is corrected is there", "NOT_FOUND", lambda f: f.emit("alice", SESSION, RETRACTED)),
+    WrongLog("what is corrected is of the same session", "NOT_FOUND", corrected_elsewhere),
     WrongLog(
         "a waiver is asked by who works",
         "NOT_AUTHORIZED",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from building import ids_of
 
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.session import (
     DeadEndLogged,
@@ -52,3 +54,15 @@ def test_what_is_corrected_stands_in_the_session_itself(ledger: Ledger) -> None:
     assert refused(ledger, "alice", "session/s", elsewhere) == "NOT_FOUND"
     assert refused(ledger, "alice", "session/s", "blake3:" + "0" * 64) == "NOT_FOUND"
     assert refused(ledger, "alice", "session/none", elsewhere) == "TRANSITION_NOT_ALLOWED"
+
+
+def test_event_of_another_session_in_the_same_submission_is_not_corrected(ledger: Ledger) -> None:
+    for name in ("session/s", "session/t"):
+        ledger.emit("alice", name, SessionStarted())
+    found = Draft(stream="session/t", data=FindingLogged(finding="f"))
+    [elsewhere] = ids_of(ledger.sign("alice", found))
+    wrong = FindingRetracted(target=elsewhere, reason="r")
+    with pytest.raises(Refused) as caught:
+        ledger.submit(ledger.sign("alice", found, Draft(stream="session/s", data=wrong)))
+    assert caught.value.code == "NOT_FOUND"
+    ledger.submit(ledger.sign("alice", found, Draft(stream="session/t", data=wrong)))
