@@ -93,7 +93,7 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     _let_reviewer_act(place)
     assert place.data("handoff", "show", "expire")["status"] == "verified"
 
-    (retract,) = inline("Wrong")
+    (retract,) = inline("An entry is wrong")
     (finding,) = place.data("session", "show", place.data("session", "list")["sessions"][0]["id"])["findings"]
     follow(place, "ann", retract, ENTRY=str(finding["event_index"]))
     assert place.data("report", "query")["total_found"] == 1
