@@ -43,7 +43,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.proof.checkpoint import CheckpointKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -135,9 +135,11 @@ class Actors:
         submit: Callable[[Submission], list[Accepted]] | None = None,
         clock: Clock | None = None,
         root: str = ROOT,
+        agents: Mapping[str, Sequence[Role]] = AGENTS,
     ) -> None:
         self.clock = clock or Clock()
-        self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *AGENTS)} | {ROOT: key_named(root)}
+        self.agents = agents
+        self.keys = {name: key_named(name) for name in (ROOT, NODE, CHECKPOINT, *agents)} | {ROOT: key_named(root)}
         self.id = ledger_id(self.keys[ROOT].public)
         self._submit = submit
 
@@ -156,6 +158,10 @@ class Actors:
         root, node, checkpoint = (self.keys[name].public.hex() for name in (ROOT, NODE, CHECKPOINT))
         data = LedgerCreated(origin=ORIGIN, root=root, checkpoint_key=checkpoint, node_key=node)
         return Draft(stream="ledger", data=data)
+
+    def first_drafts(self) -> list[Draft]:
+        """Return the drafts of entry 0 and of the registrations of ``agents``."""
+        return [self.created(), *(self.registered(name, roles) for name, roles in self.agents.items())]
 
     def registered(self, name: str, roles: Sequence[Role], key: Key | None = None) -> Draft:
         """Return the draft that registers an agent; its key is kept under its name."""
@@ -233,7 +239,7 @@ class Actors:
 class Ledger(Actors):
     """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``.
 
-    All have one root key, and so one id, unless ``root`` names another.
+    All have one root key, and so one id, unless ``root`` names another. ``agents`` may be others than ``AGENTS``.
     """
 
     def __init__(
@@ -244,8 +250,9 @@ class Ledger(Actors):
         blobs_map_size: int = MAP_SIZE,
         clock: Clock | None = None,
         root: str = ROOT,
+        agents: Mapping[str, Sequence[Role]] = AGENTS,
     ) -> None:
-        super().__init__(clock=clock, root=root)
+        super().__init__(clock=clock, root=root, agents=agents)
         self.home = Home(folder)
         self._writing = threading.Lock()
         (folder / "log").mkdir(parents=True, exist_ok=True)
@@ -253,8 +260,7 @@ class Ledger(Actors):
         self.gate = Gate(self.log, clock_ms=self.clock)
         self._submit = self.gate.submit
         if self.head()[0] == 0:
-            drafts = [self.created(), *(self.registered(name, roles) for name, roles in AGENTS.items())]
-            self.submit(self.sign(ROOT, *drafts))
+            self.submit(self.sign(ROOT, *self.first_drafts()))
 
     def __enter__(self) -> Self:
         return self

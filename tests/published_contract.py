@@ -35,7 +35,7 @@ from deedbook.ledger.format.forms import ID
 
 FOLDER: Final = Path(__file__).parent.parent / "proto"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-HAND_WRITTEN: Final = ("README.md", "examples/", "rules/", "vectors/")
+HAND_WRITTEN: Final = ("README.md", "cases/", "examples/", "rules/", "vectors/")
 
 _REF_TEMPLATE: Final = "#/$defs/{name}"
 

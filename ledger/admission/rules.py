@@ -55,20 +55,21 @@ def _upload_intent(event: Event, _state: Layer, _: StreamState | None) -> Stream
     raise Refused("TRANSITION_NOT_ALLOWED", message, kind=event.kind)
 
 
+_ALL_MACHINES: Final[tuple[StateMachine[Any], ...]] = (
+    handoff.MACHINE,
+    reasoning.MACHINE,
+    record.MACHINE,
+    review.MACHINE,
+    session.MACHINE,
+    snapshot.MACHINE,
+)
+MACHINES: Final = {machine.family: machine for machine in _ALL_MACHINES}
+"""The state machine of each family whose rules are a table in ``proto/rules``."""
+
 _OF_STREAM: Final[dict[str, Rule]] = {
     "blob": _upload_intent,
     "tot": _tot,
-    **{
-        machine.family: _by_machine(machine)
-        for machine in (
-            handoff.MACHINE,
-            reasoning.MACHINE,
-            record.MACHINE,
-            review.MACHINE,
-            session.MACHINE,
-            snapshot.MACHINE,
-        )
-    },
+    **{family: _by_machine(machine) for family, machine in MACHINES.items()},
 }
 RULES: Final[dict[str, Rule]] = {
     name: rule for name, kind in KINDS.items() if (rule := OF_KIND.get(name) or _OF_STREAM.get(kind.stream)) is not None

@@ -35,9 +35,10 @@ from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE
 from deedbook.ledger.proof.checkpoint import Checkpoint, CheckpointKey, StreamHeads, sign_checkpoint, sign_stream_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from deedbook.ledger.events.authority import Role
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
 
@@ -51,8 +52,8 @@ class Forge(Actors):
     ``checkpoint_with`` is the key that signs its checkpoint. It is what ``export_bundle`` takes for a client.
     """
 
-    def __init__(self, *, is_begun: bool = True) -> None:
-        super().__init__(submit=self.append)
+    def __init__(self, *, is_begun: bool = True, agents: Mapping[str, Sequence[Role]] = AGENTS) -> None:
+        super().__init__(submit=self.append, agents=agents)
         self.entries: list[bytes] = []
         self.checkpoint_with = self.keys[CHECKPOINT]
         self.streams: Counter[str] = Counter()
@@ -64,9 +65,7 @@ class Forge(Actors):
 
     def begin(self) -> None:
         """Append what every honest ledger has."""
-        self.submit(
-            self.sign("root", self.created(), *(self.registered(name, roles) for name, roles in AGENTS.items()))
-        )
+        self.submit(self.sign("root", *self.first_drafts()))
         self.submit(self.sign("root", self.registered("ada", ["admin"])))
         self.submit(self.sign(NODE, self.registered("router", ["service"])))
         self.emit("alice", SESSION, SessionStarted(task="audit"))

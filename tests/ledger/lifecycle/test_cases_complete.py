@@ -1,0 +1,165 @@
+"""The cases of ``proto/cases`` leave out nothing of ``proto/rules``: each row, state, party, role, mark and condition.
+
+The state machines decide each case again, and note which check refused the event, or that its row accepted it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from machine_runner import MachineRunner
+from rule_cases import all_cases, families, id_of, play
+
+from deedbook.ledger.admission.rules import MACHINES
+from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle import machine
+from deedbook.ledger.lifecycle.machine import StateMachine
+from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, Row, Rules, rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rule_cases import Written
+
+    from deedbook.ledger.events.body import Event
+
+MARKS = {"tasks": {"open", "done"}, "criteria": {"open", "claimed", "asked", "checked", "waived"}}
+# The walk over dependencies stops at 100,000 handoffs. A reviewer who hands over leaves the dependencies as they are.
+# Nobody completes work with a criterion whose waiver is only asked.
+UNREACHABLE = (
+    "dependencies_are_bounded",
+    "{'hands_over': True}: needs dependencies_form_no_cycle",
+    "{'granted': False}: accepted in completed",
+)
+
+
+def label(row: Row, aspect: str) -> str:
+    """Return the name of an aspect of a row."""
+    return f"{row.kind} {row.when or ''}: {aspect}"
+
+
+def wanted(rules: Rules) -> Iterator[str]:
+    """Yield the aspects that the cases of a family must show."""
+    for row in rules.rows:
+        aspects = [f"accepted in {state}" for state in row.from_states]
+        aspects += [f"refused in {state}" for state in rules.states if state not in row.from_states]
+        aspects += [f"by the {party}" for party in row.by]
+        aspects += [f"not by the {party}" for party in rules.parties if row.by and party not in row.by]
+        aspects += [f"not by the {party}" for party in row.not_by]
+        aspects += ["not by a stranger"] if row.by else []
+        aspects += ["not without a role"]
+        aspects += ["not by a session key"] if row.identity_key else []
+        if row.mark is not None:
+            aspects += ["not of an item that is not there", *(f"at the mark {mark}" for mark in row.mark.from_marks)]
+            aspects += [f"not at the mark {mark}" for mark in MARKS[row.mark.list] - row.mark.from_marks]
+        aspects += [f"needs {need}" for need in row.needs]
+        yield from {label(row, aspect) for aspect in aspects}
+
+
+class Noting(MachineRunner):
+    """The state machines; ``notes`` are the aspects that the last event showed."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def emit(self, written: Written) -> str:
+        """Decide an event."""
+        self.notes.clear()
+        event, family = self.event(written), written.stream.partition("/")[0]
+        row = rules_of(family).row(event.kind, event.data) if family in FAMILIES else None
+        record = self.layer.stream(event.stream)
+        try:
+            event_id = super().emit(written)
+        except Refused as refused:
+            if row is not None and refused.code == "KEY_OUT_OF_SCOPE":
+                self.notes.append(label(row, "not by a session key"))
+            raise
+        if row is not None:
+            aspects = accepted(MACHINES[family], row, None if record is None else record.state, event)
+            self.notes += [label(row, aspect) for aspect in aspects]
+        return event_id
+
+
+def accepted(of_family: StateMachine[Any], row: Row, state: Any, event: Event) -> Iterator[str]:
+    """Yield the aspects that an accepted event shows."""
+    yield f"accepted in {NONE if state is None else of_family.state_name(state, event)}"
+    for party in row.by if state is not None else ():
+        if party == ADMIN or event.author in of_family.party(state, party):
+            yield f"by the {party}"
+    if row.mark is not None:
+        yield f"at the mark {of_family.marks(state, row.mark.list)[event.data.position]}"
+
+
+def note_refusals(patch: pytest.MonkeyPatch, notes: list[str]) -> None:
+    """Let each check of the state machine note what it refuses."""
+
+    def noting(owner: Any, name: str, aspects: Callable[..., list[str]]) -> None:
+        check = getattr(owner, name)
+
+        def checked(*arguments: Any) -> Any:
+            try:
+                return check(*arguments)
+            except Refused:
+                notes.extend(aspects(*arguments))
+                raise
+
+        patch.setattr(owner, name, checked)
+
+    def author(of_family: Any, rules: Rules, row: Row, state: Any, event: Event, _ledger: Any) -> list[str]:
+        parties = [party for party in rules.parties if event.author in of_family.party(state, party)]
+        return [label(row, f"not by the {party}") for party in parties] or [label(row, "not by a stranger")]
+
+    def condition(_family: Any, need: str, rules: Rules, question: Any, _ledger: Any) -> list[str]:
+        row = rules.row(question.event.kind, question.event.data)
+        return [] if row is None else [label(row, f"needs {need}")]
+
+    def role(_roles: Any, event: Event, _ledger: Any) -> list[str]:
+        row = rules_of(event.stream.partition("/")[0]).row(event.kind, event.data)
+        return [] if row is None else [label(row, "not without a role")]
+
+    def mark(_mark: Any, marks: tuple[str, ...], question: Any) -> list[str]:
+        row, position = rules_of("handoff").row(question.event.kind, question.data), question.data.position
+        aspect = f"at the mark {marks[position]}" if position < len(marks) else "of an item that is not there"
+        return [] if row is None else [label(row, f"not {aspect}")]
+
+    wrong_state = machine._wrong_state
+
+    def refused_in(rules: Rules, row: Row, name: str, event: Event) -> Refused:
+        notes.append(label(row, f"refused in {name}"))
+        return wrong_state(rules, row, name, event)
+
+    noting(StateMachine, "_check_author", author)
+    noting(StateMachine, "_check_condition", condition)
+    noting(machine, "check_roles", role)
+    noting(machine, "_check_mark", mark)
+    patch.setattr(machine, "_wrong_state", refused_in)
+
+
+@pytest.fixture(scope="module")
+def shown() -> set[str]:
+    """The aspects that the cases show."""
+    labels: set[str] = set()
+    notes: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        note_refusals(patch, notes)
+        for case in all_cases():
+            play(case, Noting(notes))
+            labels |= set(notes)
+    return labels
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases_show_every_aspect_of_every_row(family: str, shown: set[str]) -> None:
+    aspects = {aspect for aspect in wanted(rules_of(family)) if not aspect.endswith(UNREACHABLE)}
+    assert sorted(aspects - shown) == []
+
+
+def test_each_family_of_the_rules_has_cases() -> None:
+    assert set(families()) >= set(FAMILIES)
+
+
+def test_each_case_has_a_name_of_its_own() -> None:
+    assert [name for name, count in Counter(map(id_of, all_cases())).items() if count > 1] == []

@@ -1,0 +1,106 @@
+"""Runs the cases of ``proto/cases`` on the state machines alone, with agents, keys and streams in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from building import GIVEN_MS, Actors, key_named
+from msgspec.structs import replace
+from rule_cases import SESSION, cast, state_at
+
+from deedbook.ledger.admission.authority import OF_KIND
+from deedbook.ledger.admission.rules import MACHINES
+from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.body import Event
+from deedbook.ledger.format.codec import converted
+from deedbook.ledger.lifecycle.authority import NODE, ROOT, AgentRecord, KeyRecord, check_key
+from deedbook.ledger.log.keys import agent_key, key_key, stream_key
+from deedbook.ledger.log.records import StreamRecord
+
+if TYPE_CHECKING:
+    from rule_cases import Written
+
+
+class _Memory(Layer):
+    """A layer that remembers the streams of events, because their ids here are mere numbers."""
+
+    def __init__(self, below: Base) -> None:
+        super().__init__(below)
+        self.streams: dict[str, str] = {}
+
+    def index_of(self, stream: str, event_id: str) -> int | None:
+        """Return the index of an event of a stream, or None."""
+        return int(event_id.partition(":")[2], 16) - 1 if self.streams.get(event_id) == stream else None
+
+
+class MachineRunner:
+    """The state machines, and what they read of the ledger in memory. ``events`` are the accepted ones."""
+
+    def __init__(self) -> None:
+        self.actors = Actors(agents=cast()["agents"])
+        self.layer = _Memory(Base())
+        self.layer.ledger = self.actors.id
+        self.now_ms = GIVEN_MS
+        self.events: list[Event] = []
+        for name, roles in {**cast()["agents"], ROOT: ["admin"], NODE: []}.items():
+            key, session = self.actors.keys[name].public.hex(), key_named(SESSION + name).public.hex()
+            self.layer.put(agent_key(name), AgentRecord(name, key, frozenset(roles)))
+            self.layer.put(key_key(key), KeyRecord(name, is_identity=True, since_index=0))
+            self.layer.put(key_key(session), KeyRecord(name, is_identity=False, since_index=0, delegated_by=key))
+
+    def event(self, written: Written) -> Event:
+        """Return the event as the next entry of the log."""
+        key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
+        return Event(
+            index=self.layer.size,
+            id=f"blake3:{1 + self.layer.size:064x}",
+            accepted_ms=self.now_ms,
+            key=key.public.hex(),
+            ledger=self.actors.id,
+            kind=written.kind,
+            stream=written.stream,
+            author=written.author,
+            at="2026-02-12T10:00:00Z",
+            causes=[],
+            data=converted(written.data, KINDS[written.kind].data, "$.data"),
+        )
+
+    def emit(self, written: Written) -> str:
+        """Decide an event, and keep it."""
+        event, layer = self.event(written), self.layer
+        record = layer.key(event.key)
+        delegator = None if record is None else layer.key(record.delegated_by)
+        check_key(
+            record,
+            delegator,
+            author=event.author,
+            kind=event.kind,
+            stream=event.stream,
+            data=event.data,
+            now_ms=event.accepted_ms,
+        )
+        before = layer.stream(event.stream) or StreamRecord(0, -1)
+        if event.kind in OF_KIND:
+            after = OF_KIND[event.kind](event, layer, None)
+        else:
+            after = MACHINES[event.stream.partition("/")[0]].decide(before.state, event, layer)
+        layer.put(stream_key(event.stream), replace(before, version=before.version + 1, state=after))
+        layer.streams[event.id] = event.stream
+        layer.size += 1
+        self.now_ms += 1
+        self.events.append(event)
+        return event.id
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_ms += int(seconds * 1000)
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        return self.layer.size
+
+    def state(self, stream: str) -> str:
+        """Return the state that the rules see now."""
+        record, family = self.layer.stream(stream), stream.partition("/")[0]
+        return state_at(family, None if record is None else record.state, self.now_ms)
