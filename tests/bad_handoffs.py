@@ -16,7 +16,7 @@ def _record(*parts: bytes) -> bytes:
 
 BAD_HANDOFFS: Final[dict[str, tuple[str, str, str, bytes]]] = {
     "amending no handoff": (
-        "TRANSITION_NOT_ALLOWED",
+        "NOT_FOUND",
         "handoff.amended",
         "handoff/h0",
         b'{"reviewer":"rita","title":"t","to":"bob"}',

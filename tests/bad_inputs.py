@@ -128,10 +128,10 @@ BAD_DATA: Final[dict[str, BadData]] = {name: BadData(*one) for name, one in BAD_
     "another sort of stream": BadData("INVALID_FIELD", "finding.logged", "handoff/h1", FINDING),
     "a stream without a name": BadData("INVALID_FIELD", "finding.logged", "session", FINDING),
     "a stream of 401 bytes": BadData("TOO_LARGE", "finding.logged", "session/" + "x" * 393, FINDING),
-    "claim of no handoff": BadData("TRANSITION_NOT_ALLOWED", "handoff.claimed", "handoff/h0", b"{}"),
-    "finding in no session": BadData("TRANSITION_NOT_ALLOWED", "finding.logged", "session/s0", FINDING),
+    "claim of no handoff": BadData("NOT_FOUND", "handoff.claimed", "handoff/h0", b"{}"),
+    "finding in no session": BadData("NOT_FOUND", "finding.logged", "session/s0", FINDING),
     "conclusion of no reasoning": BadData(
-        "TRANSITION_NOT_ALLOWED", "reasoning.concluded", "reasoning/r0", b'{"conclusion":"so it is"}'
+        "NOT_FOUND", "reasoning.concluded", "reasoning/r0", b'{"conclusion":"so it is"}'
     ),
     "creating without a reviewer": BadData(
         "REVIEWER_REQUIRED", "handoff.created", "handoff/h2", b'{"title":"t","to":"bob"}'

@@ -29,6 +29,8 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import REF_PATTERN
+from deedbook.ledger.lifecycle.machine import wrong_state
+from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.handoffs import versions
 
@@ -139,16 +141,23 @@ def events_of(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], autho
             return [kinds.HandoffWaiverAsked(position=position, reason=values["reason"]) for position in positions]
         rest = {"reason": values["reason"], "granted": not values.get("refuse", False)}
         return [kinds.HandoffCriterionWaived(position=position, **rest) for position in positions]
-    if verb == "request_changes":
-        reasons = values["reason"]
-        reasons = [reasons] if isinstance(reasons, str) else reasons
-        return [kinds.HandoffChangesRequested(completion=handoff["completion"], reasons=reasons)]
-    if verb == "verify":
-        return [kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | values)]
+    if verb in ("request_changes", "verify"):
+        return [_judgement(verb, handoff, values)]
     # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
     assert verb != "create"  # noqa: S101 - there is no state yet: that is ``creation``
     (data,) = OPERATIONS[verb].signs
     return [data(**{name: value for name, value in values.items() if name != "version"})]
+
+
+def _judgement(verb: Verb, handoff: dict[str, Any], values: dict[str, Any]) -> EventData:
+    if not handoff["completion"]:  # no event completed it, so there is no result to judge
+        raise wrong_state(rules_of("handoff"), OPERATIONS[verb].rows[0], handoff["status"], handoff["id"])
+    if verb == "verify":
+        return kinds.HandoffVerified(**{"version": handoff["version"], "completion": handoff["completion"]} | values)
+    reasons = values["reason"]
+    return kinds.HandoffChangesRequested(
+        completion=handoff["completion"], reasons=[reasons] if isinstance(reasons, str) else reasons
+    )
 
 
 def changes_of(view: Ask, values: dict[str, Any]) -> dict[str, Any]:

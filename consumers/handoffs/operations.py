@@ -6,7 +6,7 @@ arguments into events, and the ledger decides whether the operation is allowed n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from shlex import join
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -19,7 +19,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.lifecycle.handoff_status import Status
+from deedbook.ledger.lifecycle.rules import NONE, Row, rules_of
 
 # In the order in which the MCP tool lists them; ``supersede`` exists on the command line only.
 ToolVerb: TypeAlias = Literal[
@@ -41,7 +41,6 @@ ToolVerb: TypeAlias = Literal[
     "request_changes",
 ]
 Verb: TypeAlias = Literal[ToolVerb, "supersede"]
-Party: TypeAlias = Literal["sender", "receiver", "reviewer"]
 Wait: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive"]
 Form: TypeAlias = Literal["text", "texts", "names", "number", "numbers", "flag"]
 
@@ -61,23 +60,63 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation: the data it signs, who may do it, its arguments and help.
+    """One operation: the data it signs, its arguments and its help. Who may do it when is in ``proto/rules``.
 
-    ``ends`` are the waits of the handoff that it ends. ``leads`` is the status that it sets, and ``starts`` the status
-    from which the receiver sets it, also by editing the status in the file. ``readies``: after it, the handoff or one
-    that depends on it may be ready to be claimed.
+    ``ends`` are the waits of the handoff that it ends. ``readies``: after it, the handoff or one that depends on it may
+    be ready to be claimed.
     """
 
     signs: tuple[type[EventData], ...]
-    by: tuple[Party, ...]
     words: str
     arguments: tuple[Argument, ...] = ()
     ends: frozenset[Wait] = frozenset()
-    starts: Status | None = None
-    leads: Status | None = None
     readies: bool = False
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rules of its events."""
+        return tuple(row for data in self.signs for row in _RULES.rows_of(KIND_OF[data]))
 
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The parties that may do it; the sender, if it creates the handoff."""
+        return tuple(dict.fromkeys(party for row in self.rows for party in row.by)) or ("sender",)
+
+    @property
+    def from_statuses(self) -> tuple[str, ...]:
+        """The statuses in which it is possible; empty if it creates the handoff."""
+        states = [name for name in _RULES.states if any(name in row.from_states for row in self.rows)]
+        return tuple(name for name in states if name != NONE and _RULES.states[name].status is None)
+
+    @property
+    def starts(self) -> str | None:
+        """The status from which its receiver does it, also by editing the status in the file; None for others."""
+        is_of_receiver = "receiver" in self.by and len(self.from_statuses) == 1 and self.leads is not None
+        return self.from_statuses[0] if is_of_receiver else None
+
+    @property
+    def leads(self) -> str | None:
+        """The status that it sets; None if it sets none, or one of several."""
+        statuses = {_RULES.status_after(row) for row in self.rows}
+        return statuses.pop() if len(statuses) == 1 else None
+
+    @property
+    def usage(self) -> str:
+        """A sentence about the parties and statuses: who may do it when."""
+        statuses = [name.replace("_", " ") for name in self.from_statuses]
+        if not statuses:
+            return ""
+        is_always = set(_RULES.states) - {NONE} <= set().union(*(row.from_states for row in self.rows))
+        when = "in every status" if is_always else f"while the handoff is {_any_of(statuses)}"
+        return f"The {_any_of(self.by)} may do this {when}."
+
+
+def _any_of(names: Sequence[str]) -> str:
+    """Return names as a list: ``a, b or c``."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+_RULES: Final = rules_of("handoff")
 _EVERY_WAIT: Final = frozenset[Wait](get_args(Wait))
 NOTES: Final = kinds.ReceiverNotes.__struct_fields__
 _REASONING: Final = Argument(
@@ -131,14 +170,12 @@ _NEEDED_REASON: Final = Argument("reason", "--reason", words="The reason.", is_n
 OPERATIONS: Final[dict[Verb, Operation]] = {
     "create": Operation(
         (kinds.HandoffCreated,),
-        ("sender",),
         "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval.",
         (*_CONTENT, Argument("session", "--session", words=_SESSION, metavar="ID")),
         readies=True,
     ),
     "amend": Operation(
         (kinds.HandoffAmended,),
-        ("sender",),
         "Change a handoff before work on it begins. It then needs a new approval, and its ticks are removed. "
         "Only its reviewer may name another one: --reviewer OTHER alone.",
         (*(replace(argument, is_needed=False) for argument in _CONTENT), _REASON),
@@ -147,7 +184,6 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "claim": Operation(
         (kinds.HandoffClaimed,),
-        ("receiver",),
         "Start work on an approved handoff whose dependencies are done.",
         (
             Argument(
@@ -160,12 +196,9 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
             _IF_STILL,
         ),
         ends=frozenset({"claim", "continue"}),
-        starts="approved",
-        leads="in_progress",
     ),
     "check": Operation(
         (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked),
-        ("receiver",),
         "Tick tasks and acceptance criteria.",
         (
             Argument("task_numbers", "--task", "numbers", "Tasks by number, for example 1,2,4."),
@@ -182,47 +215,35 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "ask_waiver": Operation(
         (kinds.HandoffWaiverAsked,),
-        ("receiver",),
         "Ask the reviewer to waive a criterion that cannot be met or checked here. It stays open until they do.",
         (_CRITERION, _NEEDED_REASON),
     ),
     "log": Operation(
         (kinds.HandoffLogged,),
-        ("sender", "receiver", "reviewer"),
         "Add a line to a handoff's log.",
         (Argument("text", "TEXT", words="The line.", is_needed=True),),
     ),
     "block": Operation(
         (kinds.HandoffBlocked,),
-        ("receiver",),
         "Report that the work cannot continue, and why.",
         (_NEEDED_REASON,),
         ends=frozenset({"continue"}),
-        starts="in_progress",
-        leads="blocked",
     ),
     "unblock": Operation(
         (kinds.HandoffUnblocked,),
-        ("receiver", "reviewer"),
         "Report that the work can continue.",
         (_COMMENT,),
         ends=frozenset({"unblock"}),
-        starts="blocked",
-        leads="in_progress",
     ),
     "release": Operation(
         (kinds.HandoffReleased,),
-        ("receiver",),
         "Release the work, so that it can be claimed again.",
         (_REASON,),
         ends=frozenset({"continue"}),
-        starts="in_progress",
-        leads="approved",
         readies=True,
     ),
     "complete": Operation(
         (kinds.HandoffCompleted,),
-        ("receiver",),
         "Report that the work is done. Every acceptance criterion must be checked or waived.",
         (
             Argument("summary", "--summary", words="A summary of the work."),
@@ -237,40 +258,31 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
             _REASONING,
         ),
         ends=frozenset({"continue"}),
-        starts="in_progress",
-        leads="completed",
         readies=True,
     ),
     "cancel": Operation(
         (kinds.HandoffCancelled,),
-        ("sender", "reviewer"),
         "Cancel the work.",
         (_NEEDED_REASON, _IF_STILL),
         ends=_EVERY_WAIT,
-        leads="cancelled",
         readies=True,
     ),
     "approve": Operation(
         (kinds.HandoffApproved,),
-        ("reviewer",),
         "Approve exactly this version. The reviewer's identity key signs.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
-        leads="approved",
         readies=True,
     ),
     "reject": Operation(
         (kinds.HandoffRejected,),
-        ("reviewer",),
         "Reject a handoff.",
         (_NEEDED_REASON, _IF_STILL),
         ends=frozenset({"approve"}),
-        leads="rejected",
         readies=True,
     ),
     "waive": Operation(
         (kinds.HandoffCriterionWaived,),
-        ("reviewer",),
         "Waive an acceptance criterion, as the reviewer.",
         (
             _CRITERION,
@@ -283,16 +295,13 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "verify": Operation(
         (kinds.HandoffVerified,),
-        ("reviewer",),
         "Accept the result of this version, as the reviewer.",
         (_VERSION, _COMMENT),
         ends=frozenset({"verify", "approve"}),
-        leads="verified",
         readies=True,
     ),
     "request_changes": Operation(
         (kinds.HandoffChangesRequested,),
-        ("reviewer",),
         "Send completed work back, as the reviewer.",
         (Argument("reason", "--reason", "texts", "The reason.", is_needed=True),),
         ends=frozenset({"verify", "continue"}),
@@ -300,11 +309,9 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "supersede": Operation(
         (kinds.HandoffSuperseded,),
-        ("sender",),
         "Replace this handoff by another one. Handoffs that depend on this one must be amended to depend on the other.",
         (Argument("by", "--by", words="The handoff that replaces it.", metavar="ID", is_needed=True), _REASON),
         ends=_EVERY_WAIT,
-        leads="superseded",
         readies=True,
     ),
 }
@@ -436,5 +443,10 @@ def verb_setting(now: str, status: str) -> Verb | None:
     if status == "changes_requested" or (now, status) == ("completed", "in_progress"):
         return "request_changes"
     return next(
-        (verb for verb, operation in OPERATIONS.items() if operation.leads == status and operation.starts is None), None
+        (
+            verb
+            for verb, operation in OPERATIONS.items()
+            if operation.leads == status != "in_progress" and not operation.starts
+        ),
+        None,
     )

@@ -8,6 +8,7 @@ others (``ledger`` is None): roles, and the conditions in ``ledger_conditions``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -97,7 +98,7 @@ class StateMachine(msgspec.Struct, Generic[S], frozen=True):
         if state is not None and NONE not in row.from_states:
             self._check_author(rules, row, state, event, ledger)
         if name not in row.from_states:
-            raise _wrong_state(rules, row, name, event)
+            raise wrong_state(rules, row, name, event.name)
         if ledger is not None:
             check_roles(row.roles or rules.roles, event, ledger)
         question = Question(event, self.read_data(event), state)
@@ -141,17 +142,19 @@ def _is_admin(name: str, ledger: LedgerState | None) -> bool:
     return agent is not None and ADMIN in agent.roles
 
 
-def _wrong_state(rules: Rules, row: Row, name: str, event: Event) -> Refused:
+def wrong_state(rules: Rules, row: Row, name: str, id_: str) -> Refused:
+    """Return the refusal of an operation on the stream ``FAMILY/id_`` whose state has this name."""
     state = rules.states[name]
     status = state.status or name
     code = row.refused_as.get(name, "TRANSITION_NOT_ALLOWED")
     if name == NONE:
-        return Refused(code, f"there is no {rules.family} {event.name}: {state.next}", status=None)
+        return Refused("NOT_FOUND", f"there is no {rules.family} {id_}: {state.next}", status=None)
     advice = "choose another id" if NONE in row.from_states else state.next or "it is closed, and nothing comes next"
     if row.from_states == {NONE}:
-        return Refused(code, f"{rules.family} {event.name} already exists: {advice}", status=status)
-    message = f"{rules.family} {event.name} is {status.replace('_', ' ')}, so {event.kind} is not possible: {advice}"
-    return Refused(code, message, status=status)
+        return Refused(code, f"{rules.family} {id_} already exists: {advice}", status=status)
+    message = f"{rules.family} {id_} is {status.replace('_', ' ')}, so {row.kind} is not possible: {advice}"
+    see = f" ({rules.advice.format(id=quote(id_))})" if rules.advice and not state.is_final else ""
+    return Refused(code, message + see, status=status)
 
 
 def check_roles(roles: frozenset[str], event: Event, ledger: LedgerState) -> None:

@@ -67,6 +67,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     states: dict[str, State]
     conditions: dict[str, str]
     rows: tuple[Row, ...]
+    advice: str = ""
 
     def rows_of(self, kind: str) -> Sequence[Row]:
         """Return the rows of a kind, in order."""

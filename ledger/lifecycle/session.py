@@ -27,5 +27,5 @@ MACHINE: Final = owned_machine(
     "session",
     {"import_is_own": import_is_own},
     {"target_exists": _target_exists},
-    hint=": start a session of your own, and say there what you know",
+    hint=": record what you know in a session of your own",
 )

@@ -73,7 +73,7 @@ def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accep
     try:
         return session_id, emit(session_id)
     except Refused as refusal:
-        if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED"}:
+        if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED", "NOT_FOUND"}:
             raise
         name = str(app.query("sessions.show", id=session_id)["id"])
         if name == session_id:
@@ -86,7 +86,7 @@ def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accep
 
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     command = f"`deed session start --resumes {quote(name)} --as {agent}`"
-    if refusal.code == "NOT_AUTHORIZED" and "owner" in refusal.details:
+    if refusal.code == "NOT_AUTHORIZED" and "allowed" in refusal.details:
         advice = f"only its owner writes to it; {command} goes on from it"
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
         advice = f"{command} goes on in a new one"

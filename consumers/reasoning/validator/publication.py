@@ -77,7 +77,7 @@ def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: boo
     try:
         index, is_new = publish(author, view, validated)
     except Refused as refusal:
-        if must or refusal.code != "NOT_AUTHORIZED":
+        if must or refusal.code not in ("NOT_AUTHORIZED", "SELF_APPROVAL"):
             raise
         return {"not_published": refusal.message}
     return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
@@ -88,8 +88,8 @@ def publish(
 ) -> tuple[int, bool]:
     """Publish a report as ``author``; return its entry, and whether it is new (else the author's latest is the same).
 
-    Raises Refused: ``NOT_AUTHORIZED`` for the reasoning's own author, and for agents without the role service, reviewer
-    or human; or the key cannot be used. Unavailable: see ``Client.submit``.
+    Raises Refused: ``SELF_APPROVAL`` for the reasoning's own author; ``NOT_AUTHORIZED`` for agents without the role
+    service, reviewer or human; or the key cannot be used. Unavailable: see ``Client.submit``.
     """
     data = validated.report.to_event()
     if data.omitted:

@@ -143,7 +143,7 @@ class Decision:
         """Check the event in the order of the published page; return the state of its stream after it."""
         kind, name, row = self.event.kind, self.state.name, self.row
         not_allowed = f"{self.event.stream} is {name}, and {kind} is not possible"
-        need(name != "none" or "none" in row["from"], not_allowed, "TRANSITION_NOT_ALLOWED")
+        need(name != "none" or "none" in row["from"], f"{self.event.stream} does not exist", "NOT_FOUND")
         self.check_parties()
         is_possible = name in row["from"]
         need(is_possible, not_allowed, row.get("refused_as", {}).get(name, "TRANSITION_NOT_ALLOWED"))

@@ -110,7 +110,7 @@ class Oracle:
         if step.kind == "handoff.created":
             return found | self._against_content(step) | ({"TRANSITION_NOT_ALLOWED"} if handoff else set())
         if handoff is None:
-            return found | {"TRANSITION_NOT_ALLOWED"}
+            return found | {"NOT_FOUND"}
         handoff = Handoff(**vars(handoff))
         handoff.lapse(now_ms)
         found |= self._against_author(step, handoff)

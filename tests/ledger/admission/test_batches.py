@@ -74,8 +74,8 @@ def test_one_bad_event_refuses_the_batch_and_every_bad_one_is_named(ledger: Ledg
         ledger.sign("alice", found("good"), found("lost", "never"), found("stale", "s2", expect=9), found("fine")),
     )
     assert (refusal.code, codes(refusal)) == (
-        "TRANSITION_NOT_ALLOWED",
-        {1: "TRANSITION_NOT_ALLOWED", 2: "STREAM_CONFLICT"},
+        "NOT_FOUND",
+        {1: "NOT_FOUND", 2: "STREAM_CONFLICT"},
     )
     assert all(one["message"] for one in refusal.details["events"])
 

@@ -53,7 +53,7 @@ def test_what_is_corrected_stands_in_the_session_itself(ledger: Ledger) -> None:
     elsewhere = ledger.emit("alice", "session/t", FindingLogged(finding="f")).id
     assert refused(ledger, "alice", "session/s", elsewhere) == "NOT_FOUND"
     assert refused(ledger, "alice", "session/s", "blake3:" + "0" * 64) == "NOT_FOUND"
-    assert refused(ledger, "alice", "session/none", elsewhere) == "TRANSITION_NOT_ALLOWED"
+    assert refused(ledger, "alice", "session/none", elsewhere) == "NOT_FOUND"
 
 
 def test_event_of_another_session_in_the_same_submission_is_not_corrected(ledger: Ledger) -> None:

@@ -104,9 +104,7 @@ def test_ledger_comes_before_idempotency_and_that_before_the_version_and_the_rul
     assert refused(ledger, ledger.sign_bytes("alice", body(ledger, **here))).code == "IDEMPOTENCY_CONFLICT"  # type: ignore[arg-type]
     fresh = {"expect": 99, "stream": "session/s0"}
     assert refused(ledger, ledger.sign_bytes("alice", body(ledger, **fresh))).code == "STREAM_CONFLICT"  # type: ignore[arg-type]
-    assert (
-        refused(ledger, ledger.sign_bytes("alice", body(ledger, stream="session/s0"))).code == "TRANSITION_NOT_ALLOWED"
-    )
+    assert refused(ledger, ledger.sign_bytes("alice", body(ledger, stream="session/s0"))).code == "NOT_FOUND"
 
 
 def test_same_idempotency_key_and_content_at_another_time_returns_the_first_receipt(ledger: Ledger) -> None:

@@ -52,7 +52,7 @@ def test_reasoning_is_validated_by_service_reviewer_or_human_and_not_by_its_owne
         ledger.register(name, role)  # type: ignore[arg-type]  # both are roles
     ledger.register("olga", "agent", "reviewer", "human", "service")
     stream = "reasoning/r"
-    assert code_of(ledger, "vera", stream, REPORT) == "TRANSITION_NOT_ALLOWED"
+    assert code_of(ledger, "vera", stream, REPORT) == "NOT_FOUND"
     ledger.emit("olga", stream, ReasoningStarted(task="t"))
     assert code_of(ledger, "vera", stream, REPORT) == "TRANSITION_NOT_ALLOWED"
     step = Step(step_number=1, type="observation", content="c")

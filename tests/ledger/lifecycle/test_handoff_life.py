@@ -120,7 +120,7 @@ def test_step_leads_where_the_table_says_and_nowhere_else(step: str, status: Sta
 
 @pytest.mark.parametrize("step", STEPS)
 def test_step_before_creation_is_refused(step: str) -> None:
-    assert refusal(MACHINE.decide, None, fact("rita", STEPS[step])).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, None, fact("rita", STEPS[step])).code == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("status", STATES)

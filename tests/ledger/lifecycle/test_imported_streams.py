@@ -86,7 +86,7 @@ def test_imported_reasoning_obeys_the_rules_of_every_reasoning() -> None:
     concluded = graph("reasoning.concluded", {"conclusion": "So."})
     state = fold(reasoning_life.MACHINE.decide, STARTED, EXTENDED, concluded)
     assert state == reasoning_life.ReasoningState("scribe", "imported", frozenset({1}))
-    assert refused(reasoning_life.MACHINE.decide, EXTENDED) == "TRANSITION_NOT_ALLOWED"
+    assert refused(reasoning_life.MACHINE.decide, EXTENDED) == "NOT_FOUND"
     assert refused(reasoning_life.MACHINE.decide, STARTED, EXTENDED, EXTENDED) == "STEP_CONFLICT"
     assert refused(reasoning_life.MACHINE.decide, STARTED, STARTED) == "TRANSITION_NOT_ALLOWED"
     assert refused(reasoning_life.MACHINE.decide, STARTED, graph("reasoning.extended", {"steps": [STEP]}, "bob")) == (

@@ -111,7 +111,7 @@ def test_brief_by_somebody_else_changes_nothing() -> None:
 
 @pytest.mark.parametrize("data", [extension(1), kinds.ReasoningConcluded(conclusion="c"), BRIEF])
 def test_nothing_precedes_the_start(data: kinds.ReasoningExtended) -> None:
-    assert refusal(MACHINE.decide, None, fact("alice", data)).code == "TRANSITION_NOT_ALLOWED"
+    assert refusal(MACHINE.decide, None, fact("alice", data)).code == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("data", [kinds.ReasoningConcluded(conclusion="c"), BRIEF])

@@ -141,7 +141,9 @@ def command_of(verb: operations.Verb) -> click.Command:
         taken.append(
             click.Option(["--yes"], is_flag=True, help="On a terminal: show the handoff, and sign without asking.")
         )
-    return Command(operations.spelled(verb), params=taken, callback=sign, help=operations.OPERATIONS[verb].words)
+    operation = operations.OPERATIONS[verb]
+    text = f"{operation.words}\n\n{operation.usage}".strip()
+    return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
 
 def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_amended_handoff_needs_a_new_approval(deed: Deed, fresh: Fresh) -> None:
     assert "amended: more" in text
     assert "- [ ] two" in text
     error = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "amend", name, "--title", "Fix none", "--as", "a")
-    assert "in_progress" in error["message"]
+    assert "in progress" in error["message"]
 
 
 def test_ticks_are_taken_back(deed: Deed, fresh: Fresh) -> None:

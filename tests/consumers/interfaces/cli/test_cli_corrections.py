@@ -68,7 +68,7 @@ def test_what_cannot_be_corrected_so_is_refused_with_the_way(deed: Deed, fresh: 
     entries = recorded(deed, name)
     finding, unknown = entries["findings"], entries["unknowns"]
     error = deed.refuses("NOT_AUTHORIZED", "session", "retract", finding, "--reason", "x", "--as", "b")
-    assert "log a finding of your own instead" in error["message"]
+    assert "record what you know in a session of your own" in error["message"]
     error = deed.refuses("USAGE", "session", "retract", unknown, "--reason", "x", *AS_A)
     assert f"deed session resolve {unknown} --with TEXT" in error["message"]
     error = deed.refuses("USAGE", "session", "resolve", finding, "--with", "x", *AS_A)

@@ -35,10 +35,10 @@ def test_validate_passes_then_names_the_stale_evidence(
     assert (data["passed"], data["published"], data["tree"]["sort"]) == (True, None, "folder")
     size = alone.size()
     assert (
-        "needs the role service or reviewer or human"
+        "a is the owner of r and may not sign reasoning.validated"
         in alone.data("reasoning", "validate", "r", "--tree", project, "--as", "a")["not_published"]
     )
-    alone.refuses("NOT_AUTHORIZED", "reasoning", "validate", "r", "--tree", project, "--as", "a", "--publish")
+    alone.refuses("SELF_APPROVAL", "reasoning", "validate", "r", "--tree", project, "--as", "a", "--publish")
     assert alone.size() == size
     assert alone.data("reasoning", "validate", "r", "--tree", project, "--as", "b")["published"] == size
     assert "1 of 1 references stand" in alone("reasoning", "validate", "r", "--tree", project)
