@@ -171,7 +171,7 @@ WHAT_A_KIND_ALLOWS: Final = (
     ),
     WrongLog(
         "a log is of a handoff",
-        "TRANSITION_NOT_ALLOWED",
+        "NOT_FOUND",
         lambda f: f.emit("bob", "handoff/no", HandoffLogged(text="x")),
     ),
     WrongLog(
@@ -227,7 +227,7 @@ WHAT_A_KIND_ALLOWS: Final = (
     WrongLog(
         "a session ends", "TRANSITION_NOT_ALLOWED", then(lambda f: f.emit("alice", SESSION, SessionEnded()), finding)
     ),
-    WrongLog("a session is started first", "TRANSITION_NOT_ALLOWED", lambda f: finding(f, stream="session/none")),
+    WrongLog("a session is started first", "NOT_FOUND", lambda f: finding(f, stream="session/none")),
     WrongLog("a reasoning is its owner's", "NOT_AUTHORIZED", reasoning(1, author="bob")),
     WrongLog("a step is added once", "STEP_CONFLICT", reasoning(1, 1)),
     WrongLog(

@@ -63,10 +63,10 @@ def test_replay_finds_every_event_where_it_stands(lived: Ledger) -> None:
     entries = stored_entries(lived.log)
     memory = replayed(entries)
     with lived.log.snapshot() as snapshot:
-        for identity, index in memory.indexes.items():
-            stream = head_of(decode_entry(entries[index]).body).stream
+        for identity, (stream, index) in memory.indexes.items():
+            assert stream == head_of(decode_entry(entries[index]).body).stream
             assert snapshot.index_of(stream, identity) == index
-    assert sorted(memory.indexes.values()) == list(range(len(entries)))
+    assert sorted(index for _, index in memory.indexes.values()) == list(range(len(entries)))
 
 
 @pytest.mark.parametrize("lost", [1, 4, 5, 6])
