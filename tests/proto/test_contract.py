@@ -14,15 +14,19 @@ import jsonschema
 import msgspec
 import published_contract as contract
 import pytest
+from blake3 import blake3
 
 from deedbook.ledger import limits
 from deedbook.ledger.admission.rules import RULES
 from deedbook.ledger.bus import subjects
+from deedbook.ledger.client.invitation import Invitation
 from deedbook.ledger.errors import CODES, Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.blob import BLOB_STORED
 from deedbook.ledger.events.body import Body, decode_body
 from deedbook.ledger.format.forms import STATEMENT_PATTERN
+from deedbook.ledger.format.identity import Key
+from deedbook.ledger.home.home import bus_seed, public_bus_key
 from deedbook.ledger.service.service import Service
 
 PROTO = Path(__file__).parent.parent.parent / "proto"
@@ -263,6 +267,17 @@ def test_the_specification_names_the_sizes_verbs_and_headers_of_the_code() -> No
     assert sorted(line.split("`")[1] for line in verbs) == service.verbs
     headers = load("asyncapi.json")["components"]["schemas"]["eventHeaders"]["properties"]
     assert [name for name in headers if f"`{name}`" not in text] == []
+
+
+def test_the_specification_derives_the_keys_of_an_invitation_as_the_code_does() -> None:
+    text = (PROTO / "README.md").read_text("utf-8").partition("### 4.2 Invitations")[2].partition("### 4.3")[0]
+    contexts = [line.split("`")[3] for line in text.splitlines() if line.startswith(("| `token_key` |", "| `nkey` |"))]
+    token = bytes(range(32))
+    seeds = [blake3(token, derive_key_context=context).digest() for context in contexts]
+    invitation = Invitation("00" * 32, "dana", ["agent"], token, [], 0)
+    invited = invitation.make_invited()
+    assert [Key(seeds[0]).public.hex(), public_bus_key(bus_seed(seeds[1]))] == [invited.token_key, invited.nkey]
+    assert f"token_key  {invited.token_key}\n    nkey       {invited.nkey}\n" in text
 
 
 def test_drift_names_what_is_missing_changed_and_extra(tmp_path: Path) -> None:
