@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from deedbook.ledger.lifecycle.rules import rules_of
+
 if TYPE_CHECKING:
     from deedbook.ledger.events.handoff import UnlockAt
     from deedbook.ledger.lifecycle.clock import Span
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal[
     "pending", "approved", "rejected", "in_progress", "blocked", "completed", "verified", "cancelled", "superseded"
 ]
-FINAL: Final[frozenset[Status]] = frozenset({"rejected", "verified", "cancelled", "superseded"})
+FINAL: Final = frozenset(name for name, state in rules_of("handoff").states.items() if state.is_final)
 
 
 def is_unlocked(dependency: Status | None, unlock_at: UnlockAt) -> bool:

@@ -40,7 +40,7 @@ cut_cells_min: Final = 15
 gap: Final = "  "
 depth_drawn_max: Final = 16
 screen_cells_default: Final = 80
-_COLOURS: Final = {
+COLOURS: Final = {
     "pending": "yellow",
     "approved": "cyan",
     "in_progress": "blue",
@@ -62,7 +62,7 @@ _COLOURS: Final = {
     "failed": "red",
     "unverified": "yellow",
 }
-_STATE: Final = rf"\[({'|'.join(_COLOURS)})( →[^\]…]*)?[\]…]"
+_STATE: Final = rf"\[({'|'.join(COLOURS)})( →[^\]…]*)?[\]…]"
 _WORDS: Final = r"""(?:'[^']*'|"[^"]*"|[^ '"])+"""  # as `shlex.join` quotes them
 _match_whole: Final = functools.partial(re.fullmatch, r"[0-9a-f.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]{8}Z)?")
 
@@ -187,9 +187,9 @@ def padded(text: str, cells: int) -> str:
 
 def _coloured(text: str, status: str = "") -> str:
     """Return a text in the colour of a state, or with ``[status → receiver]`` in it in that of its own."""
-    if status in _COLOURS:
-        return click.style(text, fg=_COLOURS[status])
-    return re.sub(_STATE, lambda state: click.style(state[0], fg=_COLOURS[state[1]]), text) if "[" in text else text
+    if status in COLOURS:
+        return click.style(text, fg=COLOURS[status])
+    return re.sub(_STATE, lambda state: click.style(state[0], fg=COLOURS[state[1]]), text) if "[" in text else text
 
 
 def print_fields(fields: dict[str, Any], indent: str = "") -> None:
