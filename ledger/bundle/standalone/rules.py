@@ -44,6 +44,7 @@ class State:
     lease: tuple[int, int] | None = None
     approval: tuple[int, str] | None = None
     completion: str = ""
+    claimed_status: str = ""
     is_announced: bool = False
 
     def at(self, now_ms: int) -> State:
@@ -227,6 +228,7 @@ class Decision:
             lease=None,
             approval=None,
             completion="",
+            claimed_status="",
             is_announced=False,
         )
 
@@ -234,7 +236,8 @@ class Decision:
         """Return the state with what an imported file claims to be done."""
         tasks = ["done" if at in self.claims["tasks"] else mark for at, mark in enumerate(state.tasks)]
         criteria = ["claimed" if at in self.claims["criteria"] else mark for at, mark in enumerate(state.criteria)]
-        return replace(self.with_completion(state), tasks=tuple(tasks), criteria=tuple(criteria))
+        after = replace(self.with_completion(state), tasks=tuple(tasks), criteria=tuple(criteria))
+        return replace(after, claimed_status=self.claims["status"] or "")
 
     def with_approval(self, state: State) -> State:
         """Return the state with this event as its approval."""

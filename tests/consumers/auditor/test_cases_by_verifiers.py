@@ -1,0 +1,64 @@
+"""Each case of ``proto/cases`` in a log whose keeper lets everything pass: both verifiers name what a gate refuses.
+
+The bundle's own ``verify.py`` has another implementation of the rules than Deedbook's auditor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from forge import Forge
+from judges import alone, ours
+from rule_cases import Case, Outcome, SignedRunner, all_cases, cast, id_of, play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+bundle_cases = 100  # verify.py prints so many problems
+SHARED = [case for case in all_cases() if not case.changes_authority]
+OWN = [case for case in all_cases() if case.changes_authority]
+
+
+class ForgeRunner(SignedRunner):
+    """A log whose keeper lets everything pass."""
+
+    def __init__(self) -> None:
+        self.forge = Forge(is_begun=False, agents=cast()["agents"])
+        self.forge.submit(self.forge.sign("root", *self.forge.first_drafts()))
+        super().__init__(self.forge)
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        return len(self.forge.entries)
+
+    def state(self, stream: str) -> None:
+        """Return nothing: a forged log tells no state."""
+
+    def tell(self, case: Case, prefix: str = "") -> int:
+        """Tell a case; return the index of the event that it decides."""
+        assert play(case, self, prefix) == Outcome("")
+        return self.size() - 1
+
+
+@pytest.mark.parametrize("start", range(0, len(SHARED), bundle_cases))
+def test_verifiers_name_each_event_that_the_rules_refuse_and_no_other(start: int, tmp_path: Path) -> None:
+    runner = ForgeRunner()
+    cases = SHARED[start : start + bundle_cases]
+    indexes = {runner.tell(case, prefix=f"c{number}-"): case for number, case in enumerate(cases)}
+    refused = {index: {case.then} for index, case in indexes.items() if not case.then.startswith("ok")}
+    path = runner.forge.export(tmp_path / "cases.tar")
+    for judge in (ours, alone):
+        codes = judge(path).codes
+        wrong = [index for index in codes.keys() | refused.keys() if refused.get(index) != codes.get(index)]
+        names = {id_of(indexes[index]) if index in indexes else index: codes.get(index) for index in wrong}
+        assert names == {}, judge.__name__
+
+
+@pytest.mark.parametrize("case", OWN, ids=id_of)
+def test_verifiers_reach_the_outcome_after_changes_of_authority(case: Case, tmp_path: Path) -> None:
+    runner = ForgeRunner()
+    index = runner.tell(case)
+    path = runner.forge.export(tmp_path / "case.tar")
+    codes = {} if case.then.startswith("ok") else {index: {case.then}}
+    assert (ours(path).codes, alone(path).codes) == (codes, codes)
