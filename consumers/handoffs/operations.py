@@ -269,7 +269,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "approve": Operation(
         (kinds.HandoffApproved,),
-        "Approve exactly this version. The reviewer's identity key signs.",
+        "Approve this version before the work begins. The reviewer's identity key signs.",
         (_VERSION, _COMMENT),
         ends=frozenset({"approve"}),
         readies=True,
@@ -295,7 +295,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "verify": Operation(
         (kinds.HandoffVerified,),
-        "Accept the result of this version, as the reviewer.",
+        "Accept the result of this version after the work is completed, as the reviewer.",
         (_VERSION, _COMMENT),
         ends=frozenset({"verify", "approve"}),
         readies=True,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from deedbook.consumers.sdk.subscription_store import SCHEMA, SubscriptionStore
+from deedbook.consumers.sdk.subscription_store import COMMITTED_TOGETHER, SCHEMA, SubscriptionStore
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
 
@@ -83,11 +83,14 @@ class PostgresSubscriptions(SubscriptionStore):
         status = self.db.info.transaction_status
         if status == psycopg.pq.TransactionStatus.INERROR:
             # PostgreSQL would answer COMMIT with a ROLLBACK and no error, so effect and position would be lost.
-            message = "a statement failed and the function continued: put `with db.transaction():` around it"
+            message = (
+                "a statement failed, and the function continued: put `with db.transaction():` around a "
+                "statement that may fail"
+            )
             raise Refused("USAGE", message)
         if status != psycopg.pq.TransactionStatus.INTRANS:
             message = "the function ended its transaction: remove COMMIT and ROLLBACK"
-            raise Refused("USAGE", f"{message}; its writes are committed with the position")
+            raise Refused("USAGE", f"{message}. {COMMITTED_TOGETHER}")
 
     def run(self, sql: str, *values: Any) -> list[Any]:
         with self._turn, self._translated():

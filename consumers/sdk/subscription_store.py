@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS deedbook_dead_letters (
     name TEXT NOT NULL, event_index BIGINT NOT NULL, event_id TEXT NOT NULL, error TEXT NOT NULL,
     PRIMARY KEY (name, event_index));
 """
+COMMITTED_TOGETHER: Final = "Deedbook commits the function's writes together with the subscription's position."
 
 
 class DeadLetter(NamedTuple):
@@ -57,7 +58,7 @@ class SubscriptionStore(ABC):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Refuse (``USAGE``) a function that ended our transaction: its effect is committed without the position."""
+        """Refuse (``USAGE``) a function that ended our transaction: its effect would be stored without the position."""
 
     @abstractmethod
     def run(self, sql: str, *values: Any) -> list[Any]:

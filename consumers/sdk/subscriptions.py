@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
-from deedbook.consumers.sdk.subscription_store import SCHEMA, SubscriptionStore
+from deedbook.consumers.sdk.subscription_store import COMMITTED_TOGETHER, SCHEMA, SubscriptionStore
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.system.files import lock_file, lock_folder
 
@@ -78,7 +78,7 @@ class Subscriptions(SubscriptionStore):
     def check_open(self) -> None:
         if not self.db.in_transaction:
             message = "the function ended its transaction: remove commit(), rollback(), executescript() and `with db:`"
-            raise Refused("USAGE", f"{message}; its writes are committed with the position")
+            raise Refused("USAGE", f"{message}. {COMMITTED_TOGETHER}")
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:

@@ -25,7 +25,10 @@ MakesReport = Callable[[str], dict[str, Any]]
 
 
 class SessionChoice(NamedTuple):
-    """The agent's open session; None if there is none, or if the agent alternates between several."""
+    """The id of the chosen session, at most ten of the agent's open sessions, and how many there are.
+
+    The id is None if no session is open, or if the agent alternates between several.
+    """
 
     session_id: str | None
     candidates: list[dict[str, Any]]
@@ -35,8 +38,9 @@ class SessionChoice(NamedTuple):
 def choose_session(ask: Ask, agent: str) -> SessionChoice:
     """Return the agent's newest open session, for a call that names none and has no ``DEEDBOOK_SESSION``.
 
-    It is chosen only if no other open session has an event since it began. Else two programs use one name, or one
-    program alternates, and either could be right; an event signed in the wrong session cannot be moved.
+    It is chosen only if no older open session has an event since it began. Otherwise two programs act as this agent, or
+    one program alternates between sessions, and we cannot know which one the call is for. An event that was signed in
+    the wrong session cannot be moved.
     """
     rows = list(every_row(ask, "sessions.list", "sessions", {"author": agent, "status": "open"}))
     is_clear = bool(rows) and all(row["updated_index"] < rows[0]["started_index"] for row in rows[1:])

@@ -199,7 +199,7 @@ def _require_may_register(event: Event, state: Layer, roles: list[authority.Role
         message = f"a node signs checkpoints, so only {registry.ROOT} may add one: add `--as {registry.ROOT}`"
         raise Refused("NOT_AUTHORIZED", message, name=event.author)
     elif roles != [registry.NODE_ROLE]:
-        raise Refused("INVALID_FIELD", "a node cannot have another role", path="$.data.roles")
+        raise Refused("INVALID_FIELD", "a node has only the role node: leave out the other roles", path="$.data.roles")
 
 
 def _require_free_name(event: Event, state: Layer, name: str) -> None:
@@ -236,7 +236,7 @@ def _role_changed(event: Event, state: Layer, _: StreamState | None) -> None:
     if data.agent == registry.ROOT and not is_granted:
         raise Refused("NOT_AUTHORIZED", "root cannot lose a role", name=registry.ROOT)
     if registry.NODE_ROLE in {data.role, *agent.roles}:
-        message = "a node keeps the role node until it is removed, and cannot have another role"
+        message = "the roles of a node never change, and no other agent can get the role node: use another agent"
         raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     roles = agent.roles | {data.role} if is_granted else agent.roles - {data.role}
     state.put(agent_key(data.agent), replace(agent, roles=roles))
@@ -311,7 +311,9 @@ def _key_compromised(event: Event, state: Layer, _: StreamState | None) -> None:
         message = f"the key of {record.agent} must be replaced first: run `deed key rotate --as {record.agent}`"
         raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     if data.since > event.index:
-        message = f"entry {data.since} does not exist yet: name the first entry that somebody else may have signed"
+        message = (
+            f"entry {data.since} does not exist yet: give the index of the first entry that a thief may have signed"
+        )
         raise Refused("INVALID_FIELD", message, path="$.data.since")
     if record.compromised_since is not None and data.since >= record.compromised_since:
         message = f"the key is compromised since entry {record.compromised_since} already: name an earlier entry"

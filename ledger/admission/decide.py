@@ -175,7 +175,7 @@ def count_refused(candidate: Candidate, layer: Layer, index: int) -> None:
 
 
 def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
-    """Compare the versions in an entry with those that a replay counts up to it.
+    """Compare the versions that an entry states, of its stream and of authority, with those that a replay counted.
 
     Raises Refused: ``VERIFICATION_FAILED``.
     """
@@ -187,7 +187,7 @@ def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
 
 
 def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
-    """Continue counting from the versions in an entry."""
+    """Continue to count with the versions that an entry states."""
     record = layer.stream(stream)
     if record is not None:
         layer.put(stream_key(stream), msgspec.structs.replace(record, version=entry.stream_version))

@@ -164,7 +164,8 @@ def _read(snapshot: Snapshot, index: int) -> tuple[Event, Body, Entry]:
         entry = decode_entry(snapshot.entry(index))
         body, content = decode_body(entry.body)
     except Refused as error:
-        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error.message}", index=index) from error
+        message = f"entry {index} cannot be read ({error.message}): run `deed fsck`"
+        raise Corrupted("CORRUPTED", message, index=index) from error
     identity = event_id(pae(entry.body))
     event = make_event(body, content, index=index, event_id=identity, key=entry.key, accepted_ms=entry.accepted_ms)
     return event, body, entry
@@ -357,7 +358,7 @@ class Transaction(Base):
         return decode_entry(self._snapshot.entry(index)).key
 
     def first_answer(self, index: int, pending: PendingEntries) -> Accepted:
-        """Return the answer of when the event at ``index`` was first accepted, perhaps in this group."""
+        """Return the answer that the first submission of the event at ``index`` got, perhaps in this group."""
         data = self._snapshot.entry(index) if index < self.size else pending.entries[index - self.size]
         entry = decode_entry(data)
         return Accepted(index, event_id(pae(entry.body)), entry.accepted_ms, is_repeat=True)
@@ -384,5 +385,5 @@ def state_of(snapshot: Snapshot) -> Layer:
 def first_head(ledger: str | None) -> Head:
     """Return the head that entry 0 of a ledger is appended to."""
     if ledger is None:
-        raise Corrupted("CORRUPTED", "the log has no first entry, and entries were decided for it")
+        raise Corrupted("CORRUPTED", "the log lost its first entry: run `deed fsck`")
     return Head(FORMAT, ledger, 0, Frontier.empty().to_bytes(), 0, 0)

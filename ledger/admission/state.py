@@ -33,7 +33,10 @@ class Base:
         return None
 
     def glance(self, key: keys.Key[Any]) -> Any:
-        """Return the same as ``record``, but perhaps not verified against the entries. Decisions need ``record``."""
+        """Return the record under a state key as it is stored, perhaps not verified against the entries.
+
+        Before a decision uses the record, call ``record``, which verifies it.
+        """
         return self.record(key)
 
     def index_of(self, _stream: str, _event_id: str) -> int | None:
@@ -70,7 +73,7 @@ class Layer:
         return record
 
     def glance(self, key: keys.Key[R]) -> R | None:
-        """Return the record under a state key, or None, perhaps not verified. Decisions need ``record``."""
+        """Return the record as ``Base.glance`` does: perhaps not verified, so no basis for a decision."""
         return self.records.get(key) or self._below_records.get(key) or self.below.glance(key)
 
     def put(self, key: keys.Key[R], record: R) -> None:
@@ -118,7 +121,10 @@ class Layer:
         return self.record(keys.stream_key(name))
 
     def unverified_stream(self, name: str) -> StreamRecord | None:
-        """Return the record of a stream, perhaps not verified against the entries. Decisions also need ``stream``."""
+        """Return the record of a stream as it is stored, perhaps not verified against the entries.
+
+        Before a decision uses the record, call ``stream``, which verifies it.
+        """
         return self.glance(keys.stream_key(name))
 
     def agent(self, name: str) -> AgentRecord | None:

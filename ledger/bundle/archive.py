@@ -94,7 +94,7 @@ class Bundle(Resource):
     def read(self, name: str) -> bytes:
         """Return the content of a member. Raises Corrupted: the bundle has no such member."""
         if name not in self._members:
-            raise Corrupted("CORRUPTED", f"the bundle lacks {name}", member=name, **entry_range(name))
+            raise _damaged(f"the bundle lacks {name}", name)
         start, size = self._members[name]
         self._file.seek(start)
         return self._file.read(size)
@@ -107,7 +107,7 @@ class Bundle(Resource):
         while (block := self._file.read(_BLOCK)) != bytes(_BLOCK):
             name, size = _read_header(block, position, last, path)
             if position + _BLOCK + size > file_size:
-                raise Corrupted("CORRUPTED", f"the bundle ends within {name}", member=name, **entry_range(name))
+                raise _damaged(f"the bundle ends within {name}", name)
             if name in members:
                 raise Refused("INVALID_FORMAT", f"the bundle contains {name} twice", member=name)
             if len(members) == members_max:
@@ -115,11 +115,11 @@ class Bundle(Resource):
             members[name] = (position + _BLOCK, size)
             self._file.seek(position + _BLOCK + size)
             if self._file.read(-size % _BLOCK) != padding(size):
-                raise Corrupted("CORRUPTED", f"the padding after {name} is not zero", member=name, **entry_range(name))
+                raise _damaged(f"the padding after {name} is not zero", name)
             position += _BLOCK + size + len(padding(size))
             last = name
         if file_size != position + len(ending(position)) or block + self._file.read() != ending(position):
-            raise Corrupted("CORRUPTED", f"the end of the bundle, after {last}, is damaged", member=last)
+            raise _damaged(f"the end of the bundle, after {last}, is damaged", last)
         return members
 
     def _read_manifest(self) -> Manifest:
@@ -127,11 +127,11 @@ class Bundle(Resource):
         try:
             manifest = decode_strict(content, _manifest_decoder)
         except Refused as refusal:
-            raise Corrupted("CORRUPTED", f"manifest.json: {refusal.message}", member="manifest.json") from refusal
+            raise _damaged(f"manifest.json: {refusal.message}", "manifest.json") from refusal
         if manifest.encode() != content:
-            raise Corrupted("CORRUPTED", "manifest.json is not in canonical form", member="manifest.json")
+            raise _damaged("manifest.json is not in canonical form", "manifest.json")
         if manifest.size // TILE_WIDTH > members_max:
-            raise Corrupted("CORRUPTED", "the size in manifest.json is too large for a bundle", member="manifest.json")
+            raise _damaged("the size in manifest.json is too large for a bundle", "manifest.json")
         return manifest
 
     def _check_names(self) -> None:
@@ -140,9 +140,14 @@ class Bundle(Resource):
             name = next(names, "its end")
             if name != expected:
                 message = f"the bundle has {name} at the position of {expected}"
-                raise Corrupted("CORRUPTED", message, member=expected, **entry_range(expected))
+                raise _damaged(message, expected)
         for name in names:
-            raise Corrupted("CORRUPTED", f"the bundle has {name} after its last member", member=name)
+            raise _damaged(f"the bundle has {name} after its last member", name)
+
+
+def _damaged(message: str, member: str) -> Corrupted:
+    message = f"{message}: copy the bundle again, or export it again"
+    return Corrupted("CORRUPTED", message, member=member, **entry_range(member))
 
 
 def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[str, int]:
@@ -152,7 +157,7 @@ def _read_header(block: bytes, position: int, last: str, path: Path) -> tuple[st
         member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError) as error:
         message = f"the header after {last} is damaged: {error}"
-        raise Corrupted("CORRUPTED", message, member=last, **entry_range(last)) from error
+        raise _damaged(message, last) from error
     name = block[:100].rstrip(b"\0").decode("ascii", "backslashreplace")
     limit = next((limit for pattern, limit in _SIZES if pattern.fullmatch(name)), None)
     if limit is None:

@@ -172,12 +172,17 @@ def read_range(client: Client, start: int, end: int) -> Iterator[tuple[int, byte
         page = client.entries(start)
         for index, data in page.entries:
             if index != start:
-                raise Corrupted("CORRUPTED", f"entry {start} is missing", index=start)
+                raise _missing(start)
             if index < end:
                 yield index, data
             start += 1
         if not page.entries:
-            raise Corrupted("CORRUPTED", f"entry {start} is missing", index=start)
+            raise _missing(start)
+
+
+def _missing(index: int) -> Corrupted:
+    message = f"entry {index} is missing: run `deed fsck` in the ledger's folder"
+    return Corrupted("CORRUPTED", message, index=index)
 
 
 def _survey(client: Client, size: int, stream: str | None, report: Callable[[int], None]) -> _Survey:
@@ -226,7 +231,8 @@ def _decode_head(index: int, data: bytes) -> BodyHead:
     try:
         return head_of(decode_entry(data).body)
     except (*UNREADABLE, Refused) as error:
-        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {message_of(error)}", index=index) from error
+        message = f"entry {index} cannot be read ({message_of(error)}): run `deed fsck` in the ledger's folder"
+        raise Corrupted("CORRUPTED", message, index=index) from error
 
 
 def _members(

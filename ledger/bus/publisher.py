@@ -85,7 +85,9 @@ def next_group(messages: Sequence[OutboundMessage]) -> Sequence[OutboundMessage]
         if message.unit_left == 0:
             end = count
     if messages and not end:
-        raise Corrupted("CORRUPTED", f"the signed batch that begins at index {messages[0].index} is not whole")
+        raise Corrupted(
+            "CORRUPTED", f"the signed batch from entry {messages[0].index} on is not whole: run `deed fsck`"
+        )
     return messages[:end]
 
 
@@ -194,7 +196,8 @@ class StreamPublisher:
         if not group:
             return 0
         if [message.index for message in group] != list(range(next_index, next_index + len(group))):
-            raise Corrupted("CORRUPTED", f"the log's entries from index {next_index} on are missing or out of order")
+            message = f"the log's entries from index {next_index} on are missing or out of order: run `deed fsck`"
+            raise Corrupted("CORRUPTED", message)
         if not self.client.is_connected:
             raise Unavailable("BUS_UNAVAILABLE", "there is no connection to the bus")
         # From here until the answer it is unknown what the stream holds. A crash, a lost connection and a cancelled
@@ -280,6 +283,8 @@ def messages_of(
 
 def _paths(batch: list[bytes], start: int, size: int) -> list[list[bytes]]:
     if len(batch) != size:
-        raise Corrupted("CORRUPTED", f"the signed batch that begins at entry {start} is not whole", index=start)
+        raise Corrupted(
+            "CORRUPTED", f"the signed batch from entry {start} on is not whole: run `deed fsck`", index=start
+        )
     subtrees = subtrees_of([leaf_hash(pae(decode_entry(data).body)) for data in batch])
     return [inclusion_proof(position, size, subtrees) for position in range(size)]

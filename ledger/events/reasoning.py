@@ -115,10 +115,10 @@ class ReasoningConcluded(EventData, frozen=True):
 
 
 class ReasoningBriefed(EventData, frozen=True):
-    """A brief of one version of a graph, made by a compressor, and its prompt at its own level.
+    """A brief that a compressor made of one version of a graph, with the prompt rendered at the level of the brief.
 
-    ``prose`` is written by a language model beside the facts, if one is configured. ``prose_missing`` is the reason if
-    one is configured and there is no prose. Gates and fidelity use the facts only.
+    If a language model is configured, ``prose`` is its summary of the same version; ``prose_missing`` is the reason if
+    the model wrote none. Gates and fidelity use only the facts of the brief.
     """
 
     brief: Brief

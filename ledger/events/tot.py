@@ -117,7 +117,7 @@ class Decomposition(EventData, frozen=True):
 
 
 class DecompositionResult(Reply, frozen=True, kw_only=True):
-    """Answers ``decompose_task``."""
+    """The decomposer's answer to ``decompose_task``."""
 
     type: Literal["decomposition_result"]
     payload: Decomposition | None = None
@@ -148,7 +148,7 @@ class SearchPayload(EventData, frozen=True):
 
 
 class SearchComplete(Reply, frozen=True, kw_only=True):
-    """Answers ``initialize_search``. The ``error`` is SEARCH_EXHAUSTED if the search found no solution."""
+    """The explorer's answer to ``initialize_search``; its ``error`` is SEARCH_EXHAUSTED if there is no solution."""
 
     type: Literal["search_complete"]
     payload: SearchPayload
@@ -198,7 +198,7 @@ class GeneratedPayload(EventData, frozen=True):
 
 
 class GeneratedThoughts(Reply, frozen=True, kw_only=True):
-    """Answers ``generate_thoughts``."""
+    """The generator's answer to ``generate_thoughts``."""
 
     type: Literal["generated_thoughts"]
     payload: GeneratedPayload | None = None
@@ -240,7 +240,7 @@ class ResultsPayload(EventData, frozen=True):
 
 
 class EvaluationResults(Reply, frozen=True, kw_only=True):
-    """Answers ``evaluate_thoughts``."""
+    """The evaluator's answer to ``evaluate_thoughts``."""
 
     type: Literal["evaluation_results"]
     payload: ResultsPayload | None = None
@@ -280,7 +280,7 @@ class Solution(EventData, frozen=True):
 
 
 class FinalSolution(Reply, frozen=True, kw_only=True):
-    """Answers ``synthesize_solution``."""
+    """The synthesizer's answer to ``synthesize_solution``: the solution of the task."""
 
     type: Literal["final_solution"]
     payload: Solution | None = None

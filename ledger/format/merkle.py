@@ -63,7 +63,7 @@ class Frontier(msgspec.Struct, frozen=True):
         Raises Corrupted: the length is not that of a frontier of this size.
         """
         if not 0 <= size <= tree_size_max or len(stored) != size.bit_count() * hash_size_bytes:
-            message = f"The stored frontier of {size} leaves has a length of {len(stored)} bytes."
+            message = f"the stored tree of {size} entries has {len(stored)} bytes, which is wrong: run `deed fsck`"
             raise Corrupted("CORRUPTED", message, size=size, length_bytes=len(stored))
         starts = range(0, len(stored), hash_size_bytes)
         return cls(size, tuple(stored[start : start + hash_size_bytes] for start in starts))

@@ -42,7 +42,10 @@ class LedgerState(Protocol):
         """Return the record of a stream."""
 
     def unverified_stream(self, name: str) -> StreamInLedger | None:
-        """Return the same, perhaps not checked against the entries. A decision also needs ``stream``."""
+        """Return the record of a stream as it is stored, perhaps not verified against the entries.
+
+        Before a decision uses the record, call ``stream``, which verifies it.
+        """
 
     def index_of(self, stream: str, event_id: str) -> int | None:
         """Return the index of an event of a stream, or None."""

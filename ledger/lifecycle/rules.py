@@ -21,7 +21,10 @@ ADMIN: Final = "admin"
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_marks": "from"}):
-    """The change of one item of a list: from one of some marks to another."""
+    """The change of the mark of one item in ``list`` (``tasks`` or ``criteria``), such as from ``open`` to ``done``.
+
+    An item whose mark is not in ``from_marks`` is refused with its code in ``refused_as``, else ``NOTHING_CHANGED``.
+    """
 
     list: str
     from_marks: frozenset[str]

@@ -297,7 +297,7 @@ def _without_drawn(state: TotState, event: Event, data: kinds.TotNodesAdded) -> 
         return state.drawn
     source = next((cause for cause in event.causes if cause in state.drawn), None)
     if source is None or len(data.temp_ids) != len(data.nodes):
-        message = "new nodes must name their generated_thoughts in causes and one of its temp_ids each"
+        message = "name the generated_thoughts in causes, and one of its temp_ids for each new node in temp_ids"
         raise Refused("INVALID_FIELD", message, path="$")
     left = dict(state.drawn[source])
     for node, temp_id in zip(data.nodes, data.temp_ids, strict=True):

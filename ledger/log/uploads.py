@@ -198,9 +198,10 @@ class Uploads:
 
 
 def put_restored(blobs: blob_tables.Blobs, content: bytes) -> None:
-    """Store a blob of a backup. Entries of the backup reference it, but the backup does not contain its intents.
+    """Store a blob from a backup, without the upload intents of the agents that once uploaded it.
 
-    Without an intent it counts in no quota, and is never deleted.
+    A backup contains no intents. Without one, the blob counts in no agent's quota. Entries reference it, so it is never
+    deleted.
     """
     digest = blake3(content).digest()
     record = blob_tables.BlobRecord(

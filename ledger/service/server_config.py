@@ -77,7 +77,7 @@ class BusUsers:
 
 @dataclass(frozen=True)
 class Tls:
-    """The PEM files of one server: its certificate, its key, and the authority of its peers' certificates."""
+    """The PEM files of one server: its certificate, its key, and the certificate authority (CA) of its peers."""
 
     certificate: Path
     key: Path
@@ -85,7 +85,7 @@ class Tls:
 
     @property
     def server_options(self) -> str:
-        """The configuration of the server's certificate and key, without the authority."""
+        """The NATS options for the server's certificate and key, without the certificate authority."""
         return f"cert_file: {_quoted(str(self.certificate))}, key_file: {_quoted(str(self.key))}"
 
 

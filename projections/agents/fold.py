@@ -87,14 +87,17 @@ class AgentState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the agents an event is about. ``ledger.created`` registers two and names the checkpoint key."""
+    """Return the keys of the states that an event changes: names of agents, or CHECKPOINT for the checkpoint keys.
+
+    ``ledger.created`` registers the agents root and node, and sets the first checkpoint key.
+    """
     if event.kind == "ledger.created":
         return (ROOT, NODE, CHECKPOINT)
     return (event.name or CHECKPOINT,)
 
 
 def fold(state: AgentState, event: Event) -> AgentState:
-    """Return the agent after one more event about it."""
+    """Return the state of an agent, or of the checkpoint keys, after one more event."""
     match event.data:
         case kinds.LedgerCreated() as data:
             if state.name == CHECKPOINT:

@@ -5,7 +5,7 @@ A prompt never exceeds its budget, and has one of two forms:
 - *roomy*, if everything fits: all sections by their names, in sentences;
 - *tight*, if it does not: CONTEXT, CONCLUSION and the statements in ``shorthand``, without TAGS, EVIDENCE and FIDELITY,
   which are in the envelope. Statements that still do not fit are left out one by one, the least needed first.
-  ``expanded`` is the same written out: people read it, and the metric measures it.
+  ``expand`` writes the shorthand out under the full headings: people read the result, and the metric measures it.
 
 Facts are under REASONING BRIEF at every level, because a MINIMAL prompt of labels alone keeps too little to act on
 (measured: .65 against .92 at 200 tokens). CONTEXT takes what the other sections leave, up to a quarter of the budget
@@ -80,7 +80,12 @@ HEAD_OF: Final[dict[RemarkSort, str]] = {
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A rendered prompt: its text, also written out, its tokens (and whether exactly counted), and what did not fit."""
+    """A rendered prompt: its text, its tokens, and the sections that did not fit into the budget.
+
+    ``expanded`` is the text with its shorthand written out under the full headings. ``exact`` is false if the tokens
+    are estimated. ``dropped`` names the sections that are not complete in the text, ``shortened`` those that were
+    cut.
+    """
 
     prompt: str
     expanded: str

@@ -68,7 +68,7 @@ def fact_sentence(fact: Fact, layout: Layout) -> str:
 
 
 def fact_line(fact: Fact, layout: Layout) -> str:
-    """Return a fact with the details that the layout shows, as a line, whose end replaces the full stop."""
+    """Return a fact as one line without a full stop, with the evidence and the check that the layout shows for it."""
     evidence = evidence_detail(fact) if fact.step in layout.evidence else ""
     return fact_statement(fact) + evidence + (check_detail(fact) if fact.step in layout.checks else "")
 
@@ -82,19 +82,19 @@ def fact_statement(fact: Fact) -> str:
 
 
 def is_concluded(fact: Fact, conclusion: str) -> bool:
-    """Return whether a fact has the words of the conclusion."""
+    """Return whether the text of a fact equals the conclusion."""
     line = one_line(conclusion)
     return fact_statement(fact) == ((line[:-1] if line.endswith((".", "。")) else line) or line)
 
 
 def evidence_detail(fact: Fact) -> str:
-    """Return the text that showing its evidence adds to a fact."""
+    """Return the references of a fact's evidence in brackets, to be added to its text; empty if it has none."""
     references = dict.fromkeys(one_line(evidence_location(text)) for text in fact.evidence)
     return f" [{', '.join(references)}]" if references else ""
 
 
 def check_detail(fact: Fact) -> str:
-    """Return the text that showing its check adds to an assumption."""
+    """Return the check of an assumption in parentheses, to be added to its text; empty if it has none."""
     return f" ({CHECK}{one_line(fact.check)})" if fact.check else ""
 
 

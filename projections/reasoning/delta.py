@@ -229,7 +229,7 @@ def write_chain(base: str, target: str, changes: Sequence[str]) -> str:
 
 
 def measure(payload: str) -> Size:
-    """Return the length of a payload."""
+    """Return the size of a payload in UTF-8 bytes and in tokens."""
     return Size(len(payload.encode()), count_tokens(payload))
 
 

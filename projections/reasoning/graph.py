@@ -3,8 +3,8 @@
 Each event makes a new version of the graph, and each version has its ref. Hashing a graph of n steps again at every
 step would cost n² encodings, so a ``GraphState`` stores each step as its text in the canonical form.
 
-Settling an assumption, in either way, sets ``needs_validation`` to false and appends its text to the step's own
-``conclusion`` (separated by "; "). So ``content`` stays as stated, the ref covers the outcome, briefs show it, and
+An update that confirms or refutes an assumption sets ``needs_validation`` to false and appends its text to the step's
+own ``conclusion`` (separated by "; "). So ``content`` stays as stated, the ref covers the outcome, briefs show it, and
 ``evidence`` holds only references that a validator can check. An extension leaves an earlier conclusion unchanged until
 the graph is concluded again.
 
@@ -55,8 +55,9 @@ class SentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The changes between two versions; an absent field stays as it is.
 
-    ``steps_added`` follow the steps that are kept. ``assumptions_updated`` has the text that settles each one, appended
-    to the step's conclusion, as an update event does. ``steps_removed`` lose their dependencies too.
+    ``steps_added`` follow the steps that are kept. ``assumptions_updated`` maps a step to the text that confirms or
+    refutes its assumption; the text is appended to the step's conclusion, as by an update event. ``steps_removed``
+    lose their dependencies too.
     """
 
     task: str | UnsetType = UNSET
@@ -171,7 +172,7 @@ def _updated(text: str, update: str) -> str:
 
 
 def settle(before: str, update: str) -> str:
-    """Return a step's own conclusion after its assumption was settled."""
+    """Return a step's conclusion after an update of its assumption: ``before``, followed by the text of ``update``."""
     return f"{before}; {update}" if before else update
 
 

@@ -122,7 +122,11 @@ def memory_from_dict(values: Any) -> tuple[ReasoningMemory, dict[str, Any]]:
 
 
 def check_graph(memory: ReasoningMemory) -> None:
-    """Raises Refused: ``STEP_CONFLICT``: a number used twice, a dependency on no step, or a cycle (which is named)."""
+    """Check the numbers and dependencies of the steps.
+
+    Raises Refused: ``STEP_CONFLICT`` if two steps have one number, if a dependency names a step that does not exist, or
+    if dependencies form a cycle, which the message shows.
+    """
     numbers: set[int] = set()
     for position, step in enumerate(memory.steps):
         if step.step_number in numbers:
@@ -136,7 +140,7 @@ def check_graph(memory: ReasoningMemory) -> None:
         TopologicalSorter(memory.dependencies).prepare()
     except CycleError as error:
         cycle = " → ".join(str(number) for number in error.args[1])
-        raise _conflict("dependencies", f"The dependencies run in a circle: {cycle}.") from error
+        raise _conflict("dependencies", f"The dependencies form a cycle: {cycle}.") from error
 
 
 def _read_steps(values: Any, unknown: dict[str, Any]) -> list[dict[str, Any]]:

@@ -190,7 +190,7 @@ class Term(NamedTuple):
 
 
 def terms_of(text: str) -> list[Term]:
-    """Return the terms of a text, each once; a part without a word gives none.
+    """Return the search terms of a text, each once; parts without letters and digits are left out.
 
     Raises Refused: ``INVALID_FIELD`` if no term is left.
     """

@@ -253,7 +253,8 @@ def read_logged(index: int, data: bytes) -> Logged:
         entry = decode_entry(data)
         event = read_event(index, entry)
     except Refused as error:
-        raise Corrupted("CORRUPTED", f"entry {index} cannot be read: {error}", index=index) from error
+        message = f"entry {index} cannot be read ({error}): run `deed fsck`"
+        raise Corrupted("CORRUPTED", message, index=index) from error
     return Logged(event, "sha256:" + hashlib.sha256(entry.body).hexdigest(), len(data))
 
 

@@ -189,9 +189,10 @@ def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarn
 
 
 def changed_records(records: Sequence[Record], answer: Ask) -> tuple[list[Record], int, list[str]]:
-    """Return the records that differ from the ledger, the number of the others, and the files of handoffs made here.
+    """Return the records to import, the number of the other records, and the files that are not imported.
 
-    The file of a handoff that was created in this ledger is a copy: `handoff watch` keeps the two in step.
+    A record is imported if the ledger has none of its id, or a different one. The file of a handoff that was created in
+    this ledger is not imported, because it is a copy: `handoff watch` synchronizes it.
 
     A file that changed since it was imported from the same path replaces the imported record. A row is compared by its
     claims, because its table changes with every other row. A record that another path replaced stays replaced.

@@ -138,7 +138,7 @@ class Condition(NamedTuple):
 
 
 class Step(msgspec.Struct, Generic[Text], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One handoff of a chain: its fields are texts in the file, and templates in a chain."""
+    """One handoff that a chain creates. ``Text`` is str as read from chains.toml, and Template once it is parsed."""
 
     to: Text
     reviewer: Text | None = None

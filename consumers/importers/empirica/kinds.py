@@ -161,7 +161,7 @@ def _logged(note: Reading, name: str, other: str = "") -> tuple[str, dict[str, A
     inner = nested.text(name)
     text = note.text(name, *([other] if other else [])) or inner
     if not text:
-        raise Refused("INVALID_FORMAT", f"it has no {name}")
+        raise Refused("INVALID_FORMAT", f"the note has no text in its field {name}")
     impact = note.number("impact")
     if nested.fields.get("impact") == impact:
         nested.take("impact")  # the tool writes it twice: say it once

@@ -20,9 +20,10 @@ argument_shown_max: Final = 80
 
 
 def print_failure(error: Exception, arguments: list[str]) -> int:
-    """Print what went wrong, in the form that was asked for, and return the exit code.
+    """Print an error, as JSON if ``arguments`` contain ``--json``, and return the exit code.
 
-    Raises the error again where DEEDBOOK_TRACEBACK asks for its traceback and nobody foresaw it.
+    If DEEDBOOK_TRACEBACK asks for a traceback, an error that is neither a usage error nor a DeedbookError is raised
+    again.
     """
     as_json = "--json" in arguments
     if isinstance(error, click.UsageError):
@@ -38,7 +39,10 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
 
 
 def give_up_output(error: OSError) -> int:
-    """Return how a run ends whose reader has gone, or has a full disk; Python must not complain again at exit."""
+    """Return the exit code after standard output failed: its reader has ended, or its disk is full.
+
+    Standard output is redirected to /dev/null, so that Python reports no second error at exit.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
@@ -67,14 +71,14 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
     message = without_secrets(error.format_message().rstrip("."), arguments)
     is_text = any(argument[:1] == "-" and (argument[1:2] != "-" or " " in argument) for argument in arguments)
     if isinstance(error, click.NoSuchOption) and is_text:
-        message += ": before a text that begins with a dash goes `--`"
+        message += ": write `--` before a text that begins with a dash"
     return print_error(Refused("USAGE", message + hint), as_json=as_json)
 
 
 def without_secrets(message: str, arguments: Sequence[str]) -> str:
-    """Return what is said of a wrong call without the secrets among its arguments, and with long ones cut short.
+    """Return the message about a wrong call without the secrets in its arguments, and with long arguments cut short.
 
-    A terminal, a log of a build and a transcript keep what is printed.
+    Terminals, build logs and transcripts store the printed message.
     """
     for word in sorted(
         {part for argument in arguments for part in (argument, argument.partition("=")[2]) if part},

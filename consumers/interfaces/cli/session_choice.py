@@ -1,8 +1,9 @@
 """Choosing the session of a verb, and appending its events so that a refusal says what to do.
 
-The session may be left out: then ``DEEDBOOK_SESSION`` names it, or it is the one meant among the agent's open ones. A
-verb that writes names the stream and asks no view first, because a view costs more than the append; only when the gate
-refuses is the session looked up, for the beginning of an id that fits one session, or for the right words.
+If a call names no session, it is that of ``DEEDBOOK_SESSION``, or the one that ``choose_session`` chooses among the
+agent's open sessions. A verb that writes names the stream and asks no view first, because a view costs more than the
+append; only when the gate refuses is the session looked up, for the beginning of an id that fits one session, or for
+the right words.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from deedbook.ledger.home.environment import present_session
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
+DEFAULT_SESSION: Final = (
+    "DEEDBOOK_SESSION, or your newest open session, unless you have an older one with an event since it began"
+)
 _task_cells_max: Final = 60
 
 
@@ -35,7 +39,7 @@ def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str
 
 
 def chosen_session(app: App, session_id: str | None) -> str:
-    """Return the session to use: the given one, that of ``DEEDBOOK_SESSION``, or the agent's open one."""
+    """Return the session to use: ``session_id``, that of ``DEEDBOOK_SESSION``, or as ``choose_session`` chooses."""
     named = session_id if session_id is not None else present_session()
     if named is not None:
         return named.removeprefix("session/")

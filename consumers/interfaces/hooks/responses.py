@@ -211,7 +211,7 @@ def open_session(author: Callable[[], Author], view: Ask, agent: str, name: str)
 def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dict[str, Any] | None:
     """Return the session if something was recorded in it since the agent's last snapshot of it; otherwise None.
 
-    It is the harness's own session, else the one in ``DEEDBOOK_SESSION``, else the agent's only open one.
+    It is the harness's own session, else the one in ``DEEDBOOK_SESSION``, else the one that ``choose_session`` chooses.
     """
     session = _its_session(view, agent, name, present)
     if session is None or session["author"] != agent or not any(session["counts"].values()):

@@ -131,7 +131,7 @@ class WaitingPage(answers.Quoting):
 
 
 class OperationResult(answers.Quoting):
-    """The state of a handoff and the recorded events; `show` adds the handoff itself, as its parties' words."""
+    """The state of a handoff and the recorded events; with `show`, `words` also contains the text of the handoff."""
 
     id: str
     status: str

@@ -95,7 +95,7 @@ class RecordTool(Tools):
         entries: Annotated[list[AnyEntry], Field(min_length=1, max_length=entries_max)],
         session_id: Annotated[
             Id | None,
-            Field(description="Default: a new session if `task` is set or none is open; else your open session."),
+            Field(description="Default: your newest open session; a new one if `task` is set or none is open."),
         ] = None,
         reasoning_id: Annotated[
             Id | None,

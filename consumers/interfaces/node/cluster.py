@@ -52,7 +52,11 @@ async def bring_log(settings: Settings, connect: Connect, is_stopped: Callable[[
     cluster, home = actions_of(settings).cluster, Home(settings.home)
     config = settings.config
     if cluster is None:
-        raise Refused("USAGE", "this node has no log and no other nodes: config.toml has no table [cluster]")
+        message = (
+            "this node has no log, and config.toml has no table [cluster] that names the nodes to copy it from: add it \
+(see deploy/README.md), and run `deed serve` again"
+        )
+        raise Refused("USAGE", message)
     ledger = read_key_file(home.key_file(cluster.name)).ledger
     server = EmbeddedServer(
         home.bus, ledger, program=server_program(settings), host=cluster.host, member=member_of(cluster, home, ledger)

@@ -100,7 +100,7 @@ class Handoff(_Noun[R, A]):
         super().__init__(ledger, id.removesuffix(".md"))
 
     def show(self) -> A:
-        """Return its state and why: title, version, status, tasks, criteria, log, who waits for whom."""
+        """Return the handoff: title, version, status and its reason, tasks, criteria, log, who waits for whom."""
         return self._ledger.ask("handoffs.show", id=self.id)
 
     def why(self) -> A:
@@ -241,7 +241,7 @@ class Reasoning(_Noun[R, A]):
     _family = "reasoning"
 
     def show(self) -> A:
-        """Return its steps, what they rest on, and its versions."""
+        """Return the reasoning: its steps, their dependencies, and its versions."""
         return self._ledger.ask("reasoning.show", id=self.id)
 
     def start(self, task: str, *, ai_id: str = "", strategy: str = "", domain: str = "", session: str = "") -> R:
@@ -320,7 +320,7 @@ class Session(_Noun[R, A]):
     _family = "session"
 
     def show(self) -> A:
-        """Return its vectors from phase to phase, findings, unknowns, dead ends and tools."""
+        """Return the session: its vectors in each phase, findings, unknowns, dead ends and tools."""
         return self._ledger.ask("sessions.show", id=self.id)
 
     def start(self, task: str = "", *, ai_id: str | None = None, resumes: str = "") -> R:

@@ -11,7 +11,7 @@ VERBS = {
         "handoffs:create", "Create a handoff from the acting agent to NAME; it waits for its reviewer's approval."
     ),
     "amend": Lazy("handoffs:amend", "Change a handoff before work on it begins."),
-    "approve": Lazy("handoffs:approve", "Approve exactly this version, as the reviewer."),
+    "approve": Lazy("handoffs:approve", "Approve this version before the work begins, as the reviewer."),
     "reject": Lazy("handoffs:reject", "Reject a handoff for good, as the reviewer."),
     "claim": Lazy("handoffs:claim", "Start work on a handoff that is approved and whose dependencies are done."),
     "check": Lazy("handoffs:check", "Tick tasks and acceptance criteria."),
@@ -27,7 +27,7 @@ VERBS = {
     "complete": Lazy(
         "handoffs:complete", "Report that the work is done; every acceptance criterion must be checked or waived."
     ),
-    "verify": Lazy("handoffs:verify", "Accept the result of this version, as the reviewer."),
+    "verify": Lazy("handoffs:verify", "Accept the result after the work is completed, as the reviewer."),
     "request-changes": Lazy("handoffs:request_changes", "Send completed work back, as the reviewer."),
     "cancel": Lazy("handoffs:cancel", "Cancel the handoff."),
     "supersede": Lazy("handoffs:supersede", "Replace this handoff by another one."),

@@ -76,7 +76,7 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
 
 
 def _path_advice() -> str:
-    """Return what to do where a shell does not find this `deed`, which the page for agents calls by its name."""
+    """Return advice if a shell does not find this `deed` by its name, as the page for agents calls it; else nothing."""
     own, on_path = own_command(), shutil.which(COMMAND)
     if on_path is not None and Path(on_path).samefile(own):
         return ""
@@ -180,10 +180,10 @@ budget_max_tokens = 100_000
 )
 @click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Deedbook.")
 def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
-    """Print dead ends of similar tasks, the work that waits for you, and the last session, each with its command.
+    """Print a text for an agent that begins to work, such as open work, dead ends and the last session.
 
-    The output contains only complete items. Items that exceed the budget are listed at the end, with the command that
-    shows them.
+    Items name the command to continue with. The text contains only complete items. It ends with the number of items
+    that did not fit into the budget, and the commands that show them.
     """
     if page:
         app.show("page", {"text": agents_page()}, agents_page().splitlines())
@@ -205,7 +205,7 @@ def prime(app: App, *, task: str | None, budget: int, page: bool) -> None:
 
 
 def require_trust(app: App) -> None:
-    """Refuse an untrusted folder with a message for agents: without its path, which a stranger may have target."""
+    """Refuse an untrusted folder, without its path in the message: a stranger may have written the path for agents."""
     try:
         trust.demand(app.settings().home)
         trust.demand(app.settings().home, app.client())

@@ -1,4 +1,4 @@
-"""`deed search`: events by what they say."""
+"""`deed search`: finds events by their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("words", metavar="TEXT", nargs=-1, required=True)
-@click.option("--sort", cls=ListOption, type=click.Choice(SORTS), help="Only this type. Repeatable.")
+@click.option("--type", "sort", cls=ListOption, type=click.Choice(SORTS), help="Only streams of this type. Repeatable.")
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @output.since_option("Only what was written since")
@@ -25,8 +25,9 @@ from deedbook.projections.search.queries import SORTS, Term, hits_max, matches_i
 def search(app: App, words: tuple[str, ...], limit: int, cursor: int | None, **options: Any) -> None:
     r"""Search the text of handoffs, reasoning, sessions, reports and all other records.
 
-    Results contain all words, in any form, case and script: '"two words"' is a phrase, 'hand*' a prefix. The best
-    matches come first. If nothing contains all words, the most similar results are shown with their similarity.
+    Each result contains all words. Upper and lower case are equal, and so are the forms of an English word (expire,
+    expires). You can search any script. '"two words"' is a phrase, 'hand*' a prefix. The best matches come first. If
+    nothing contains all words, the most similar results are shown with their similarity.
     """
     text = " ".join(words)
     check_kinds(options["kinds"])

@@ -29,7 +29,7 @@ from msgspec.structs import asdict, replace
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text, store_artifact
 from deedbook.consumers.interfaces.cli.commands.reasoning import reopened
 from deedbook.consumers.interfaces.cli.output import warn
-from deedbook.consumers.interfaces.cli.session_choice import chosen_session
+from deedbook.consumers.interfaces.cli.session_choice import DEFAULT_SESSION, chosen_session
 from deedbook.consumers.reasoning.validator.evidence import cite
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -86,9 +86,7 @@ class Entry(NamedTuple):
 
 @click.command(cls=Command)
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "--session", "session_id", metavar="ID", help="The session (default: DEEDBOOK_SESSION, or your only open one)."
-)
+@click.option("--session", "session_id", metavar="ID", help=f"The session (default: {DEFAULT_SESSION}).")
 def record(app: App, file: str, session_id: str | None) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 

@@ -39,7 +39,10 @@ def inputs_from(options: dict[str, Any]) -> ReportInputs:
 
 
 def remedy(session_id: str, code: str) -> str:
-    """Return the command that makes a report which failed with ``code``: where nothing was said, somebody must."""
+    """Return the command that makes a report which failed with ``code``.
+
+    ``INVALID_FIELD`` means that the session has no task or no finding, so an agent must write them.
+    """
     if code == "INVALID_FIELD":
         return f"deed report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
     return "deed session sweep"
@@ -70,8 +73,9 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     """End your idle sessions, and make the reports that are missing.
 
     A report is missing after a POSTFLIGHT, and after a CHECK of a session that is over. Reports that cannot be made are
-    listed with the reason. The exit code is that of the first error. A session without a finding is no error: make its
-    report with `deed report generate`. Running the command again does nothing more.
+    listed with the reason, and the exit code is that of the first error. A session without a task or a finding is
+    listed with the command that makes its report, and does not change the exit code. Running sweep again does nothing
+    more.
     """
     idle = timedelta() if older_than == "0" else parse_ttl(older_than)
     swept = sweep_sessions(
@@ -85,7 +89,7 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     unmade = [it._asdict() | {"error": it.error.to_dict(), "command": _command_for(it)} for it in swept.unmade]
     answer = swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
     app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run))
-    # Only somebody who says more can mend a report that has nothing to say.
+    # A session without a task or a finding is no error: only its agent can add them.
     failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
     if failed:
         click.get_current_context().exit(failed[0].exit_code)

@@ -50,7 +50,8 @@ of_session_option: Final = click.option(
 def session() -> None:
     """Record what you do and learn: assessments, findings, unknowns, dead ends, tools.
 
-    You may omit ID if DEEDBOOK_SESSION names the session, or if you have one open session.
+    You may omit ID: the default is DEEDBOOK_SESSION, or your newest open session. There is no default if you have an
+    older open session with an event since the newest one began.
     """
 
 

@@ -144,7 +144,10 @@ def run(
 @_logs_option
 @_no_logs_option
 def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
-    """Continue a task that was paused or stopped. Answered requests are not sent again."""
+    """Continue a task that is paused or was interrupted. Answered requests are not sent again.
+
+    A task that `deed tot stop` ended cannot continue: start a new one.
+    """
     folder, task_id, progress = None if no_logs else logs or default_logs(app), find(app, task), tot_text.progress(app)
     search(app, task_id, folder, lambda: resume_task(app.settings(), task_id, progress=progress, client=app.client()))
 
@@ -153,7 +156,7 @@ def resume(app: App, task: str, logs: Path | None, *, no_logs: bool) -> None:
 @click.argument("task", metavar="TASK")
 @click.option("--reason", required=True, help="Why you end it.")
 def stop(app: App, task: str, reason: str) -> None:
-    """End a task for good. Its results stay visible."""
+    """End a task for good. Its results stay visible, and `deed tot resume` cannot continue it."""
     task_id = find(app, task)
     stopped = stop_task(app.settings(), task_id, reason, client=app.client())
     done = {"task_id": task_id, "error": stopped["error"], "answer": stopped["answer"]}
@@ -262,14 +265,13 @@ def show_outcome(app: App, ran: dict[str, Any], logs_folder: Path | None) -> Non
 
 
 def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], dict[str, Any]]) -> None:
-    """Play a search and show what it came to; one that is stopped is logged, and names the task to be resumed."""
+    """Run a search and show its outcome; if it is interrupted, write its logs and name the command that resumes it."""
     try:
         ran = play()
     except (DeedbookError, KeyboardInterrupt) as error:
         begun: dict[str, Any] = {}
-        with suppress(
-            DeedbookError
-        ):  # nothing was begun, or nothing can be written: what went wrong first is what counts
+        # No task was started, or its logs cannot be written: the first error is the one to report.
+        with suppress(DeedbookError):
             events = read_task(app.client(), task_id)
             begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
         is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)

@@ -23,7 +23,7 @@ def test_what_was_written_is_found_by_its_words(deed: Deed, fresh: Fresh) -> Non
     stream = start_session(deed, name)
     emitted = emit_finding(deed, stream, f"The pool of {name} leaks: 登录页面超时, JWT_SECRET in auth.py:42")
     for text in (f"{name} leaks", f'"pool of {name}"', f"{name} 登录", f"{name} 页", f"jwt_sec* {name}"):
-        document = deed.document("search", text, "--author", "a", "--sort", "session")
+        document = deed.document("search", text, "--author", "a", "--type", "session")
         (hit,) = document["data"]["hits"]
         assert (hit["event_index"], hit["event_id"]) == (emitted["index"], emitted["id"])
         assert (document["kind"], document["data"]["total"], document["data"]["next"]) == ("hits", 1, None)
@@ -60,7 +60,7 @@ def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Deed) -> N
     alone("session", "retract", first["findings"], "--reason", "It does,\nlate \x1b[2J", "--as", "a")
     alone("session", "resolve", first["unknowns"], "--with", "The janitor", "--as", "a")
     alone("session", "retract", first["dead_ends"], "--reason", "it works", "--as", "a")
-    said = alone("search", "pool", "--sort", "session")
+    said = alone("search", "pool", "--type", "session")
     at = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ by a"
     for text, done in (
         ("The pool never closes", rf"retracted {at}: It does, late \ufffd\[2J"),
@@ -69,7 +69,7 @@ def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Deed) -> N
     ):
         assert re.search(rf"^    ~~{text}~~\n      {done}$", said, re.MULTILINE), (said, text)
     assert "\n    The pool leaks\n" in said
-    near = alone("search", "pool closes never zebra", "--sort", "session")
+    near = alone("search", "pool closes never zebra", "--type", "session")
     assert "~~The pool never closes~~\n      retracted " in near
     hits = {hit["event_index"]: hit for hit in alone.data("search", "pool")["hits"]}
     done = {kind: hits[index]["correction"] for kind, index in first.items()}
@@ -114,7 +114,7 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     name = fresh("page")
     stream = start_session(deed, name)
     indexes = [emit_finding(deed, stream, f"{name} {number}")["index"] for number in "123"]
-    said = deed.run("search", "--json", "--sort", "session", "--sort", "tot", "--limit", 2, "--", f'--{name} "{name}"')
+    said = deed.run("search", "--json", "--type", "session", "--type", "tot", "--limit", 2, "--", f'--{name} "{name}"')
     document = json.loads(said.out)
     assert f"--cursor {document['data']['next']}" in document["next"]
     assert "go on with: deed search" in deed("search", "--limit", 2, name)
@@ -135,7 +135,7 @@ def test_a_question_that_cannot_be_asked_is_refused(deed: Deed) -> None:
     deed.refuses("INVALID_FIELD", "search", "x" * 10_241)
     deed.refuses("INVALID_FORMAT", "search", "not\udcff text")
     deed.refuses("USAGE", "search")
-    deed.refuses("USAGE", "search", "x", "--sort", "recipe")
+    deed.refuses("USAGE", "search", "x", "--type", "recipe")
     deed.refuses("USAGE", "search", "x", "--limit", 201)
     deed.refuses("USAGE", "search", "x", "--cursor", -1)
     deed.refuses("INTEGER_OUT_OF_RANGE", "search", "x", "--cursor", 2**53)
