@@ -97,7 +97,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         if verify_inclusion(leaf_hash(data), index, manifest.size, receipt.path, root):
             part.feed(index, data, split_hashes(receipt.extra or b""))
         else:
-            message = f"entry {index} is not in the checkpoint's tree"
+            message = "it is not in the checkpoint's tree"
             findings.problem(index, "VERIFICATION_FAILED", message)
     ends = _read_stream_heads(bundle, part, findings)
     if ends is not None:
@@ -107,9 +107,9 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
                 message = f"entry {event.index} is from the stream {event.stream}, which this bundle does not cover"
                 findings.problem(event.index, "INVALID_FIELD", message)
     for index, refusal in sorted(part.refused.items()):
-        findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+        findings.problem(index, refusal.code, refusal.message)
     for index, refusal in sorted((part.notes | part.doubtful).items()):
-        findings.note(index, refusal.code, f"entry {index}: {refusal.message}")
+        findings.note(index, refusal.code, refusal.message)
     findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
     replay = ReplayOutcome(
         size=manifest.size,

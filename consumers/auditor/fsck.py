@@ -155,7 +155,7 @@ class TreeCheck:
         self._roots.append(root_of(hashes) if root_of(hashes) == wanted_root or None in leaves else root_of(known))
         damaged = {start + at for at, leaf in enumerate(leaves) if leaf not in (None, hashes[at])}
         for index in sorted(damaged):
-            self._findings.problem(index, "CORRUPTED", f"entry {index} does not match the hash in the tree")
+            self._findings.problem(index, "CORRUPTED", "it does not match the hash in the tree")
         return damaged
 
     def check_upper(self) -> None:

@@ -222,13 +222,11 @@ class Replay:
         try:
             entry = decode_entry(data)
         except Refused as refusal:
-            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+            self._findings.problem(index, refusal.code, refusal.message)
             self._lose(index)
             return
         if entry.version < self._version:
-            self._findings.problem(
-                index, "UNSUPPORTED_VERSION", f"entry {index} has a lower version than the entry before it"
-            )
+            self._findings.problem(index, "UNSUPPORTED_VERSION", "it has a lower version than the entry before it")
         self._version = entry.version
         signed = pae(entry.body)
         if entry.batch_size > 1:
@@ -241,7 +239,7 @@ class Replay:
         try:
             body, content = decode_body(entry.body)
         except Refused as refusal:
-            self._findings.problem(index, refusal.code, f"entry {index}: {refusal.message}")
+            self._findings.problem(index, refusal.code, refusal.message)
             self.lost_from = index if self.lost_from is None else self.lost_from
             if not is_damaged:
                 self._clock.check(index, entry.accepted_ms)
@@ -255,13 +253,11 @@ class Replay:
         self._count(index, body, candidate.data)
         for cause in body.causes:
             if cause.startswith("blake3:") and not self.state.knows(cause):
-                self._findings.note(
-                    index, "NOT_FOUND", f"entry {index} names the cause {cause}, which is not an earlier entry"
-                )
+                self._findings.note(index, "NOT_FOUND", f"it names the cause {cause}, which is not an earlier entry")
         decision = decide_again(index, candidate, entry, layer, self._clock.now)
         if decision.refused is not None:
             refusal = decision.refused
-            self._report(index, refusal.code, f"entry {index} ({body.kind} on {body.stream}): {refusal.message}")
+            self._report(index, refusal.code, f"{body.kind} on {body.stream}: {refusal.message}")
             self.state.packed[keys.skipped_key(index)] = encode_packed(refusal.code)
         elif isinstance(candidate.data, KeyCompromised):
             since = candidate.data.since
@@ -270,7 +266,7 @@ class Replay:
         if decision.event is not None:
             self._signed_by.setdefault(entry.key, array("Q")).append(index)
         if decision.misplaced is not None:
-            self._report(index, decision.misplaced.code, f"entry {index}: {decision.misplaced.message}")
+            self._report(index, decision.misplaced.code, decision.misplaced.message)
         self.state.remember(candidate.id, body.stream, index)
         if self._observe is not None:
             self._observe(index, candidate)

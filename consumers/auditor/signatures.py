@@ -201,7 +201,7 @@ class Batches:
         start = index - entry.batch_index
         self._members = [Member(missing, None, b"") for missing in range(start, index)]
         if any(missing not in self._lost for missing in range(start, index)):
-            message = f"entry {index} is number {entry.batch_index} of a batch whose earlier entries are missing"
+            message = f"it is number {entry.batch_index} of a batch whose earlier entries are missing"
             self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _fits(self, index: int, entry: Entry) -> bool:
@@ -211,7 +211,7 @@ class Batches:
         if known is None or (entry.key, entry.sig) != (known.key, known.sig):
             return False
         # The entry has this batch's signature, which no other batch has: only its numbers are wrong.
-        message = f"entry {index} has wrong batch numbers: it is number {len(self._members)} of a batch of {self._size}"
+        message = f"it has wrong batch numbers: it is number {len(self._members)} of a batch of {self._size}"
         self._findings.problem(index, "VERIFICATION_FAILED", message)
         return True
 
@@ -234,7 +234,7 @@ class Batches:
         usual, _ = Counter(entry.accepted_ms for _, entry in known).most_common(1)[0]
         for index, entry in known:
             if entry.accepted_ms != usual:
-                message = f"entry {index} has another time than its batch"
+                message = "it has another time than its batch"
                 self._findings.problem(index, "VERIFICATION_FAILED", message)
 
     def _check_signature(self, known: list[tuple[int, Entry]], signed: bytes) -> None:
@@ -246,7 +246,7 @@ class Batches:
             self.verified += pairs[key, sig]
             for index, entry in known:
                 if (entry.key, entry.sig) != (key, sig):
-                    message = f"entry {index} has another key or signature than its batch"
+                    message = "it has another key or signature than its batch"
                     self._findings.problem(index, "SIGNATURE_INVALID", message)
             return
         message = f"the signature of the batch of entries {first} to {first + count - 1} is wrong"
