@@ -8,6 +8,7 @@ import { keyOf, sign, verify, verifyByOpenSsl } from "./ed25519.js";
 import { leafHash, treeRoot } from "./merkle.js";
 import { checkReceipt } from "./note.js";
 import { checkHandedOn } from "./receipt.js";
+import { type Cast, type Event, Ledger, type Table } from "./rules.js";
 import { batchPae, canonical, decodeEntry, EVENT_TYPE, hashOf, pae, possession, signEvent } from "./wire.js";
 
 const hex = (text: string): Buffer => Buffer.from(text, "hex");
@@ -62,6 +63,15 @@ const verbs: Record<string, (given: any) => unknown> = {
     receipts: cases.map(([receipt, fingerprint]) => checked(() => checkHandedOn(receipt, fingerprint))),
   }),
   bundles: ({ folders }: { folders: string[] }) => ({ bundles: folders.map((folder) => checked(() => checkBundle(folder))) }),
+  decide: ({ tables, cases }: { tables: Record<string, Table>; cases: { cast: Cast; events: Event[] }[] }) => ({
+    outcomes: cases.map(({ cast, events }) => {
+      const ledger = new Ledger(tables, cast);
+      const last = events.at(-1)!;
+      const codes = events.slice(0, -1).map((event) => ledger.decide(event));
+      const { name } = ledger.at(last.stream, last.accepted_ms);
+      return { codes, before: name, code: ledger.decide(last), after: ledger.at(last.stream, last.accepted_ms).name };
+    }),
+  }),
   async work({ url, nkey, seed, ledger, agent, bodies }: Record<string, string> & { bodies: unknown[] }) {
     const bus = await Bus.open(url ?? "", ledger ?? "", agent ?? "", nkey ?? "");
     try {

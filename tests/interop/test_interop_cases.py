@@ -1,0 +1,69 @@
+"""The agent in TypeScript decides the cases of ``proto/cases`` by the tables of ``proto/rules``, as their page says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from building import GIVEN_MS, Actors, key_named
+from rule_cases import PROTO, SESSION, Outcome, Written, all_cases, cast, id_of, play
+
+from deedbook.ledger.lifecycle.authority import NODE, ROOT
+from deedbook.ledger.lifecycle.rules import FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Recorder:
+    """Writes down the events of a case, for an agent that decides them."""
+
+    def __init__(self) -> None:
+        self.actors = Actors(agents=cast()["agents"])
+        self.now_ms = GIVEN_MS
+        roles = {**cast()["agents"], ROOT: ["admin"], NODE: []}
+        self.events: list[dict[str, Any]] = []
+        self.keys: dict[str, dict[str, Any]] = {}
+        for name in roles:
+            key = self.actors.keys[name].public.hex()
+            session = key_named(SESSION + name).public.hex()
+            self.keys |= {key: {"agent": name, "since": 0}}
+            self.keys |= {session: {"agent": name, "since": 0, "delegatedBy": key}}
+        self.cast = {"roles": roles, "keys": self.keys}
+
+    def emit(self, written: Written) -> str:
+        """Write an event down."""
+        key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
+        event = {name: getattr(written, name) for name in ("author", "kind", "stream", "data")}
+        number = len(self.events) + 1
+        event |= {"index": number, "accepted_ms": self.now_ms, "id": f"blake3:{number:064x}", "key": key.public.hex()}
+        self.events.append(event)
+        self.now_ms += 1
+        return str(event["id"])
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_ms += int(seconds * 1000)
+
+    def size(self) -> int:
+        """Return the index of the next event."""
+        return len(self.events) + 1
+
+    def state(self, stream: str) -> None:
+        """Return nothing: nobody has decided yet."""
+
+
+def test_an_agent_in_another_language_reaches_the_outcome_of_every_case(ask: Callable[..., Any]) -> None:
+    recorded = []
+    for case in all_cases():
+        recorder = Recorder()
+        play(case, recorder)
+        recorded.append({"cast": recorder.cast, "events": recorder.events})
+    tables = {family: json.loads((PROTO / "rules" / f"{family}.json").read_bytes()) for family in FAMILIES}
+    answers = ask("decide", tables=tables, cases=recorded)["outcomes"]
+    wrong = {
+        id_of(case): (case.then, answer)
+        for case, answer in zip(all_cases(), answers, strict=True)
+        if any(answer["codes"]) or not case.is_met_by(Outcome(answer["code"], answer["before"], answer["after"]))
+    }
+    assert wrong == {}
