@@ -58,7 +58,7 @@ def fsck(
         findings = Findings()
         try:
             check_data_file(reader.file)
-        except Corrupted as error:  # go on with the rest of the file
+        except Corrupted as error:  # continue with the rest of the file
             findings.problem(None, error.code, error.message)
         head = read_head(reader)
         check = _Check(home, reader, findings, head, Anchor(findings, root, trusted_checkpoint))

@@ -92,13 +92,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
             cells[at] = _coloured(cells[at], row[at] if name in ("status", "state") else "")
         click.echo(gap.join(cells).rstrip())
     if unseen:
-        print_lines(f"not shown, as there is no room: {', '.join(unseen)}")
+        print_lines(f"not shown, because the terminal is too narrow: {', '.join(unseen)}")
 
 
 def _fitted(columns: list[list[str]], cells_max: int) -> tuple[list[int], list[str]]:
     """Return the widths of the columns that fit into a line, and the names of those that do not.
 
-    The first column names what a row is of, and gives way last; numbers, times and keys are of no use when cut.
+    The first column names the subject of a row and is shortened last. Numbers, times and keys are never cut, because a
+    part of them is useless.
     """
     room = cells_max + len(gap)
     wanted = [min(max(map(width, column)), cells_max) + len(gap) for column in columns]
@@ -142,12 +143,12 @@ def print_lines(*lines: str) -> None:
 
 
 def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
-    """Return what stands before each line of a tree: the branches that lead to it, and those that go on below it."""
+    """Return the prefix of each line of a tree: its branches, and those that continue below the line."""
     drawn = []
     follows = [goes_on] * (max(depths, default=0) + 2)  # whether a line of a depth comes before a shallower one, below
     for depth in reversed(depths):
         stem = "".join("│  " if follows[level] else "   " for level in range(1, depth))
-        if depth > depth_drawn_max:  # a hundred bars would leave no room for what they lead to
+        if depth > depth_drawn_max:  # a hundred bars would leave no room for the text
             stem = f"⋯ {depth} deep "
         drawn.append(stem + ("" if depth == 0 else "├─ " if follows[depth] else "└─ "))
         follows[depth] = True
@@ -221,14 +222,14 @@ def _cells(sign: str) -> int:
     if sign < "\N{COMBINING GRAVE ACCENT}" or sign == "→":
         return 1
 
-    # The selector of an emoji widens what stands before it; any other mark is drawn over that.
+    # The emoji selector widens the character before it; any other mark is drawn over that character.
     if sign != "\N{VARIATION SELECTOR-16}" and unicodedata.category(sign) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
 def imported_by(mark: dict[str, Any] | None) -> str:
-    """Return the mark of what another tool recorded, with two spaces before it; empty for what was not imported."""
+    """Return the mark of a record that another tool made, after two spaces; empty if it was not imported."""
     return "" if mark is None else f"  [imported by {sanitize_text(mark['importer'])}]"
 
 
@@ -243,7 +244,7 @@ def short_key(key: str) -> str:
 
 
 def corrected(done: dict[str, Any]) -> str:
-    """Return in words who retracted or resolved what a session found out, when and why."""
+    """Return a text about the correction of an event: retracted or resolved, when, by whom and why."""
     by = f"{when(done['happened_ms'])} by {sanitize_text(done['author'])}"
     return f"{done['kind'].partition('.')[2]} {by}: {sanitize_line(done['words'])}"
 
@@ -256,11 +257,11 @@ def when(milliseconds: int) -> str:
 def show_page(
     app: ReadingApp, kind: str, answer: dict[str, Any], text: Callable[[], None], *, cursor: str = "cursor"
 ) -> None:
-    """Print a page by ``text``, and the command that goes on with ``answer["next"]`` (None: this page is the last)."""
+    """Print a page by ``text``, and the command for the next page, unless ``answer["next"]`` is None."""
     following, total = next_page(answer["next"], cursor), answer.get("total", answer.get("total_found"))
     app.show(kind, answer, text, following=following)
     if following is not None and not app.as_json:
-        print_command(sanitize_text(following), f"{'' if total is None else f'{total} in all; '}go on with: ")
+        print_command(sanitize_text(following), f"{'' if total is None else f'{total} in all; '}continue with: ")
     if total == 0:
         for hint in _unknown_names(app, click.get_current_context().params):
             click.echo(hint, err=True)
@@ -280,7 +281,7 @@ def list_page(
 
 
 def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
-    """Yield for each filter of a list without rows what it names that does not exist, with the nearest that does."""
+    """Yield a hint for each agent or stream in the filters of an empty list that does not exist, with similar names."""
     if wanted := [
         arguments[of] for of in ("agent", "author", "to", "sender", "reviewer", "importer") if arguments.get(of)
     ]:

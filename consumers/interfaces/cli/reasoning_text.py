@@ -30,7 +30,7 @@ def print_reasoning(reasoning: dict[str, Any]) -> None:
 
 
 def print_steps(memory: Mapping[str, Any]) -> None:
-    """Print a graph step by step, then what it comes to."""
+    """Print the steps of a graph, then its conclusion and its limitations."""
     dependencies = {int(number): rests_on for number, rests_on in memory["dependencies"].items()}
     for step in memory["steps"]:
         rests_on = dependencies.get(step["step_number"], [])
@@ -40,7 +40,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         for evidence in step["evidence"]:
             click.echo(f"       {quote_text(evidence)}")
         if step.get("needs_validation"):
-            click.echo(f"       to be validated: {quote_text(step.get('validation_method') or 'nobody said how')}")
+            click.echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
             click.echo(f"       → {quote_text(step['conclusion'])}")
     if memory["conclusion"]:
@@ -50,14 +50,14 @@ def print_steps(memory: Mapping[str, Any]) -> None:
 
 
 def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
-    """Print what validators say of a version; nothing where there is no reasoning of which they could."""
+    """Print the verdict of the validators on a version; print nothing if there is no reasoning."""
     if verdict is not None:
         mark = "red" if verdict["outcome"] == "failed" else None
         click.secho(sanitize_text(f"{'-- ' if err else ''}evidence: {verdict['text']}"), err=err, fg=mark)
 
 
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
-    """Print what stands behind a handoff: of each reasoning what is said of it, its brief, and the way on."""
+    """Print each reasoning that a handoff cites: its state, its brief, and the commands that show more."""
     for citation in citations:
         # Written out off a terminal, too: that costs a small model or a person up to 6 % more tokens; JSON has both.
         brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""

@@ -30,7 +30,7 @@ _task_cells_max: Final = 60
 
 
 def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str]:
-    """Return the session and the one word of ``[ID] WHAT``."""
+    """Return the session and WHAT from the arguments ``[ID] WHAT``."""
     if len(arguments) not in (1, 2):
         raise Refused("USAGE", f"give [ID] {what}: {'nothing' if not arguments else f'{len(arguments)} words'} came")
     if len(arguments) == 1 and _is_session(app, arguments[0]):
@@ -57,18 +57,18 @@ def chosen_session(app: App, session_id: str | None) -> str:
 
 
 def _is_session(app: App, word: str) -> bool:
-    """Return whether the only word that was given names a session, and what was to be recorded was forgotten."""
+    """Return whether ``word``, the only argument, names a session, so that the text to record is missing."""
     named = present_session()
     if named is not None or " " in word or "\n" in word:
         return word.removeprefix("session/") == named
     try:
         return bool(word.removeprefix("session/") == app.query("sessions.show", id=word)["id"])
     except Refused:
-        return False  # no session, or the beginning of several: words like any other
+        return False  # no session, or an ambiguous beginning of an id: treat the word as text
 
 
 def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accepted]]:
-    """Sign and append events of a session; return its whole id and what was accepted."""
+    """Sign and append events of a session; return its whole id and the accepted events."""
     author = app.author()
 
     def emit(name: str) -> list[Accepted]:
@@ -91,9 +91,9 @@ def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accep
 def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
     command = f"`deed session start --resumes {quote(name)} --as {agent}`"
     if refusal.code == "NOT_AUTHORIZED" and "allowed" in refusal.details:
-        advice = f"only its owner writes to it; {command} goes on from it"
+        advice = f"only its owner writes to it; {command} starts a session that continues it"
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
-        advice = f"{command} goes on in a new one"
+        advice = f"{command} starts a session that continues it"
     else:
         return refusal
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)

@@ -1,8 +1,8 @@
 """The history of a handoff: who signed each event with which key, and whether it counts (`handoff show --history`).
 
-It is read and checked as everything is that is shown to act on it (``ledger.client.stream_reader``): from the signed
-entries and the chain of keys from the root on. What stands in the log and no rule admits is shown, and why it counts
-for nothing.
+It is read from the signed entries and checked with the chain of keys from the root (``ledger.client.stream_reader``),
+like every answer that somebody acts on. Entries that no rule admits are shown, too, with the reason why they do not
+count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def signed_history(app: App, handoff: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def print_history(history: list[dict[str, Any]]) -> None:
-    """Print one event a line, and below it what it says."""
+    """Print each event on one line, and below it its key and its text."""
     click.echo("\nHistory")
     for event in history:
         click.echo(f"  {event['index']}  {when(event['accepted_ms'])}  {event['author']}  {event['kind']}")

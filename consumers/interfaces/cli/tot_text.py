@@ -86,7 +86,7 @@ def mermaid_text(tree: dict[str, Any]) -> Iterator[str]:
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:
-    """Print what a search found: the answer, the steps to it, and how far it holds."""
+    """Print the result of a search: the answer, the steps to it, the confidence, and who verified it."""
     click.secho(quote_text(outcome["answer"], "").removeprefix("\n"), bold=True)
     for number, step in enumerate(outcome["reasoning_trace"], 1):
         click.echo(f"  {number}. {sanitize_line(step)}")
@@ -100,7 +100,7 @@ def print_outcome(outcome: dict[str, Any]) -> None:
 
 
 def print_end(task: dict[str, Any]) -> None:
-    """Print what a task that is shown came to: its answer, or why it has none; nothing while it is searched."""
+    """Print the answer of a task, or the reason why it has none; print nothing while the search runs."""
     if task["solution"] is not None:
         print_outcome(task["solution"])
     elif (failure := task["failure"]) is not None:
@@ -109,16 +109,16 @@ def print_end(task: dict[str, Any]) -> None:
 
 
 def resumption(paused: dict[str, Any] | None) -> str:
-    """Return when and by which command a paused task goes on; nothing for another one."""
+    """Return when and with which command to continue a paused task; empty for None."""
     if paused is None:
         return ""
     wait = f" after {paused['retry_after_s']} s" if paused["retry_after_s"] else ""
     tried = "; `deed doctor --llm` tries the model" if paused["code"] == "LLM_UNAVAILABLE" else ""
-    return f" (paused: go on{wait} with `{paused['resume']}`; what was answered is not asked again{tried})"
+    return f" (paused: continue{wait} with `{paused['resume']}`; answered requests are not sent again{tried})"
 
 
 def print_run(outcome: dict[str, Any]) -> None:
-    """Print what a search cost, where it stands, and who searched."""
+    """Print the cost of a search, its log folder, and the processes and keys of its agents."""
     names = ("task_id", "stats", "reasoning", "logs")
     print_fields({name: outcome[name] for name in names if outcome[name] is not None})
     if outcome["pids"]:
@@ -139,17 +139,17 @@ def print_proof(proof: dict[str, Any]) -> None:
 
 
 def proof_verdict(proof: dict[str, Any]) -> str:
-    """Return in one sentence what a proof comes to."""
+    """Return the result of a proof in one sentence."""
     if proof["passed"]:
         return f"ok: {len(proof['answers'])} answers, each by another agent and key than asked for it"
     itself, missing = proof["answered_itself"], proof["missing"]
-    faults = [f"{len(itself)} answers by whoever had asked"] if itself else []
+    faults = [f"{len(itself)} answers by the agent that asked"] if itself else []
     faults += [f"never ran: {', '.join(missing)}"] if missing else []
     return f"FAILED: {'; '.join(faults)}"
 
 
 def progress(app: App) -> Callable[[Event], None] | None:
-    """Return what tells people, beside the answer, what the agents say and cost; None for programs and pipes."""
+    """Return a function that prints each event of a search on stderr; None if stderr is no terminal, or with --json."""
     if app.as_json or not sys.stderr.isatty():
         return None
     lines = EventLines()

@@ -71,14 +71,14 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     "as_json": {"param_decls": ["--json", "json_"], "is_flag": True, "help": "Print one JSON document."},
     "as_of": {"param_decls": ["--as-of"], "metavar": "INDEX|TIME", "help": "Answer as of this entry or time."},
 }
-"""The options that stand before or after any verb, by the attribute of ``Options`` that keeps the value."""
+"""The options of every verb, allowed before or after it, by the attribute of ``Options`` that stores the value."""
 
 
 class _Common(click.Option):
-    """An option of every verb: one line at the end of a page stands for all of them, not five on each."""
+    """An option of every verb. Help names all of them in one line at its end, instead of a line for each."""
 
     def get_help_record(self, ctx: click.Context) -> None:
-        """Return nothing: the line below is of all."""
+        """Return nothing, because ``_COMMON_LINE`` names the option."""
 
 
 _COMMON_LINE: Final = "Everywhere: --as --home --server --spool --json --passphrase-fd{} (see `deed --help`)"
@@ -115,8 +115,8 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 class VerbBase(_WithCommon):
     """A verb with the common options; its function gets an app first.
 
-    A verb that ``only_looks``, as an auditor does, goes on after a warning when the history changed
-    (``ledger.trust.store``). One that ``looks_back`` shows only answers of views, so ``--as-of`` may ask for old ones.
+    A verb with ``only_looks``, such as `deed verify`, only warns if the history changed (``ledger.trust.store``), and
+    continues. A verb with ``looks_back`` shows only answers of views, so ``--as-of`` can show earlier answers.
     """
 
     def __init__(
@@ -132,10 +132,12 @@ class VerbBase(_WithCommon):
         self.only_looks, self.looks_back = only_looks, looks_back
 
     def check_as_of(self, ctx: click.Context, options: Options) -> None:
-        """Refuse --as-of where the verb does or shows what is now. Raises Refused: ``USAGE``."""
+        """Refuse --as-of if the verb writes, or shows only the present state. Raises Refused: ``USAGE``."""
         if options.as_of is not None and (not self.looks_back or ctx.params.get("is_following")):
-            what = "--follow goes on" if self.looks_back else f"`{ctx.command_path}` does or shows what is now"
-            raise Refused("USAGE", f"{what}, and --as-of looks back: omit one of them")
+            what = "--follow" if self.looks_back else f"`{ctx.command_path}`"
+            raise Refused(
+                "USAGE", f"{what} needs the present state, and --as-of shows an earlier one: omit one of them"
+            )
 
     def call(self, ctx: click.Context, app: ClosableOptions) -> Any:
         """Call the verb's function with an app, which is closed at its end."""

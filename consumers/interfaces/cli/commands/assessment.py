@@ -1,7 +1,7 @@
 """`deed session assess`: the agent's own assessment, and after the last one the report.
 
-The assessment is committed first and stands whatever happens then. A report that fails is said on stderr and in the
-JSON, with exit code 0, and is made again by `deed session sweep`.
+The assessment is committed first, and stays if the report fails. In that case stderr and the JSON have the error, the
+exit code is 0, and `deed session sweep` makes the report later.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ async def _accept_loss(app: App, recovery: Recovery, reason: str, *, is_dry: boo
         recovery.reset_history(lost_head, reason, root)
     head = recovery.head()
     where = f"{head.size} entries, tree head {head.tree_head}"
-    text = f"a new reset: the log goes on from {where}, and every reader is told once"
+    text = f"a new history reset: the log continues from {where}, and each reader is informed once"
     _show(app, data, head, text, "deed serve")
 
 

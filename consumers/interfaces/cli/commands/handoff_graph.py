@@ -48,10 +48,10 @@ def tree_text(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def left_out(answer: dict[str, Any]) -> str:
-    """Return in one sentence how much of the graph is not on this page, and how to go on."""
+    """Return in one sentence how much of the graph is not on this page, and the option that shows the next page."""
     totals = answer["totals"]
     text = f"{totals['left_out']} of {totals['nodes']} handoffs are left out"
-    return text if answer["next"] is None else f"{text}; go on with --cursor {answer['next']}"
+    return text if answer["next"] is None else f"{text}; continue with --cursor {answer['next']}"
 
 
 def _node_text(node: dict[str, Any]) -> str:

@@ -51,15 +51,15 @@ def show(app: App, id_: str, *, history: bool, is_brief: bool) -> None:
 
 
 def with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer of ``handoffs.show`` with the reasonings that stand behind it."""
-    if not (handoff["result_refs"] or handoff["reasoning_refs"]):  # as most have none, and briefs load much
+    """Return an answer of ``handoffs.show`` with the reasonings that the handoff and its result cite."""
+    if not (handoff["result_refs"] or handoff["reasoning_refs"]):  # most have none, and briefs load large modules
         return {**handoff, "result_reasoning": [], "reasoning": []}
 
     return Citations(app.query_with, asker=app.settings().agent).shown(handoff)
 
 
 def as_of_line(as_of: dict[str, Any]) -> str:
-    """Return in a sentence what an answer was checked against."""
+    """Return a sentence that names the entries, the tree head and the keys that an answer was checked against."""
     line = f"checked: every signature, as of {as_of['size']} entries with tree head {as_of['root'][:root_digits_shown]}"
     if as_of["ends"] is not None:
         line += ", where the ledger's key signed that nothing of it is left out"

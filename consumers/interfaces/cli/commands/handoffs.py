@@ -1,4 +1,4 @@
-"""`deed handoff`: hand work over and see where it stands."""
+"""`deed handoff`: hand work over and see its status."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def create(app: App, /, id_: str | None, **options: Any) -> None:
 
 
 def content_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the content that options name; a text may stand in a file."""
+    """Return the content that options give; ``@FILE`` reads a text from a file."""
     texts = {name: read_text(options[name], f"--{name}") for name in ("body", "context") if options[name] is not None}
     return _present(options) | texts
 
@@ -147,7 +147,7 @@ def command_of(verb: operations.Verb) -> click.Command:
 
 
 def read_first(app: App, verb: operations.Verb, id_: str, *, asks: bool) -> dict[str, Any]:
-    """Show a handoff on the terminal, ask, and return what was shown: what is signed then is of that version."""
+    """Show a handoff on the terminal, ask, and return it, so that exactly the shown version is signed."""
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         read = "`deed handoff show ID` prints it, with `--json` as `data.version`"
         raise Refused(
@@ -185,7 +185,7 @@ def emit(
     changes: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
 ) -> None:
-    """Sign and append events of one handoff, the first at the version ``expect``, and say where it stands now."""
+    """Sign and append events of one handoff, the first at the version ``expect``, and print the new status."""
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
     ]
@@ -228,7 +228,7 @@ def emit(
 
 
 def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
-    """Yield for what a handoff depends on and nobody made a warning, with what is written much alike."""
+    """Yield a warning for each dependency that does not exist, with similar ids."""
     for on in [reason["on"] for reason in why["reasons"] if reason["code"] == "DEPENDENCY_MISSING"]:
         try:
             app.query("handoffs.facts", id=on)

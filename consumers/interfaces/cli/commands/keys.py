@@ -143,7 +143,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
     text.append(f"  key file  {path}{'  (sealed)' if passphrase else ''}")
     if name == ROOT:
         first = fingerprint(bytes.fromhex(read_event(0, app.client().entry(0)).key))
-        text.append(f"  auditors go on with the fingerprint of the first root key: {first}")
+        text.append(f"  auditors continue to use the fingerprint of the first root key: {first}")
     app.show("key", data, text)
 
 
@@ -199,7 +199,11 @@ def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
         short, at = short_key(row["key"]), row["since_index"]
         text.append(f"It brought in {short} of {row['agent']} at entry {at}, which is valid:")
         text.append(f"  if that is not theirs either: deed key compromised {short} --since {at}")
-    app.show("key", answer, [*text, f"Next: deed key rotate --as {key['agent']} --lost, if the agent shall go on"])
+    app.show(
+        "key",
+        answer,
+        [*text, f"Next: deed key rotate --as {key['agent']} --lost, unless the agent is no longer needed"],
+    )
 
 
 def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:

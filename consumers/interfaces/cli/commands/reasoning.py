@@ -255,7 +255,7 @@ def diff(app: App, base: str, target: str) -> None:
 
 
 def emit(app: App, name: str, data: EventData, warnings: Sequence[str] = ()) -> None:
-    """Sign and append one event of a reasoning, and say where it stands now, and what is doubtful about it."""
+    """Sign and append one event of a reasoning, and print its new state and the warnings."""
     accepted = app.author().emit(Draft(stream=f"reasoning/{name}", data=data))[0]
     graph = app.query("reasoning.show", id=name)
     answer = {"id": name, "ref": graph["ref"], "steps": graph["steps"], "accepted": asdict(accepted)}
@@ -284,14 +284,14 @@ def _provenance_of(app: App, ref: str) -> dict[str, Any]:
 
 
 def next_number(app: App, ref: str) -> tuple[str, int, list[str]]:
-    """Return the id of a reasoning, the number its next step would have, and a warning where it was concluded."""
+    """Return the id of a reasoning, the number of its next step, and a warning if it is concluded."""
     graph = app.query("reasoning.show", id=ref)
     numbers = [row["step_number"] for row in graph["memory"]["steps"]]
     return graph["id"], max(numbers, default=0) + 1, reopened(graph)
 
 
 def reopened(graph: dict[str, Any]) -> list[str]:
-    """Return what to do about steps that come after a conclusion, which stays that of the steps before."""
+    """Return advice for a step after the conclusion, which covers only the earlier steps; empty if not concluded."""
     if graph["status"] != "concluded":
         return []
     name, anew = graph["id"], "`deed handoff amend ID --reasoning"

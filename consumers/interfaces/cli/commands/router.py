@@ -207,7 +207,7 @@ def _print_dry_run(data: dict[str, Any], more: str | None) -> None:
     ]
     print_table(("index", "kind", "handoff", "chain", "outcome"), rows)
     if more is not None:
-        click.echo(f"go on with: {more}")
+        click.echo(f"continue with: {more}")
 
 
 def _step_text(step: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-r"""`deed session record`: what a session learned, many entries of one file at once, in the words of the verbs.
+r"""`deed session record`: records many entries of one file at once, each in the words of its verb.
 
-An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAME: VALUE``, or goes on with the text::
+An entry is a line ``KIND: TEXT``. An indented line below it is an option, ``NAME: VALUE``, or continues the text::
 
     dead-end: A cache of tokens
       why: it hides the fault
@@ -10,7 +10,7 @@ An entry is a line ``KIND: TEXT``; what is indented below it is an option, ``NAM
       evidence: src/auth.py:12-15
 
 Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume`` and
-``conclude`` belong to the ``reasoning`` above them, which is started where it has a ``task``, else extended.
+``conclude`` belong to the ``reasoning`` above them, which is started if it has a ``task``, otherwise extended.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
 
 class Entry(NamedTuple):
-    """One entry: where it stands, and what it signs; a ``reasoning`` and its steps name ``of`` which it is.
+    """One entry of the file: its line, its kind, and the data to sign.
 
-    ``data`` is None for a reasoning that goes on; ``rests_on`` are the steps that a step follows from.
+    ``of`` is the id of the reasoning that a ``reasoning`` entry names or a step belongs to. ``data`` is None for a
+    reasoning that is extended, not started; ``rests_on`` are the steps that a step follows from.
     """
 
     line: int
@@ -136,7 +137,7 @@ def record(app: App, file: str, session_id: str | None) -> None:
 
 
 def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> list[tuple[str, EventData]]:
-    """Return what each entry signs, with the stream: steps numbered on, artifacts as what was kept of them."""
+    """Return the stream and the data of each entry; steps get the next numbers, and artifacts are stored as blobs."""
     numbers: dict[str, int] = {}
     drafts: list[tuple[str, Any]] = []
     for entry in signed:
@@ -159,11 +160,11 @@ def _drafts(app: App, signed: list[Entry], session: str, notices: list[str]) -> 
 
 
 def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -> int:
-    """Return the number that the first step of a file has: where it stands already, the one that it has there."""
+    """Return the number of the first step: that of the recorded step with the same text, else the next number."""
     try:
         reasoning = app.query("reasoning.show", id=entry.of)
     except Refused as refusal:
-        message = f"nothing was recorded: line {entry.line}: {refusal.message}; with `task: TEXT` below it, it starts"
+        message = f"nothing was recorded: line {entry.line}: {refusal.message}; to start it, add the line `task: TEXT`"
         raise Refused(refusal.code, message, **refusal.details) from refusal
     steps = reasoning["memory"]["steps"]
     same = [step["step_number"] for step in steps if step["content"] == first.content]
@@ -172,9 +173,9 @@ def _following(app: App, entry: Entry, first: graphs.Step, notices: list[str]) -
 
 
 def read_entries(text: str) -> list[Entry]:
-    """Return the entries of a file in order; all that is wrong is named by its line before anything is signed.
+    """Return the entries of a file in order, after checking all of them.
 
-    Raises Refused: ``INVALID_FORMAT`` with ``details["faults"]``: a line and what is wrong there, each.
+    Raises Refused: ``INVALID_FORMAT``; ``details["faults"]`` lists each line with a fault, and the fault.
     """
     faults: list[dict[str, Any]] = []
     entries: list[Entry] = []

@@ -26,7 +26,7 @@ def make_report(app: App, session_id: str, inputs: ReportInputs) -> dict[str, An
 
 
 def inputs_from(options: dict[str, Any]) -> ReportInputs:
-    """Return what the options of a report say; what was not given is derived from the session."""
+    """Return the inputs of a report from its options; missing ones are derived from the session."""
     summary, context = options["task_summary"], options["context"]
     findings, unknowns, artifacts = (list(options[of]) or None for of in ("findings", "unknowns", "artifacts"))
     return ReportInputs(
@@ -49,9 +49,9 @@ def remedy(session_id: str, code: str) -> str:
 
 
 def print_made(report: dict[str, Any]) -> None:
-    """Print what report was made and where it is."""
+    """Print the id, type, size and entry of a report."""
     about = "" if report["exact"] else "about "
-    position = "stands already" if report["is_repeat"] else f"entry {report['event_index']}"
+    position = "already recorded" if report["is_repeat"] else f"entry {report['event_index']}"
     tokens = f"{about}{report['token_count']} tokens"
     click.echo(f"report {report['report_id'][:19]}…  {report['report_type']}, {tokens} ({position})")
     command = f"deed report show {quote(report['session_id'])}"

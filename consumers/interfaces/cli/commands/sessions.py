@@ -242,7 +242,7 @@ def print_session(session: dict[str, Any]) -> None:
 
 
 def _print_head(session: dict[str, Any]) -> None:
-    click.secho(quote_text(session["task"]) or "(no task was said)", bold=True)
+    click.secho(quote_text(session["task"]) or "(no task)", bold=True)
     who = session["author"] if session["imported"] is None else sanitize_text(session["ai_id"])
     until = "" if session["ended_ms"] is None else f" to {output.when(session['ended_ms'])}"
     click.echo(
@@ -254,7 +254,7 @@ def _print_head(session: dict[str, Any]) -> None:
     elif session["ai_id"] not in ("", session["author"]):
         click.echo(f"  label: {sanitize_text(session['ai_id'])}")
     if session["resumes"]:
-        click.echo(f"  goes on from {sanitize_text(session['resumes'])}")
+        click.echo(f"  continues {sanitize_text(session['resumes'])}")
     if session["summary"]:
         click.echo(f"  summary: {quote_text(session['summary'])}")
     click.echo("  " + ", ".join(f"{name.replace('_', ' ')}: {number}" for name, number in session["counts"].items()))

@@ -276,7 +276,7 @@ def search(app: App, task_id: str, logs_folder: Path | None, play: Callable[[], 
             begun = {"task_id": task_id, "logs": None if logs_folder is None else str(write_logs(events, logs_folder))}
         is_told = isinstance(error, KeyboardInterrupt) or (isinstance(error, Unavailable) and not app.as_json)
         if begun and is_told:
-            click.echo(f"go on with `deed tot resume {task_id}`", err=True)
+            click.echo(f"continue with `deed tot resume {task_id}`", err=True)
         if isinstance(error, DeedbookError):
             raise error.with_details(**begun) from error
         raise

@@ -27,7 +27,7 @@ fingerprint_digits: Final = 64
 
 
 class Act(NamedTuple):
-    """One setting that acts: its name, what it would do, what stands in the file, and how it stands to what is kept."""
+    """One acting setting: its name, its effect, its value, and its state: new, trusted or changed."""
 
     setting: str
     does: str
@@ -108,7 +108,7 @@ def root_in(home: Path) -> str:
 
 
 def _record(folder: FolderContent, root: str, *, is_shown: bool) -> TrustedFolder | None:
-    """Return what is kept of a folder; where that cannot be believed it counts for nothing, and is said."""
+    """Return the stored trust of a folder; None if there is none, or if it is for a ledger with another root."""
     try:
         record = trusting.find_record(folder.path)
     except Refused as refusal:
@@ -145,7 +145,7 @@ def _text(value: Any) -> str:
 
 
 def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
-    """Yield in plain words what one setting does; what a table says besides stands in its value."""
+    """Yield the effects of one setting; further fields of its table are shown as its value."""
     home = folder.path
     match name:
         case "nats_server":
@@ -156,7 +156,7 @@ def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
             address = value.get("base_url") or f"the own address of {value.get('family')}"
             yield f"problems, reasoning and evidence are sent to {address}{secret}"
         case "validator_tree":
-            yield f"`deed serve` reads files of {_inside(home, value)} and publishes what it made of them"
+            yield f"`deed serve` reads files of {_inside(home, value)} and publishes its results"
         case "notify":
             yield from map(_tells, value)
         case "reports":
@@ -166,14 +166,14 @@ def _does(folder: FolderContent, name: str, value: Any) -> Iterator[str]:
             urls = re.findall(r"\S+://\S+", str(value.get("policy")))
             yield f"checkpoints (sizes and hashes, no events) are sent to {', '.join(urls) or 'nobody'}"
         case "views":
-            yield f"what the views hold is kept in {value.get('store')}, and read from there"
+            yield f"the rows of the views are stored in {value.get('store')}, and read from there"
         case "cluster":
             yield f"servers at {', '.join(value['routes'])} share the log: this one listens at {value['listen']}"
         case "client" | "chains":
             router = "the router signs and creates handoffs as chains.toml says (`deed router check` explains it)"
             yield router if name == "chains" else "every command asks these servers, as this agent"
-        case _:  # any setting that is added: a test demands words for it
-            yield "does what stands here"
+        case _:  # a new setting: a test requires a text for it
+            yield "has no description: read its value"
 
 
 def _tells(channel: dict[str, Any]) -> str:

@@ -315,7 +315,7 @@ def test_list_filters_and_goes_on_with_the_command_it_prints(deed: Deed, fresh: 
     assert seen == names[:0:-1]
     table = deed("handoff", "list", "--to", carl, "--limit", 2)
     assert f"[pending → {carl}]" in table
-    assert "5 in all; go on with: deed handoff list" in table
+    assert "5 in all; continue with: deed handoff list" in table
     assert "(none)" in deed("handoff", "list", "--to", carl, "--status", "verified")
     deed.refuses("USAGE", "handoff", "list", "--status", "finished")
 

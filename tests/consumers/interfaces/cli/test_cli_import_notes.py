@@ -75,7 +75,7 @@ def test_what_was_imported_is_listed_by_what_became_of_it(deed: Deed, tmp_path: 
     assert (dirty["mapped_kind"], dirty["importer"], dirty["dirty"]) == ("finding.logged", "a", 1)
     document = deed.document("import", "list", "--limit", 1)
     assert "deed import list --limit 1 --cursor" in document["next"]
-    assert "go on with: deed import list" in deed("import", "list", "--limit", 1)
+    assert "continue with: deed import list" in deed("import", "list", "--limit", 1)
 
 
 def test_resume_query_list_and_show_mark_what_was_imported(deed: Deed, tmp_path: Path, session: str) -> None:

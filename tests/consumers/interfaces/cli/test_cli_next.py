@@ -62,7 +62,7 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, 
     names = [fresh("page") for _ in range(5)]
     for name in names:
         deed("handoff", "create", "--id", name, "--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
-    assert "5 in all; go on with: deed next" in deed("next", "--as", rob, "--limit", 2)
+    assert "5 in all; continue with: deed next" in deed("next", "--as", rob, "--limit", 2)
     seen: list[str] = []
     arguments = ["next", "--as", rob, "--limit", "2"]
     while arguments:

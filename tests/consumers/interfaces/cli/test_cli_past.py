@@ -80,7 +80,7 @@ def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[
 )
 def test_verbs_that_act_or_go_on_do_not_look_back(deed: Deed, words: str) -> None:
     said = deed.refuses("USAGE", *words.split(), "--as-of", 3)
-    assert "--as-of looks back" in said["message"]
+    assert "--as-of shows an earlier one" in said["message"]
 
 
 def test_help_of_a_verb_names_the_option_where_it_looks_back(deed: Deed) -> None:

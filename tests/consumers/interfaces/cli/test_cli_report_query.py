@@ -36,7 +36,7 @@ def test_query_finds_by_agent_time_and_pattern_and_pages(deed: Deed, fresh: Fres
     assert "next" not in rest
     said = deed(*query, "--limit", 2)
     assert "  +0.30   " in said
-    assert f"3 in all; go on with: {first['next']}" in said
+    assert f"3 in all; continue with: {first['next']}" in said
     assert deed("report", "query", "--ai-id", label, "--since", "2999-01-01") == "(none)\n"
     assert deed.data("report", "query", "--ai-id", label, "--task-pattern", "water")["total_found"] == 0
 

@@ -131,7 +131,7 @@ def test_dry_run_goes_on_where_its_page_ended(deed: Deed, file: Path, fresh: Cal
     assert document["next"] == f"deed router dry-run {file} --after {first} --limit 1"
     rest = deed.document(*document["next"].split()[1:])
     assert [event["index"] for event in rest["data"]["events"]] == [second]
-    assert "go on with: " in deed("router", "dry-run", file, "--after", first - 1, "--limit", 1)
+    assert "continue with: " in deed("router", "dry-run", file, "--after", first - 1, "--limit", 1)
 
 
 def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: Deed) -> None:

@@ -117,7 +117,7 @@ def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     said = deed.run("search", "--json", "--type", "session", "--type", "tot", "--limit", 2, "--", f'--{name} "{name}"')
     document = json.loads(said.out)
     assert f"--cursor {document['data']['next']}" in document["next"]
-    assert "go on with: deed search" in deed("search", "--limit", 2, name)
+    assert "continue with: deed search" in deed("search", "--limit", 2, name)
     seen = document["data"]["hits"]
     program, verb, *following = shlex.split(document["next"])
     rest = json.loads(deed.run(verb, "--json", *following).out)

@@ -58,7 +58,7 @@ def test_id_is_made_when_none_is_given_and_resumed_sessions_are_named_whole(deed
     second = deed.data("session", "start", fresh("on"), *AS_A, "--resumes", first[:13], "--ai-id", "model-x")
     shown = deed.data("session", "show", second["id"])
     assert (shown["resumes"], shown["ai_id"]) == (first, "model-x")
-    assert f"goes on from {first}" in deed("session", "show", second["id"])
+    assert f"continues {first}" in deed("session", "show", second["id"])
     listed = deed.data("session", "list", "--ai-id", "model-x")["sessions"]
     assert second["id"] in [one["id"] for one in listed]
     deed.refuses("NOT_FOUND", "session", "start", fresh("none"), *AS_A, "--resumes", "no-such")
@@ -234,7 +234,7 @@ def test_list_goes_on_with_the_command_it_names(deed: Deed, fresh: Fresh) -> Non
     assert (first["data"]["total"], [one["id"] for one in first["data"]["sessions"]]) == (3, names[:0:-1])
     following = first["next"].split()[1:]
     assert [one["id"] for one in deed.data(*following)["sessions"]] == names[:1]
-    assert "3 in all; go on with: deed session list" in deed("session", "list", "--ai-id", label, "--limit", 2)
+    assert "3 in all; continue with: deed session list" in deed("session", "list", "--ai-id", label, "--limit", 2)
 
 
 def test_text_of_a_long_session_shows_the_newest(capsys: pytest.CaptureFixture[str], deed: Deed, fresh: Fresh) -> None:

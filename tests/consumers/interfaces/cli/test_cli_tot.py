@@ -327,7 +327,7 @@ def test_end_of_a_task_is_its_answer_line_by_line_or_why_there_is_none(capsys: p
     print_end({"id": "t", "status": "searching", "solution": None, "failure": None})
     answer, paused = capsys.readouterr().out.split("LLM_UNAVAILABLE: ")
     assert answer == "│ Do:\n│ 1. \\x1b[2Jthis\nconfidence 0.50, checked by nobody\n"
-    assert paused.startswith("it is busy (paused: go on after 7 s with `deed tot resume t`")
+    assert paused.startswith("it is busy (paused: continue after 7 s with `deed tot resume t`")
     assert "`deed doctor --llm`" in paused
 
 

@@ -254,7 +254,7 @@ def test_trust_says_in_words_what_each_setting_does(clone: Clone) -> None:
     folder = read_folder(clone.home)
     assert set(folder.settings) == {*Actions.__struct_fields__, "chains"}
     for name, value in folder.settings.items():
-        assert not {"", "does what stands here"} & set(_does(folder, name, value)), name
+        assert not {"", "has no description: read its value"} & set(_does(folder, name, value)), name
 
 
 @pytest.mark.parametrize("proof", dict.fromkeys(ACTS.values()), ids=lambda proof: proof.__name__)
