@@ -71,6 +71,7 @@ class Audit:
 
     ``problems`` are (index, code, message), and so are ``refusals``: those of a bundle of one stream, where a missing
     entry may be the reason. ``gaps`` are (index, text): an event at that index or later may need the missing entry.
+    ``has_all_authority``: every event of authority is present and was accepted, so the files of keys can be compared.
     """
 
     def __init__(self, members: Members) -> None:
@@ -91,7 +92,7 @@ class Audit:
         self.manifest = read_manifest(members.read("manifest.json"))
         self.lost = members.check_names(self.manifest)
         self.missing += self.lost
-        self.may_lack_authority = any(name.startswith("entries/") for name in self.lost)
+        self.has_all_authority = not any(name.startswith("entries/") for name in self.lost)
         self.kinds = Kinds(members.read("schemas.json"))
         self.rules = Rules(self.kinds, self.authority)
         self.size: int = self.manifest["size"]
@@ -130,6 +131,7 @@ class Audit:
         try:
             self.decide(event)
         except WrongError as fault:
+            self.has_all_authority &= event.kind not in AUTHORITY
             if proof is None:
                 raise
             self.refusals.append((index, fault.code, str(fault)))
@@ -222,7 +224,7 @@ class Audit:
     def add_gap(self, name: str, text: str) -> None:
         """Record missing entries of a stream, or of authority. They are after the last one that is present."""
         self.gaps.append((self.last_of_stream.get(name, -1) + 1, text))
-        self.may_lack_authority |= name == ""
+        self.has_all_authority &= name != ""
 
     def check_expectations(self, event: Event) -> None:
         """Check that the author used the idempotency key once, and the stream version that the author expected."""
@@ -292,16 +294,10 @@ class Audit:
         is_ours = manifest["ledger"] == authority.ledger and manifest["origin"] == authority.origin
         need(is_ours, "manifest.json names another ledger")
         root_key = bytes.fromhex(authority.root)
-        wanted = {
-            "keys/checkpoint.vkey": "\n".join(
-                vkey(authority.origin, key)
-                for _, _, key in authority.checkpoints
-                if key not in authority.checkpoint_ends
-            ),
-            "keys/root.vkey": vkey("root", root_key),
-            "keys/root.fingerprint": blake3(root_key).hexdigest(),
-        }
-        if not self.may_lack_authority:
+        wanted = {"keys/root.vkey": vkey("root", root_key), "keys/root.fingerprint": blake3(root_key).hexdigest()}
+        if self.has_all_authority:
+            current = [key for _, _, key in authority.checkpoints if key not in authority.checkpoint_ends]
+            wanted["keys/checkpoint.vkey"] = "\n".join(vkey(authority.origin, key) for key in current)
             wanted["keys/agents.vkeys"] = "\n".join(authority.vkeys)
         for name, text in wanted.items():
             need(read(name) == text.encode() + b"\n", f"{name} contradicts the entries", "CORRUPTED")

@@ -41,10 +41,10 @@ class State:
     unlock_at: str = ""
     tasks: tuple[str, ...] = ()
     criteria: tuple[str, ...] = ()
+    claimed_status: str = ""
     lease: tuple[int, int] | None = None
     approval: tuple[int, str] | None = None
     completion: str = ""
-    claimed_status: str = ""
     is_announced: bool = False
 
     def at(self, now_ms: int) -> State:
@@ -143,11 +143,11 @@ class Decision:
     def decide(self) -> State:
         """Check the event in the order of the published page; return the state of its stream after it."""
         kind, name, row = self.event.kind, self.state.name, self.row
-        not_allowed = f"{self.event.stream} is {name}, and {kind} is not possible"
-        need(name != "none" or "none" in row["from"], f"{self.event.stream} does not exist", "NOT_FOUND")
+        is_there = name != "none" or "none" in row["from"]
+        need(is_there, f"there is no {self.event.stream} for {kind}", "NOT_FOUND")
         self.check_parties()
-        is_possible = name in row["from"]
-        need(is_possible, not_allowed, row.get("refused_as", {}).get(name, "TRANSITION_NOT_ALLOWED"))
+        message = f"{self.event.stream} is {name}, and {kind} is not possible"
+        need(name in row["from"], message, row.get("refused_as", {}).get(name, "TRANSITION_NOT_ALLOWED"))
         check_roles(self.authority, self.event, set(row.get("roles", self.table["roles"])))
         if "mark" in row:
             self.check_mark(row["mark"])
@@ -225,10 +225,10 @@ class Decision:
             unlock_at=self.data["unlock_at"],
             tasks=("open",) * len(self.data["tasks"]),
             criteria=("open",) * len(self.data["criteria"]),
+            claimed_status="",
             lease=None,
             approval=None,
             completion="",
-            claimed_status="",
             is_announced=False,
         )
 
@@ -236,8 +236,9 @@ class Decision:
         """Return the state with what an imported file claims to be done."""
         tasks = ["done" if at in self.claims["tasks"] else mark for at, mark in enumerate(state.tasks)]
         criteria = ["claimed" if at in self.claims["criteria"] else mark for at, mark in enumerate(state.criteria)]
-        after = replace(self.with_completion(state), tasks=tuple(tasks), criteria=tuple(criteria))
-        return replace(after, claimed_status=self.claims["status"] or "")
+        status = self.claims["status"] or ""
+        state = replace(state, tasks=tuple(tasks), criteria=tuple(criteria), claimed_status=status)
+        return self.with_completion(state)
 
     def with_approval(self, state: State) -> State:
         """Return the state with this event as its approval."""

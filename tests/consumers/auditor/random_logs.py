@@ -1,0 +1,191 @@
+"""Logs of random operations by random agents, most of them wrong, that nobody's gate has judged.
+
+Half of the operations are those of a row whose states and parties fit, with right data. Otherwise a log would never get
+far, and all its events would be refused for the same reasons.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from building import NO_EVENT
+from event_examples import EXAMPLES
+from forged_steps import compromised, removed, rotated
+from rule_stage import CONTENT, ROWS, STEP, TABLES, WORKING, Row, Stage, handoff_data, mapped
+
+from deedbook.ledger.client.author import Draft
+from deedbook.ledger.format.envelope import decode_entry, event_id, pae
+
+if TYPE_CHECKING:
+    import random
+
+    from deedbook.ledger.format.identity import Key
+
+AGENTS: Final = ("alice", "bob", "rita", "carl", "dora", "rick", "hugo", "router", "ada")
+STREAMS: Final = {"handoff": 4, "session": 2, "reasoning": 2, "review": 2, "snapshot": 2, "record": 1}
+SELDOM: Final = {"record.imported", "handoff.logged", "handoff.rejected", "handoff.cancelled", "handoff.superseded"}
+SELDOM |= {"handoff.amended", "session.ended"}  # after most of these, little else can be done with a stream
+SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
+
+
+class RandomLog:
+    """A stage, and what chance does on it."""
+
+    def __init__(self, chance: random.Random, events: int) -> None:
+        self.stage, self.chance = Stage(), chance
+        self.session_keys: list[tuple[str, Key]] = []
+        self.ids = [NO_EVENT]
+        steps = [self.operate] * 40 + [self.change_authority] * 3 + [self.wait, self.delegate]
+        for _ in range(events):
+            chance.choice(steps)()
+
+    def is_likely(self, percent: int) -> bool:
+        """Return true in so many of a hundred cases."""
+        return self.chance.randrange(100) < percent
+
+    def agent(self) -> str:
+        """Return an agent."""
+        return self.chance.choice(AGENTS)
+
+    def wait(self) -> None:
+        """Let time pass: leases of a minute end."""
+        self.stage.clock.advance(self.chance.choice((1, 59, 61)))
+
+    def delegate(self) -> None:
+        """Delegate a session key, with a scope or without."""
+        name, chance = self.agent(), self.chance
+        scope = {"kinds": [], "streams": chance.choice(([], ["handoff/*"], ["session/*"]))}
+        limit = chance.choice((None, 1, 2))
+        key = self.stage.new_key(f"session/{len(self.stage.entries)}")
+        self.session_keys.append((name, self.stage.delegate(name, key, seconds=90, max_events=limit, **scope)))
+
+    def change_authority(self) -> None:
+        """Change roles or keys, by an admin most of the time."""
+        stage, chance, name = self.stage, self.chance, self.agent()
+        author = "ada" if self.is_likely(70) else self.agent()
+        role = chance.choice((*WORKING, "admin"))
+        match chance.randrange(12):
+            case 0 | 1 | 2 | 3 | 4:
+                self.append(author, f"agent/{name}", "role.granted", {"agent": name, "role": role})
+            case 5 | 6 | 7 | 8:
+                self.append(author, f"agent/{name}", "role.revoked", {"agent": name, "role": role})
+            case 9:
+                compromised(stage, author, name, chance.randrange(len(stage.entries) + 2))
+            case 10:
+                key = rotated(stage, author, name, key=stage.new_key(f"{name}/{len(stage.entries)}"))
+                stage.keys[name] = key if self.is_likely(50) else stage.keys[name]
+            case _:
+                removed(stage, chance.choice(("carl", "dora", "rick")), author)
+
+    def append(self, author: str, stream: str, kind: str, data: dict[str, Any], key: Key | None = None) -> None:
+        """Append an event, sometimes with an expected version or an idempotency key."""
+        idem = f"i{self.chance.randrange(4)}" if self.is_likely(3) else None
+        expect = self.stage.streams[stream] - self.chance.randrange(2) if self.is_likely(5) else None
+        draft = Draft(stream=stream, kind=kind, data=data, idem=idem, expect=expect if expect != -1 else None)
+        self.stage.submit(self.stage.sign(author, draft, key=key))
+        self.ids.append(event_id(pae(decode_entry(self.stage.entries[-1]).body)))
+
+    def operate(self) -> None:
+        """Append an event of a row that fits, or of any."""
+        chance = self.chance
+        row = chance.choice(ROWS)
+        row = row if row.family == "handoff" or self.is_likely(70) else chance.choice(ROWS)
+        stream = f"{row.family}/{chance.randrange(STREAMS[row.family])}"
+        present = self.stage.state(stream)
+        fitting = [other for other in ROWS if other.family == row.family and name_of(present) in other.row["from"]]
+        is_fitting = bool(fitting) and self.is_likely(70)
+        row = chance.choices(fitting, [1 if row.kind in SELDOM else 6 for row in fitting])[0] if is_fitting else row
+        author, data = self.event_of(row, stream, present)
+        if not is_fitting and self.is_likely(60):
+            author = self.agent()
+        key = None
+        if self.session_keys and self.is_likely(10):
+            author, key = chance.choice(self.session_keys)
+        self.append(author, stream, row.kind, data, key)
+
+    def event_of(self, row: Row, stream: str, present: Any) -> tuple[str, dict[str, Any]]:
+        """Return an author and data that fit a row most of the time."""
+        chance = self.chance
+        if row.family == "handoff":
+            return self.handoff_event(row, present)
+        owner = getattr(present, "owner", "") or self.agent()
+        authors = {"reasoning.briefed": "router", "reasoning.validated": "rita", "review.answered": "hugo"}
+        author = authors.get(row.kind, owner)
+        if row.kind == "reasoning.extended":
+            return author, self.extension()
+        if row.kind == "record.imported":
+            kind = row.when.get("mapped_kind") or chance.choice(("reasoning.concluded", "reasoning.started"))
+            data = self.extension() if kind == "reasoning.extended" else {"task": "x"}
+            data = {"conclusion": "so"} if kind == "reasoning.concluded" else data
+            if row.family == "session":
+                return author, mapped("session.started", {"task": "x"})
+            return author, mapped(kind, data) if row.family == "reasoning" else mapped("", {}, mapped_kind=None)
+        data = dict(EXAMPLES[row.kind])
+        if "target" in data:
+            data["target"] = chance.choice(self.ids[-12:])
+        if row.kind == "snapshot.taken" and self.is_likely(60):
+            name = chance.choice([name for name in SNAPSHOT if name not in ("vectors", "context_source")])
+            data[name] = "" if name == "context_summary" else data[name]
+            if name != "context_summary":
+                del data[name]
+        return author, data
+
+    def extension(self) -> dict[str, Any]:
+        """Return an extension of a reasoning, with numbers that are sometimes wrong."""
+        chance = self.chance
+        first = chance.randrange(1, 8)
+        numbers = range(first, first + chance.randrange(3))
+        depends = {str(number): [chance.randrange(1, 8)] for number in numbers if self.is_likely(40)}
+        updated = {str(chance.randrange(1, 8)): "no"} if self.is_likely(20) else {}
+        steps = [STEP | {"step_number": number} for number in numbers]
+        return {"steps": steps, "dependencies": depends, "assumptions_updated": updated}
+
+    def handoff_event(self, row: Row, present: Any) -> tuple[str, dict[str, Any]]:
+        """Return an author and data of a handoff."""
+        chance = self.chance
+        sender = (getattr(present, "importer", "") or getattr(present, "sender", "")) or self.agent()
+        others = [str(number) for number in range(STREAMS["handoff"] + 1)]
+        content = CONTENT | {
+            "to": chance.choice(("bob",) * 8 + (self.agent(), "nobody")),
+            "reviewer": chance.choice(("rita",) * 6 + ("rick", self.agent(), "nobody")),
+            "depends_on": chance.sample(others, chance.choice((0, 0, 0, 1, 2))),
+            "unlock_at": chance.choice(("completed", "verified")),
+            "criteria": CONTENT["criteria"][: chance.choice((0, 0, 1, 2))],
+        }
+        if present is not None and self.is_likely(60):
+            content |= {"to": present.receiver or "bob", "reviewer": present.reviewer or "rita"}
+        data, party = handoff_data(row, content, sender, present)
+        parties = {"sender": sender, "receiver": getattr(present, "receiver", ""), "reviewer": ""}
+        parties["reviewer"] = getattr(present, "reviewer", "")
+        author = parties.get(party, party)
+        if "position" in data:
+            data["position"] = chance.choice((0, 0, 1, 2))
+        if "by" in data:
+            data["by"] = chance.choice(others)
+        if "version" in data and self.is_likely(10):
+            data["version"] = NO_EVENT
+        if "completion" in data and self.is_likely(10):
+            data["completion"] = chance.choice(self.ids)
+        if row.kind == "handoff.claimed" and self.is_likely(50):
+            data = {"lease_seconds": 60}
+        if row.kind == "handoff.ready":
+            data["to"] = getattr(present, "receiver", "") or "bob"
+        if row.kind == "record.imported":
+            data["claimed_author"] = chance.choice(("eve", sender))
+            data["claims"] = chance.choice(
+                ({}, {"status": "open"}, {"tasks": [0, 1]}, {"criteria": [0]}, {"tasks": [3]})
+            )
+            data["mapped"] = {
+                name: value for name, value in data["mapped"].items() if self.is_likely(90) or name == "title"
+            }
+        return author if author in AGENTS else self.agent(), data
+
+
+def name_of(present: Any) -> str:
+    """Return the name of a stream's state, as the tables have it."""
+    if present is None:
+        return "none"
+    return "imported" if getattr(present, "claimed_status", None) is not None else str(present.status)
+
+
+assert set(STREAMS) == set(TABLES)
