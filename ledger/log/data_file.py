@@ -5,8 +5,8 @@ with SIGBUS, without a message. So this module first reads the two meta pages as
 before the last page that they count, because LMDB need not write pages that one transaction used and freed. Therefore
 only a missing page that is not on the list of free pages is damage.
 
-Rejected: opening the file in a child process that may die instead of reading the list of free pages here. A child proves
-that the file is whole only if it touches every page in use, which means reading the whole log at each such start.
+Rejected: opening the file in a child process that may die instead of reading the list of free pages here. A child
+proves that the file is whole only if it touches every page in use, which means reading the whole log at every start.
 """
 
 from __future__ import annotations
