@@ -1,9 +1,9 @@
 """Mutants of the core: small faults, each of which the tests that it names must notice.
 
-Each ``*.toml`` here holds a table of them: what goes wrong (``name``), the ``file``, the text that stands there once
-(``find``), what takes its place (``replace``), and the test files that fail then (``tests``). Texts and not line
-numbers, so that code may move; a text that no longer stands there exactly once is a failure that says so, because a
-mutant that cannot be made proves nothing.
+Each ``*.toml`` here is a table of mutants: the fault (``name``), the ``file`` (Python, or JSON as in ``proto/rules``),
+the text that occurs there once (``find``), the text that replaces it (``replace``), and the test files that must then
+fail (``tests``). A mutant names a text and no line number, so that code may move. A text that does not occur exactly
+once is reported as a failure, because a mutant that cannot be made proves nothing.
 
     python tests/mutants                 make each in a copy of the tree, run its tests, fail if one survives
     python tests/mutants signature key   only those whose name or file holds one of these words
@@ -157,13 +157,14 @@ def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str
 
 
 @contextlib.contextmanager
-def mutated(tree: Path, mutant: Mutant) -> Iterator[None]:
-    """Make the fault as long as the block lasts."""
+def mutated(tree: Path, mutant: Mutant, number: int) -> Iterator[None]:
+    """Make the fault as long as the block lasts. ``number`` is another one for each mutant."""
     path = tree / mutant.file
     text, before = path.read_text("utf-8"), path.stat()
     path.write_text(mutant.changed(text), "utf-8")
-    # Compiled modules are told from stale ones by size and whole seconds: a fault of equal length must not pass for it.
-    os.utime(path, (before.st_atime, before.st_mtime + 10))
+    # Python compares the size and the time (in seconds) of a file with those in its compiled module. Two faults of one
+    # file may have the same size, so each gets a time of its own. Otherwise the tests of one would run the other.
+    os.utime(path, (before.st_atime, before.st_mtime + 10 * number))
     try:
         yield
     finally:
@@ -185,10 +186,10 @@ def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[s
         if code != SURVIVED:
             return [f"without any mutant the tests fail already:\n{output[-3000:]}"]
 
-        def attempt(mutant: Mutant) -> None:
+        def attempt(mutant: Mutant, number: int) -> None:
             tree, began_s = trees.get(), time.monotonic()
             try:
-                with mutated(tree, mutant):
+                with mutated(tree, mutant, number):
                     code, output = run_tests(tree, mutant.tests, "-x")
             finally:
                 trees.put(tree)
@@ -200,7 +201,7 @@ def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[s
                 found.append(f"{mutant.name}: the tests could not be run:\n{output[-2000:]}")
 
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(attempt, mutants))
+            list(pool.map(attempt, mutants, range(1, len(mutants) + 1)))
     return found
 
 
