@@ -167,12 +167,13 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 )
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
-    """Report that a key was stolen at an entry or time; for an agent, report every identity key it had since then.
+    """Report that a key was stolen. Its signatures from --since on are then shown as compromised.
 
-    The key can sign nothing any more. Its signatures since then, and those of session keys that it delegated since
-    then, are shown as compromised signatures everywhere. Nothing is deleted. A handoff that was approved with such a
-    signature cannot be claimed until it is approved again. The agent itself signs this (--as), or an admin; without
-    --as, root signs. Replace a key of root or of a node first.
+    With an AGENT, every identity key that the agent had since then is reported. A reported key can sign nothing any
+    more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. A
+    handoff that was approved with such a signature cannot be claimed until it is approved again. The agent itself
+    signs the report (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with
+    `deed key rotate`.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)

@@ -85,7 +85,7 @@ def _proof(context: PageContext, index: int) -> dict[str, Any]:
 
 
 def search(context: PageContext) -> Page:
-    """Return the answer of `search.find` for ``q``, and ``q``; without ``q`` there are no hits."""
+    """Return the page with the search results for the URL parameter ``q``. Without ``q`` the page has no hits."""
     text = context.query.get("q", "").strip()
     answer: dict[str, Any] = {"hits": [], "total": 0, "next": None, "holds": "all"}
     if text:

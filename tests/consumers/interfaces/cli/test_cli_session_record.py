@@ -124,7 +124,7 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
         ("link", "is a link: name the file"),
         ("way/passwd", "is a link"),
         ("pipe", "is a pipe"),
-        ("none", "is not there"),
+        ("none", "there is no file"),
     ):
         (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
         error = deed.refuses(
