@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import json
 import os
 import queue
 import shutil
@@ -59,10 +60,16 @@ class Mutant(NamedTuple):
         if text.count(self.find) != 1:
             return [*missing, f"its text stands {text.count(self.find)} times in {self.file}, not once"]
         try:
-            ast.parse(self.changed(text))
-        except SyntaxError as error:
-            missing.append(f"{self.file} would be no Python any more (line {error.lineno})")
+            self._parse(self.changed(text))
+        except (SyntaxError, json.JSONDecodeError) as error:
+            missing.append(f"{self.file} could not be parsed any more (line {error.lineno})")
         return missing
+
+    def _parse(self, text: str) -> None:
+        if self.file.endswith(".json"):
+            json.loads(text)
+        else:
+            ast.parse(text)
 
     def changed(self, text: str) -> str:
         """Return the file's text with the fault in it."""
