@@ -213,14 +213,14 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     return [
         row["key"]
         for row in keys
-        if row["sort"] == "identity" and row["key"] != present["key"]
+        if row["type"] == "identity" and row["key"] != present["key"]
         if row["ended_index"] > since and (row["compromised_since"] is None or row["compromised_since"] > since)
     ]
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one registered or put in another's place since then."""
-    keys = [row for row in app.query("agents.keys")["keys"] if row["sort"] == "identity" and row["state"] == "valid"]
+    keys = [row for row in app.query("agents.keys")["keys"] if row["type"] == "identity" and row["state"] == "valid"]
     return [
         {name: row[name] for name in ("agent", "key", "since_index")}
         for row in keys
@@ -255,8 +255,8 @@ def list_keys(app: App, name: str | None) -> None:
         state = str(row["state"])
         state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
         state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
-        rows.append((row["agent"], row["sort"], short_key(row["key"]), state, row["expires_at"] or ""))
-    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
+        rows.append((row["agent"], row["type"], short_key(row["key"]), state, row["expires_at"] or ""))
+    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "type", "key", "state", "expires"), rows))
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:
