@@ -10,7 +10,6 @@ from building import Actors, Clock, key_named
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, KeyDelegated, KeyRevoked, RoleGranted
-from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.log.keys import key_key
@@ -100,13 +99,6 @@ def test_refused_and_repeated_events_cost_no_budget(ledger: Ledger) -> None:
     ledger.submit(started)
     assert refusal(ledger, "alice", "session/s1", FindingLogged(finding="f"), expect=9) == "STREAM_CONFLICT"
     assert used(ledger) == 1
-
-
-def test_session_key_never_approves_however_wide_its_scope(ledger: Ledger) -> None:
-    ledger.delegate("rita", SESSION_KEY, kinds=["*"], streams=["*"])
-    ledger.hand_over("h1")
-    version = ledger.handoff("h1").version
-    assert refusal(ledger, "rita", "handoff/h1", HandoffApproved(version=version)) == "KEY_OUT_OF_SCOPE"
 
 
 def test_session_key_delegates_and_registers_nothing(ledger: Ledger) -> None:

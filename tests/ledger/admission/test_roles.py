@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import key_named
-from event_examples import EXAMPLES
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
@@ -18,7 +17,6 @@ from deedbook.ledger.events.authority import (
     RoleGranted,
     RoleRevoked,
 )
-from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
@@ -107,46 +105,6 @@ def test_agent_revokes_its_own_key_and_not_anothers(ledger: Ledger) -> None:
     assert refusal(ledger, "bob", "agent/alice", revoked) == "NOT_AUTHORIZED"
     ledger.emit("alice", "agent/alice", revoked)
     assert refusal(ledger, "alice", "session/s1", SessionStarted()) == "KEY_REVOKED"
-
-
-def test_agent_without_a_working_role_works_on_nothing(ledger: Ledger) -> None:
-    for author in (ROOT, NODE):
-        assert refusal(ledger, author, "session/s1", SessionStarted()) == "NOT_AUTHORIZED"
-        assert refusal(ledger, author, "reasoning/r1", {"task": "t"}, kind="reasoning.started") == "NOT_AUTHORIZED"
-
-
-def test_briefs_are_made_by_services(ledger: Ledger) -> None:
-    ledger.register("compressor", "service")
-    ledger.emit("alice", "reasoning/r1", EXAMPLES["reasoning.started"], kind="reasoning.started")
-    ledger.emit("alice", "reasoning/r1", EXAMPLES["reasoning.extended"], kind="reasoning.extended")
-    brief = {"stream": "reasoning/r1", "data": EXAMPLES["reasoning.briefed"], "kind": "reasoning.briefed"}
-    assert refusal(ledger, "alice", **brief) == "NOT_AUTHORIZED"
-    ledger.emit("compressor", **brief)
-
-
-def test_handoff_needs_a_receiver_and_a_reviewer_who_may_review(ledger: Ledger) -> None:
-    def created(**fields: str) -> str:
-        return refusal(ledger, "alice", "handoff/h1", HandoffCreated(title="t", **fields))
-
-    assert created(to="nobody", reviewer="rita") == "AGENT_UNKNOWN"
-    assert created(to="bob", reviewer="nobody") == "AGENT_UNKNOWN"
-    ledger.register("carl")
-    assert created(to="bob", reviewer="carl") == "NOT_AUTHORIZED"
-    assert created(to="bob") == "REVIEWER_REQUIRED"
-    assert created(to="bob", reviewer="alice") == "SELF_APPROVAL"
-    ledger.emit("rita", "handoff/h1", HandoffCreated(title="t", to="bob"))
-    assert ledger.handoff("h1").status == "approved"
-
-
-def test_reviewer_who_lost_the_role_approves_nothing(ledger: Ledger) -> None:
-    data = ledger.hand_over("h1")
-    for role in ("human", "reviewer"):
-        ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role=role))
-    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="agent"))
-    approved = HandoffApproved(version=ledger.handoff("h1").version)
-    assert refusal(ledger, "rita", "handoff/h1", approved) == "NOT_AUTHORIZED"
-    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="reviewer"))
-    ledger.approve("h1", data)
 
 
 def test_only_root_starts_an_epoch_and_it_names_a_head(ledger: Ledger) -> None:
