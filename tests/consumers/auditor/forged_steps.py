@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 
@@ -24,10 +23,10 @@ from deedbook.ledger.events.authority import (
     LedgerCreated,
     RoleGranted,
 )
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffCreated, HandoffReady
+from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
-from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
+from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import pae
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import compute_version
@@ -77,11 +76,6 @@ def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOI
     proof = key.prove_possession(forge.id, name)
     forge.emit(author, "ledger", CheckpointKeyRotated(key=key.public.hex(), proof=proof))
     return key
-
-
-def amended(data: HandoffCreated, reviewer: str, *, hands_over: bool = True) -> HandoffAmended:
-    """Return the amendment that names another reviewer and leaves everything else."""
-    return HandoffAmended(**msgspec.structs.asdict(data) | {"reviewer": reviewer}, hands_over=hands_over)
 
 
 def session(forge: Forge, name: str = "alice", **scope: Any) -> Key:
@@ -216,13 +210,6 @@ def twice(forge: Forge) -> None:
     forge.raw("alice", body)
 
 
-def ready(forge: Forge) -> None:
-    """Let an agent say what only the router says."""
-    data = forge.hand_over("x")
-    forge.approve("x", data)
-    forge.emit("alice", "handoff/x", HandoffReady(to="bob", version=compute_version("alice", data)))
-
-
 def stored(**changes: Any) -> Callable[[Forge], Any]:
     """Store a finding as an entry with other fields than a gate would write."""
     return lambda forge: forge.raw("alice", forge.body("alice", SESSION, FINDING), **changes)
@@ -288,13 +275,6 @@ def deep(forge: Forge) -> None:
     forge.edited(
         "alice", "record/x", imported(), '"format":"x"', '"claims":{"a":' + "[" * 31 + "]" * 31 + '},"format":"x"'
     )
-
-
-def corrected_elsewhere(forge: Forge) -> None:
-    """Correct a finding of another session."""
-    forge.emit("alice", "session/other", SessionStarted(task="x"))
-    found = forge.emit("alice", "session/other", FINDING)
-    forge.emit("alice", SESSION, FindingRetracted(target=found.id, reason="it does not hold"))
 
 
 def imported(**fields: Any) -> EventData:

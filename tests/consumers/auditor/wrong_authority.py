@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from building import NO_EVENT
 from forge import SESSION
 from forged_steps import (
-    ASKED,
     FINDING,
     NKEY,
     WrongLog,
-    amended,
     batch_cut_short,
     batch_of_two_times,
     checkpoint_rotated,
@@ -19,12 +16,9 @@ from forged_steps import (
     created,
     delegated,
     ended,
-    example,
     finding,
     forged_approval,
     jumped,
-    ready,
-    reasoning,
     registered,
     removed,
     role,
@@ -39,11 +33,8 @@ from forged_steps import (
 )
 
 from deedbook.ledger.events.authority import ClockSet, HistoryReset, KeyRevoked, RoleRevoked
-from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated, HandoffVerified
-from deedbook.ledger.events.review import ReviewAnswered
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
-from deedbook.ledger.lifecycle.handoff import compute_version
 
 WHO_REGISTERS: Final = (
     WrongLog("a name is registered once, by an admin", "NOT_AUTHORIZED", forged_approval, index=-3),
@@ -132,37 +123,6 @@ WHO_HOLDS_WHICH_ROLE: Final = (
         "KEY_REVOKED",
         then(removed, lambda f: f.emit("bob", "session/b", SessionStarted(task="x"))),
     ),
-    WrongLog(
-        "an admin alone does no work",
-        "NOT_AUTHORIZED",
-        lambda f: f.emit("ada", "session/ada", SessionStarted(task="x")),
-    ),
-    WrongLog(
-        "the node does no work", "NOT_AUTHORIZED", lambda f: f.emit(NODE, "session/node", SessionStarted(task="x"))
-    ),
-    WrongLog(
-        "a reviewer confirms",
-        "NOT_AUTHORIZED",
-        lambda f: f.emit("router", "handoff/open", HandoffVerified(version=NO_EVENT, completion=NO_EVENT)),
-    ),
-    WrongLog(
-        "a service says what is ready",
-        "NOT_AUTHORIZED",
-        ready,
-    ),
-    WrongLog(
-        "a human answers a review",
-        "NOT_AUTHORIZED",
-        then(
-            lambda f: f.emit("alice", "review/v", ASKED),
-            lambda f: f.emit("bob", "review/v", ReviewAnswered(verdict="approved")),
-        ),
-    ),
-    WrongLog(
-        "a service writes a brief",
-        "NOT_AUTHORIZED",
-        then(reasoning(1), lambda f: example(f, "alice", "reasoning/r", "reasoning.briefed")),
-    ),
 )
 
 WHICH_KEY_SIGNS: Final = (
@@ -187,26 +147,6 @@ WHICH_KEY_SIGNS: Final = (
         "a session key signs as many events as it may",
         "KEY_EXHAUSTED",
         lambda f: [finding(f, key=key, corr=text) for key in [session(f, max_events=2)] for text in "abc"],
-    ),
-    WrongLog(
-        "a session key approves nothing",
-        "KEY_OUT_OF_SCOPE",
-        lambda f: f.emit(
-            "rita",
-            "handoff/two",
-            HandoffApproved(version=compute_version("alice", f.hand_over("two"))),
-            key=session(f, "rita"),
-        ),
-    ),
-    WrongLog(
-        "a session key hands nothing over without a reviewer",
-        "KEY_OUT_OF_SCOPE",
-        lambda f: f.emit("rita", "handoff/alone", HandoffCreated(title="t", to="bob"), key=session(f, "rita")),
-    ),
-    WrongLog(
-        "a session key gives no review away",
-        "KEY_OUT_OF_SCOPE",
-        lambda f: f.emit("rita", "handoff/given", amended(f.hand_over("given"), "ruth"), key=session(f, "rita")),
     ),
     WrongLog(
         "a session key delegates nothing",
