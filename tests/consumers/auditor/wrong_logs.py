@@ -31,7 +31,14 @@ from forged_steps import (
     stored,
     then,
 )
-from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
+from wrong_authority import (
+    HOW_A_LOG_IS_KEPT,
+    WHAT_THE_LEDGER_SAYS,
+    WHICH_KEY_SIGNS,
+    WHO_CHANGES_KEYS,
+    WHO_HOLDS_WHICH_ROLE,
+    WHO_REGISTERS,
+)
 from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
 
 from deedbook.ledger.events.handoff import (
@@ -172,6 +179,7 @@ WRONG_LOGS: Final = (
     *WHICH_KEY_SIGNS,
     *WHO_CHANGES_KEYS,
     *WHAT_THE_LEDGER_SAYS,
+    *HOW_A_LOG_IS_KEPT,
     *WHO_IS_LET_IN,
     *WHO_IS_A_NODE,
     *WHAT_AN_EVENT_IS,

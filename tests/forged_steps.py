@@ -62,12 +62,12 @@ def registered(forge: Forge, author: str, name: str, *, stream: str = "", key: K
     forge.keys.setdefault(name, key)
 
 
-def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, **data: Any) -> Key:
+def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, stream: str = "", **data: Any) -> Key:
     """Replace the key of a name; return the new one."""
-    key = key or forge.new_key(f"{name}'s second")
-    fields: dict[str, Any] = {"agent": name, "key": key.public.hex(), "proof": key.prove_possession(forge.id, name)}
-    forge.emit(author, f"agent/{name}", KeyRotated(**(fields | data)))
-    return key
+    new = key or forge.new_key(f"{name}'s second")
+    fields: dict[str, Any] = {"agent": name, "key": new.public.hex(), "proof": new.prove_possession(forge.id, name)}
+    forge.emit(author, stream or f"agent/{name}", KeyRotated(**(fields | data)))
+    return new
 
 
 def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOINT) -> Key:
@@ -121,6 +121,13 @@ def delegated(forge: Forge, author: str, stream: str, *, key: Key, proof: str, s
     """Delegate a key as it should not be."""
     data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=forge.clock.text(seconds))
     forge.emit(author, stream, data)
+
+
+def delegated_after_its_end(forge: Forge) -> None:
+    """Delegate a session key again that was revoked."""
+    key = session(forge)
+    forge.emit("alice", "agent/alice", KeyRevoked(key=key.public.hex()))
+    session(forge, seconds=61)
 
 
 def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any) -> None:
