@@ -190,6 +190,10 @@ class Actors:
         """Sign and submit one event."""
         return self.submit(self.sign(author, Draft(stream=stream, data=data, **draft), key=key))[0]
 
+    def new_key(self, name: str) -> Key:
+        """Return a key that nobody has yet."""
+        return key_named(f"new/{name}")
+
     def intent(self, author: str, content: bytes, *, key: Key | None = None, **changes: Any) -> Submission:
         """Return what an author signs to store a blob; ``changes`` are to the event's data."""
         digest = blake3(content).hexdigest()

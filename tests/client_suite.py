@@ -112,7 +112,7 @@ class ClientSuite:
         with pytest.raises(Refused) as refused:
             client.submit(ledger.sign("alice", *drafts))
         events = [(event["position"], event["code"]) for event in refused.value.details["events"]]
-        assert events == [(1, "TRANSITION_NOT_ALLOWED"), (2, "STREAM_CONFLICT")]
+        assert events == [(1, "NOT_FOUND"), (2, "STREAM_CONFLICT")]
 
     @pytest.mark.parametrize("index", [-1, 99, 2**64])
     def test_missing_entry_is_refused(self, client: Client, index: int) -> None:

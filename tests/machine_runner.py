@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from building import GIVEN_MS, Actors, key_named
 from msgspec.structs import replace
-from rule_cases import SESSION, cast, state_at
+from rule_cases import SESSION, Story, cast, lines_of, state_at
 
 from deedbook.ledger.admission.authority import OF_KIND
 from deedbook.ledger.admission.rules import MACHINES
 from deedbook.ledger.admission.state import Base, Layer
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.format.codec import converted
@@ -104,3 +106,25 @@ class MachineRunner:
         """Return the state that the rules see now."""
         record, family = self.layer.stream(stream), stream.partition("/")[0]
         return state_at(family, None if record is None else record.state, self.now_ms)
+
+
+def tell(family: str, *lines: str) -> Any:
+    """Return the state of the last line's stream after lines and stories of a family."""
+    runner = MachineRunner()
+    story = Story(runner, "")
+    for line in lines_of(family, *lines):
+        story.tell(line)
+    record = runner.layer.stream(story.stream_of(line))
+    return None if record is None else record.state
+
+
+def refuse(family: str, *lines: str) -> Refused:
+    """Return the refusal of the last line after lines and stories of a family."""
+    runner = MachineRunner()
+    story = Story(runner, "")
+    *given, when = lines_of(family, *lines)
+    for line in given:
+        story.tell(line)
+    with pytest.raises(Refused) as refused:
+        story.tell(when)
+    return refused.value

@@ -108,8 +108,7 @@ class SignedRunner:
         """Sign an event and submit it."""
         name = SESSION + written.author if written.is_by_session else written.author
         draft = Draft(stream=written.stream, data=written.data, kind=written.kind)
-        accepted = self.actors.submit(self.actors.sign(written.author, draft, key=self.actors.keys[name]))
-        return accepted[0].id
+        return self.actors.submit(self.actors.sign(written.author, draft, key=self.actors.keys[name]))[0].id
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -141,9 +140,18 @@ def cast() -> dict[str, Any]:
 @cache
 def cases_of(family: str) -> tuple[Case, ...]:
     """Return the cases of a family."""
-    text = tomllib.loads((PROTO / "cases" / f"{family}.toml").read_text("utf-8"))
-    stories = {"none": [], **text.get("story", {})}
-    return tuple(case for fields in text["case"] for case in _expanded(family, fields, stories))
+    return tuple(case for fields in _file(family)["case"] for case in _expanded(family, fields))
+
+
+@cache
+def _file(family: str) -> dict[str, Any]:
+    return tomllib.loads((PROTO / "cases" / f"{family}.toml").read_text("utf-8"))
+
+
+def lines_of(family: str, *lines: str) -> tuple[str, ...]:
+    """Return these lines, with the lines of a story in the place of its name."""
+    stories = {"none": [], **_file(family).get("story", {})}
+    return tuple(part for line in lines for part in (lines_of(family, *stories[line]) if line in stories else (line,)))
 
 
 def all_cases() -> list[Case]:
@@ -156,24 +164,17 @@ def id_of(case: Case) -> str:
     return f"{case.family}: {case.name}"
 
 
-def _expanded(family: str, fields: dict[str, Any], stories: dict[str, list[str]]) -> Iterator[Case]:
+def _expanded(family: str, fields: dict[str, Any]) -> Iterator[Case]:
     name, when, given = fields["name"], fields["when"], fields.get("given", [])
     if "then" in fields:
-        yield Case(family, name, _told(given, stories), when, fields["then"])
+        yield Case(family, name, lines_of(family, *given), when, fields["then"])
     for outcome, words in fields.get("in", {}).items():
         for story in words.split():
-            yield Case(family, f"{name} [{story}]", _told([story, *given], stories), when, outcome)
+            yield Case(family, f"{name} [{story}]", lines_of(family, story, *given), when, outcome)
     for outcome, words in fields.get("by", {}).items():
         for author in words.split():
             line = f"{author} {when.partition(' ')[2]}"
-            yield Case(family, f"{name} [{author}]", _told(given, stories), line, outcome)
-
-
-def _told(lines: list[str], stories: dict[str, list[str]]) -> tuple[str, ...]:
-    told: list[str] = []
-    for line in lines:
-        told += _told(stories[line], stories) if line in stories else [line]
-    return tuple(told)
+            yield Case(family, f"{name} [{author}]", lines_of(family, *given), line, outcome)
 
 
 def play(case: Case, runner: Runner, prefix: str = "") -> Outcome:

@@ -171,7 +171,10 @@ def fingerprint_in(text: str) -> str:
 
 
 def is_root(wanted: str, root_key: str) -> bool:
-    """Return whether the digits of ``fingerprint_in`` name the root key (hex)."""
+    """Return whether ``wanted`` (from ``fingerprint_in``) names the root key (hex).
+
+    It does if it is the key itself, its fingerprint, or the beginning of its fingerprint.
+    """
     return wanted == root_key or fingerprint(bytes.fromhex(root_key)).startswith(wanted)
 
 

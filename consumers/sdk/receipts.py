@@ -239,7 +239,7 @@ def _evidence(client: Client, index: int) -> Evidence:
     """Return the evidence for an entry. Views name the entries of root; these are signed, so they need no trust."""
     data = client.entry(index)
     keys = client.view("agents.keys", {})["keys"]
-    nodes = {key["agent"] for key in keys if key["sort"] == CHECKPOINT and key["agent"] != CHECKPOINT}
+    nodes = {key["agent"] for key in keys if key["type"] == CHECKPOINT and key["agent"] != CHECKPOINT}
     rows = [
         row["event_index"]
         for kind, stream in [*_TO_ROOT, *((kind, f"agent/{node}") for node in nodes for kind in _OF_NODES)]

@@ -218,9 +218,10 @@ class DatabaseHandoffStorage:
 
     @staticmethod
     def store_handoff(session_id: str, report: Mapping[str, Any]) -> str:
-        """Publish a report from an author's inputs, in a new session if there is none; return its event's id.
+        """Publish a report of a session and return the id of the report's event.
 
-        The other fields are derived from the session's events.
+        If there is no session with this id, a new one is started. Only the author's inputs are read from ``report``
+        (``ReportInputs``, and ``ai_id`` for a new session); the other fields are derived from the session's events.
         """
         inputs = inputs_of(*(report.get(name) for name in ReportInputs.__struct_fields__))
         with Ledger() as ledger:

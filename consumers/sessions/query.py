@@ -44,7 +44,9 @@ def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
     if mode not in {"last", "last_n"}:
         return mode  # ``resume`` refuses an unknown mode, or one without a session
     if session_id is not None:
-        raise Refused("USAGE", f"a session's id needs the resume mode session_id, not {mode}")
+        raise Refused(
+            "USAGE", f"the resume mode {mode} takes no session id: omit the id, or choose the mode session_id"
+        )
     return "last_n"
 
 

@@ -110,7 +110,9 @@ def _assignment(settings: Settings, actions: Actions, opening: kinds.TotStarted,
 def _others(client: Client, bound: Mapping[str, str]) -> dict[kinds.Role, kinds.RoleBinding]:
     """Return the roles that are bound to other agents, each with the identity key that the log proves."""
     if bound.keys() - set(BINDABLE) or {*bound.values()} & {*AGENTS.values()}:
-        raise Refused("USAGE", f"bind only {' and '.join(BINDABLE)}, and to agents that are not Deedbook's own")
+        names = ", ".join(AGENTS.values())
+        message = f"other agents can play only {' and '.join(BINDABLE)}: name an agent whose name is none of {names}"
+        raise Refused("USAGE", message)
     if len({*bound.values()}) != len(bound):
         raise Refused("USAGE", "generator and evaluator must be two different agents: name two")
     bindings: dict[kinds.Role, kinds.RoleBinding] = {}

@@ -66,7 +66,7 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
         raise Corrupted("VERIFICATION_FAILED", "the message's headers are not those of its entry", index=index)
     if not is_signed(entry, path):
         raise Corrupted(
-            "VERIFICATION_FAILED", f"the signature of the message of entry {index} is not valid", index=index
+            "VERIFICATION_FAILED", f"the bus message of entry {index} has an invalid signature", index=index
         )
     return index, entry
 

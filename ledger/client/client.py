@@ -227,9 +227,9 @@ _reset_body = msgspec.json.Decoder(_ResetBody)
 
 
 def read_reset(client: LogReads, event: str) -> ResetPoint:
-    """Return the history reset whose event has this id.
+    """Return the history reset that the event with this id signed.
 
-    Raises Corrupted: ``HISTORY_CHANGED``: the log has no such event by root.
+    Raises Corrupted: ``HISTORY_CHANGED`` if the log has no ``ledger.history_reset`` event by root with this id.
     """
     index = client.index_of("ledger", event)
     if index is not None:

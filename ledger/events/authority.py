@@ -153,9 +153,11 @@ class KeyRotated(EventData, frozen=True):
 
 
 class CheckpointKeyRotated(EventData, frozen=True):
-    """Replaces the checkpoint key of entry 0, for the tree that contains this entry and every larger tree.
+    """Replaces the checkpoint key of the ledger's first node; root signs it.
 
-    The key of another node ends with that node. ``proof`` is over ``identity.possession`` for the name ``checkpoint``.
+    The new key signs the checkpoint of the tree that ends with this entry, and of every larger tree. The checkpoint
+    key of any other node is never replaced: it ends when that node is removed. ``proof`` is the new key's signature
+    over ``identity.possession``, with ``checkpoint`` as the agent's name.
     """
 
     key: PublicKey

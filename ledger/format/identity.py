@@ -53,7 +53,10 @@ class Key:
         return bindings.crypto_sign(message, self._secret)[: bindings.crypto_sign_BYTES]
 
     def prove_possession(self, ledger: str, agent: str) -> str:
-        """Return the proof (hex) that the registrant of this key for ``agent`` has the key."""
+        """Return this key's proof of possession (hex): its signature over ``possession``.
+
+        An event that registers the key for ``agent`` must contain it.
+        """
         return self.sign(possession(ledger, agent, self.public)).hex()
 
 
@@ -202,7 +205,9 @@ def open_sealed_files(content: bytes, passphrase: str) -> dict[str, bytes]:
         box = _box(passphrase, bytes.fromhex(archive.salt))
         return _files_decoder.decode(box.decrypt(archive.sealed))
     except (*UNREADABLE, ValueError) as error:
-        raise Refused("INVALID_FORMAT", "the content is not a valid archive of sealed files") from error
+        raise Refused(
+            "INVALID_FORMAT", "the sealed keys cannot be read: restore from another copy of the backup"
+        ) from error
     except exceptions.CryptoError as error:
         raise Refused("KEY_LOCKED", "this is not the passphrase of the sealed files") from error
 

@@ -170,7 +170,10 @@ def is_same_root(fingerprint_start: str, other_start: str) -> bool:
 
 
 def ignored_settings(settings: Settings) -> list[str]:
-    """Return the names of the acting settings that do not count because of missing trust; none if all count."""
+    """Return the names of the settings in ``Actions`` that are ignored because the folder is not trusted.
+
+    The list is empty if the folder is trusted or has no such settings.
+    """
     _, actions = parse_config(settings.text, settings.home / CONFIG_FILE)
     names = list(msgspec.to_builtins(actions))
     if not names or settings.actions is not None:

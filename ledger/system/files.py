@@ -89,7 +89,7 @@ def read_regular(path: Path, *, size_max_bytes: int, follow: bool = False, is_ow
 
 def _check_own(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        message = f"{path} belongs to another user (uid {status.st_uid}): remove it"
+        message = f"{path} belongs to another user (uid {status.st_uid}): replace it by a file of your own"
         raise Refused("INVALID_FORMAT", message, path=str(path))
     if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
         message = f"{path} has mode {mode:04o}, so others may have written it: check its content, then `chmod 600` it"
@@ -279,7 +279,11 @@ def _not_regular(path: Path, mode: int) -> Refused:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }.get(stat.S_IFMT(mode), "something else")
-    return Refused("INVALID_FORMAT", f"{path} is {file_type}, not a regular file: remove it", path=str(path))
+    return Refused(
+        "INVALID_FORMAT",
+        f"{path} is {file_type}, not a regular file: name a regular file, or put one there",
+        path=str(path),
+    )
 
 
 def find_ownership_risk(folder: Path) -> str | None:

@@ -28,16 +28,16 @@ class AgentRow(Row, frozen=True):
 
 
 class KeyRow(Row, frozen=True):
-    """A key of an agent or, if ``sort`` is ``checkpoint``, of a node's checkpoints; its scope is JSON.
+    """A key of an agent or, if ``type`` is ``checkpoint``, of a node's checkpoints; its scope is JSON.
 
-    ``sort`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
+    ``type`` is ``identity``, or ``session`` for a delegated key. ``ended_as`` is ``revoked``, ``replaced``,
     ``compromised`` or ``removed``; ``ended_by`` ended it at ``ended_index``. Signatures from ``compromised_since`` on
     are compromised, as the entry ``compromised_index`` reports.
     """
 
     agent: str
     key: str
-    sort: str
+    type: str
     since_index: int
     since_ms: int
     expires_at: str | None = None
@@ -123,7 +123,7 @@ def fold(state: AgentState, event: Event) -> AgentState:
                 delegated_by=event.key,
             )
         case kinds.AgentRemoved() as data:
-            for key in [row.key for row in state.keys if row.sort != "session"]:
+            for key in [row.key for row in state.keys if row.type != "session"]:
                 state = _ended(state, event, key, "removed", data.reason)
             return _with(state, roles="[]", removed_index=event.index, removed_because=data.reason)
         case _:  # the other handled kinds change keys or invitations
@@ -158,8 +158,8 @@ def _roles(state: AgentState) -> list[str]:
 
 
 def _key(state: AgentState) -> str:
-    sort = CHECKPOINT if state.name == CHECKPOINT else "identity"
-    return next((row.key for row in reversed(state.keys) if row.sort == sort), "")
+    type_ = CHECKPOINT if state.name == CHECKPOINT else "identity"
+    return next((row.key for row in reversed(state.keys) if row.type == type_), "")
 
 
 def _with(state: AgentState, **fields: Any) -> AgentState:
@@ -167,8 +167,8 @@ def _with(state: AgentState, **fields: Any) -> AgentState:
     return msgspec.structs.replace(state, agent=agent)
 
 
-def _with_key(state: AgentState, event: Event, key: str, sort: str, **scope: Any) -> AgentState:
-    row = KeyRow(state.name, key, sort, event.index, event.accepted_ms, **scope)
+def _with_key(state: AgentState, event: Event, key: str, type_: str, **scope: Any) -> AgentState:
+    row = KeyRow(state.name, key, type_, event.index, event.accepted_ms, **scope)
     return msgspec.structs.replace(state, keys=(*state.keys, row))
 
 

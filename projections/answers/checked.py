@@ -246,7 +246,7 @@ class _Question:
                 KeyRow,
                 record,
                 key=key,
-                sort="identity" if record.is_identity else "session",
+                type="identity" if record.is_identity else "session",
                 since_ms=0,
                 kinds="[]",
                 streams="[]",

@@ -35,7 +35,11 @@ class EventFilter(query.Arguments, frozen=True):
 
 
 def matching_events(context: query.QueryContext, reference: str) -> list[dict[str, Any]]:
-    """Return the events (at most eleven) with an index, or whose id or body's digest begins with the reference."""
+    """Return the events that a reference may mean.
+
+    If the reference is the index of an event, that is the only one. Otherwise they are the events whose id or whose
+    body's SHA-256 begins with it, at most eleven by each.
+    """
     events: list[dict[str, Any]] = []
     if re.fullmatch(INDEX, reference) and (
         rows := context.rows("SELECT * FROM events WHERE event_index = ?", (int(reference),))

@@ -223,7 +223,10 @@ def write_squashed(base: str, target: str, change: graph.ReasoningDelta) -> str:
 
 
 def write_chain(base: str, target: str, changes: Sequence[str]) -> str:
-    """Return the payload of a chain between two refs; each change is as ``encode_change`` wrote it."""
+    """Return the payload of type ``chain``: the deltas that lead from the version ``base`` to the version ``target``.
+
+    Both are refs. ``changes`` are JSON texts from ``encode_change``, one for each version, oldest first.
+    """
     chain = [msgspec.Raw(change.encode()) for change in changes]
     return _encode({"reasoning_ref": _short(base), "chain": chain, "target": _short(target)}).decode()
 

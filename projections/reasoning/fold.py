@@ -44,7 +44,7 @@ class ImportOrigin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReasoningRow(Row, frozen=True):
-    """A reasoning at its latest version; from ``source`` on, the origin of an imported one, NULL if not imported."""
+    """The latest version of a reasoning. The columns from ``source`` on are NULL unless the reasoning was imported."""
 
     id: str
     task: str

@@ -97,7 +97,10 @@ def nearest(context: QueryContext, question: str, where: Where, *, count_max: in
 
 
 def by_stream(events: Sequence[NearEvent]) -> dict[str, NearEvent]:
-    """Return the streams of ranked events in that order, each with its first event and its highest score."""
+    """Return the best-ranked event of each stream, with the highest score of any of the stream's events.
+
+    The order is that of the ranks: the stream with the best event comes first.
+    """
     streams: dict[str, NearEvent] = {}
     for event in events:
         best = streams.setdefault(event.stream, event)

@@ -157,7 +157,7 @@ class PostgresTransaction:
         self._db.run(sql, (version.position, version.last_id, version.view, version.is_live))
 
     def start_building(self, view: Projection[Any], *, in_place: bool) -> None:
-        """Create an empty view version."""
+        """Create an empty view version, and drop one that is being built. ``in_place``: it is live if none is."""
         self.drop(view.name, is_live=False)
         is_live = in_place and not any(version.is_live for version in self.view_versions() if version.view == view.name)
         for name in _names_of(view):

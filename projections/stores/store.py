@@ -62,7 +62,10 @@ class BoundaryStateRow(Row, frozen=True):
 
 
 def boundary_states_table(view: str) -> Table:
-    """Return the table of the states that a view had at the boundaries of the log, if they changed after them."""
+    """Return the table of the states of a view as of each earlier boundary of the log (see ``stretch_events``).
+
+    It stores only states that changed after the boundary. All others are still the same in ``states_table``.
+    """
     return Table(
         f"deedbook_kept_{view}", BoundaryStateRow, primary_key=("until", "key"), indexes=(("until", "changed"),)
     )

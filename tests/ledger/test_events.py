@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import msgspec
 import pytest
 from event_examples import EXAMPLES, KEY, PROOF
+from given import fact
 
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, RULES
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS, body, tot
-from deedbook.ledger.events.body import decode_body, make_event
+from deedbook.ledger.events.body import decode_body, make_event, read_as
 from deedbook.ledger.events.fields import EventData, Name, Ref, Time
 from deedbook.ledger.events.handoff import Day, HandoffId
+from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.limits import json_integer_max, stream_name_max_bytes
 
@@ -260,3 +263,11 @@ def test_field_refuses_what_only_looks_right(kind: Any, text: str) -> None:
 
 def test_examples_of_keys_have_the_lengths_of_ed25519() -> None:
     assert (len(KEY), len(PROOF)) == (64, 128)
+
+
+def test_folds_read_a_record_as_what_it_was_mapped_to() -> None:
+    mapped = {"mapped_kind": "finding.logged", "mapped": {"finding": "It leaks."}}
+    for fields, stream in ((mapped, "session/s"), ({}, "record/1")):
+        data = RecordImported(original="sha256:" + "1" * 64, source="n", format="note", **fields)  # type: ignore[arg-type]
+        event = fact("scribe", data, stream=stream)
+        assert read_as(event).data == (FindingLogged(finding="It leaks.") if fields else data)

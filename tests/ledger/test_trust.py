@@ -75,7 +75,7 @@ def test_trust_file_of_another_user_does_not_count(
     for call in (lambda: trust.demand(home), lambda: trust.remember(TrustedFolder(str(home)))):
         error = refusal(call)
         assert error.code == "NOT_TRUSTED"
-        assert f"belongs to another user (uid {NOBODY}): remove it" in error.message
+        assert f"belongs to another user (uid {NOBODY}): replace it" in error.message
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o666])

@@ -22,7 +22,7 @@ def agent(*authored):
 def test_a_registered_agent_has_an_identity_key():
     rows = agent()
     assert (rows["agents"][0]["roles"], rows["agents"][0]["ai_id"]) == ('["agent","reviewer"]', "b-1")
-    assert [(row["key"], row["sort"], row["since_index"]) for row in rows["agent_keys"]] == [(KEY, "identity", 0)]
+    assert [(row["key"], row["type"], row["since_index"]) for row in rows["agent_keys"]] == [(KEY, "identity", 0)]
 
 
 def test_roles_are_granted_and_revoked():
@@ -36,7 +36,7 @@ def test_roles_are_granted_and_revoked():
 def test_a_session_key_keeps_its_scope_and_the_index_of_its_end():
     rows = agent(("bob", DELEGATED), ("bob", kinds.KeyRevoked(key=SESSION_KEY, reason="lost")))
     identity, session = rows["agent_keys"]
-    assert (session["sort"], session["since_index"], session["kinds"], session["max_events"]) == (
+    assert (session["type"], session["since_index"], session["kinds"], session["max_events"]) == (
         "session",
         1,
         '["finding.logged"]',

@@ -91,7 +91,7 @@ def test_agents_are_listed_with_their_keys(ledger, reader):
     ]
     shown = reader.answer("agents.show", {"name": "bob"})
     assert shown["roles"] == ["agent"]
-    assert [(key["sort"], key["state"]) for key in shown["keys"]] == [
+    assert [(key["type"], key["state"]) for key in shown["keys"]] == [
         ("identity", "valid"),
         ("session", "revoked"),
         ("session", "expired"),

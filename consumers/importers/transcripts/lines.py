@@ -68,7 +68,7 @@ class Message(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """A line, or a message of a conversation."""
+    """The fields of a transcript line, or of one message in a conversation. A missing field is None or ``NONE``."""
 
     type: Any = None
     role: Any = None

@@ -230,7 +230,7 @@ def store_artifact(app: App, path: str) -> str:
     if any(part.is_symlink() for part in (file, *below)):
         raise Refused("INVALID_FORMAT", f"the artifact: {path} is a link: name the file that it leads to", path=path)
     if (content := read_regular(file, size_max_bytes=argument_max_bytes)) is None:
-        raise Refused("NOT_FOUND", f"the artifact: {path} is not there", path=path)
+        raise Refused("NOT_FOUND", f"there is no file {path} to store as an artifact: check the path", path=path)
     return f"kept: {app.author().put_blob(content)}"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
 
 DEFAULT_SESSION: Final = (
-    "DEEDBOOK_SESSION, or your newest open session, unless you have an older one with an event since it began"
+    "DEEDBOOK_SESSION, or your newest open session; name one if you also used an older open one since it began"
 )
 _task_cells_max: Final = 60
 

@@ -35,7 +35,7 @@ def print_history(history: list[dict[str, Any]]) -> None:
     click.echo("\nHistory")
     for event in history:
         click.echo(f"  {event['index']}  {when(event['accepted_ms'])}  {event['author']}  {event['kind']}")
-        click.echo(f"      {event['key_sort'] or 'unknown'} key {short_key(event['key'])}: ", nl=False)
+        click.echo(f"      {event['key_type'] or 'unknown'} key {short_key(event['key'])}: ", nl=False)
         click.secho(
             "the signature fits" if event["is_verified"] else f"NOT COUNTED: {quote_text(event['problem'])}",
             fg=None if event["is_verified"] else "red",
@@ -57,7 +57,7 @@ def _signed(
         "kind": event.kind,
         "text": texts.get(index, ""),
         "key": event.key,
-        "key_sort": None if record is None else "identity" if record.is_identity else "session",
+        "key_type": None if record is None else "identity" if record.is_identity else "session",
         "is_verified": problem is None,
         "problem": problem,
     }

@@ -91,7 +91,11 @@ class Decision(NamedTuple):
 
     @property
     def expect(self) -> int | None:
-        """The number of entries that the stream must still have; None if the event names the version that it judges."""
+        """The version that the stream must still have, so that the decision applies to what the page showed.
+
+        It is None for ``log``, and if the event itself names the version or completion that it judges. A review has no
+        version of its own, so the version of its stream is always expected.
+        """
         names_it = self.verb in OF_WHAT_WAS_READ or self.verb in ("request_changes", "log")
         return None if names_it and self.displayed.version else self.displayed.entries
 

@@ -49,7 +49,7 @@ _page_tokens_min: Final = 500  # together with the prompt of level full this sta
 
 
 class Graph(Answer):
-    """A page of the full graph (or of the delta to it); the server recomputed its hash."""
+    """A page of the full graph, or of the delta from ``base`` to it. The server has verified the graph's hash."""
 
     words: Words
     sent_as: Annotated[str, Field(description="full: the whole graph; chain or squashed: a delta against `base`.")]

@@ -294,7 +294,7 @@ class Reasoning(_Noun[R, A]):
         return self._publish(reasonings.ReasoningExtended(assumptions_updated={step: how}))
 
     def conclude(self, conclusion: str, *, confidence: float = 1.0, limitations: Sequence[str] = ()) -> R:
-        """Say what it comes to, and where it may be wrong."""
+        """Record the conclusion, the confidence in it (0 to 1), and its known limitations."""
         _check_lists({"limitations": limitations})
         data = reasonings.ReasoningConcluded(
             conclusion=conclusion, confidence_in_reasoning=confidence, known_limitations=list(limitations)

@@ -40,8 +40,8 @@ _WHERE: Final = re.compile(r"(?:([A-Za-z0-9.-]{1,253}):)?(\d{1,5})", re.ASCII)
 def bind(where: str) -> socket.socket:
     """Return a socket that listens at ``[HOST:]PORT`` (default host: loopback; port 0: any free port).
 
-    Raises Refused: ``USAGE`` for an invalid address. Unavailable: ``STORE_IN_USE`` if the port is taken,
-    ``STORE_UNAVAILABLE`` if the host is not this machine.
+    Raises Refused: ``USAGE`` for an invalid address. Unavailable: ``STORE_UNAVAILABLE`` if the host's name cannot be
+    resolved; ``STORE_IN_USE`` if the system refuses to bind (the port is taken, or the host is another machine).
     """
     match = _WHERE.fullmatch(where)
     if match is None or int(match[2]) >= 2**16:

@@ -287,7 +287,10 @@ def _of_these(votes: kinds.ResultsPayload, ids: Sequence[str]) -> kinds.ResultsP
     """Return one vote for each candidate, without votes for other nodes; refuse votes that are all for other nodes."""
     by_id = {vote.node_id: _of_node(vote, vote.node_id) for vote in reversed(votes.evaluations)}
     if not by_id.keys() & set(ids):
-        raise Refused("INVALID_FORMAT", f"it evaluates none of the requested node_id: {', '.join(ids)}")
+        raise Refused(
+            "INVALID_FORMAT",
+            f"it has no evaluation for a requested node: use these values of node_id: {', '.join(ids)}",
+        )
     return kinds.ResultsPayload([by_id[id_] for id_ in ids if id_ in by_id])
 
 

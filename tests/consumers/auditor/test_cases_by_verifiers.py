@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from forge import Forge
-from judges import alone, ours
-from rule_cases import Case, Outcome, SignedRunner, all_cases, cast, id_of, play
+from judges import alone, ours, program
+from rule_cases import Case, Outcome, SignedRunner, Story, all_cases, cast, id_of, lines_of, play
+
+from deedbook.ledger.lifecycle import handoff
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,4 +63,30 @@ def test_verifiers_reach_the_outcome_after_changes_of_authority(case: Case, tmp_
     index = runner.tell(case)
     path = runner.forge.export(tmp_path / "case.tar")
     codes = {} if case.then.startswith("ok") else {index: {case.then}}
+    assert (ours(path).codes, alone(path).codes) == (codes, codes)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["alice handoff.created h1 to=bob reviewer=rita depends_on=LONG"],
+        ["hugo handoff.created h1 to=bob depends_on=LONG"],
+        ["scribe record.imported h1 as=handoff.created depends_on=LONG"],
+        ["pending", "alice handoff.amended h1 to=bob reviewer=rita depends_on=LONG"],
+        ["humans_approved", "hugo handoff.amended h1 to=bob depends_on=LONG"],
+    ],
+)
+def test_dependencies_are_followed_up_to_a_limit(
+    lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = ForgeRunner()
+    story = Story(runner, "")
+    chain = [f'alice handoff.created d{n} to=bob reviewer=rita depends_on=["d{n + 1}"]' for n in range(1, 5)]
+    enough = 'alice handoff.created enough to=bob reviewer=rita depends_on=["d2"]'
+    for line in lines_of("handoff", *chain, enough, *lines):
+        story.tell(line.replace("LONG", '["d1"]'))
+    monkeypatch.setattr(handoff, "dependencies_walked_max", 4)
+    monkeypatch.setattr(program(), "DEPENDENCIES_MAX", 4)
+    path = runner.forge.export(tmp_path / "log.tar")
+    codes = {runner.size() - 1: {"TOO_LARGE"}}
     assert (ours(path).codes, alone(path).codes) == (codes, codes)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from building import AGENTS
-from handoff_oracle import LIVE, TABLE, Handoff, Step
+from building import AGENTS, START_MS
+from handoff_chronicle import Step
 
 from deedbook.ledger.lifecycle.authority import ROOT
+from deedbook.ledger.lifecycle.handoff import MACHINE
+from deedbook.ledger.lifecycle.rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from handoff_oracle import Oracle
-
     from deedbook.ledger.events.authority import Role
+    from deedbook.ledger.lifecycle.handoff import HandoffState
 
 NAMES: Final = [f"h{number}" for number in range(8)]
 OTHERS: Final = ["carl", "dora", "eve"]
@@ -24,14 +25,27 @@ AGENT_NAMES: Final = [*AGENTS, *OTHERS]
 ANYBODY: Final = [*AGENT_NAMES, ROUTER, "stranger", ROOT]
 ROLES: Final[list[Role]] = ["agent", "reviewer", "human", "service"]
 NO_REF: Final = "sha256:" + "0" * 64
+ROWS: Final = [row for row in rules_of("handoff").rows if row.kind not in ("handoff.created", "record.imported")]
+KINDS: Final = list(dict.fromkeys(row.kind for row in ROWS))
+LIVE: Final = {"pending", "approved", "in_progress", "blocked", "completed"}
 RARE: Final = {"handoff.rejected", "handoff.cancelled", "handoff.superseded", "handoff.logged"}
 
 
-class Moves:
-    """Draws steps by chance, knowing what the oracle knows."""
+class Known:
+    """What the gate knows of all handoffs and agents."""
 
-    def __init__(self, oracle: Oracle, chance: Random) -> None:
-        self.oracle = oracle
+    def __init__(self) -> None:
+        self.handoffs: dict[str, HandoffState] = {}
+        self.roles: dict[str, frozenset[str]] = {}
+        self.revoked: set[str] = set()
+        self.last_ms = START_MS
+
+
+class Moves:
+    """Draws steps by chance, knowing what the gate knows."""
+
+    def __init__(self, known: Known, chance: Random) -> None:
+        self.known = known
         self.chance = chance
         self.versions: dict[str, None] = {NO_REF: None}
 
@@ -45,15 +59,15 @@ class Moves:
 
     def name(self) -> str:
         """Draw a handoff: mostly one that is not over."""
-        live = [name for name, one in self.oracle.handoffs.items() if one.status in LIVE]
+        live = [name for name, one in self.known.handoffs.items() if one.status in LIVE]
         return self.chance.choice(NAMES if not live or self.is_one_of(4) else live)
 
     def movable(self) -> str:
         """Draw a handoff, and follow what it waits for to one that waits for nothing that exists."""
         name = self.name()
-        while (handoff := self.oracle.handoffs.get(name)) is not None and handoff.status in ("pending", "approved"):
-            open_ones = [on for on in handoff.depends_on if on in self.oracle.handoffs]
-            open_ones = [on for on in open_ones if self.oracle.handoffs[on].status in LIVE - {"completed"}]
+        while (handoff := self.known.handoffs.get(name)) is not None and handoff.status in ("pending", "approved"):
+            open_ones = [on for on in handoff.depends_on if on in self.known.handoffs]
+            open_ones = [on for on in open_ones if self.known.handoffs[on].status in LIVE - {"completed"}]
             if not open_ones:
                 break
             name = open_ones[0]
@@ -73,7 +87,7 @@ class Moves:
 
     def new(self) -> Step:
         """Draw a handoff between any two, or an imported file."""
-        free = [name for name in NAMES if name not in self.oracle.handoffs]
+        free = [name for name in NAMES if name not in self.known.handoffs]
         name = self.name() if self.is_one_of(4) or not free else self.chance.choice(free)
         kind, author = self.chance.choice(["handoff.created", "record.imported"]), self.chance.choice(ANYBODY)
         data = self.data(kind, name)
@@ -90,21 +104,22 @@ class Moves:
         claims = {"status": "done", "criteria": [0]}
         return Step(author, "record.imported", name, record | {"mapped": mapped, "claims": claims})
 
-    def step(self, name: str, *, to_the_table: int = 3) -> Step:
-        """Draw a step of a handoff: mostly one that the table knows in its state, and by the one who may."""
-        handoff = self.oracle.handoffs.get(name)
-        kinds = list(TABLE)
-        if handoff is not None and not self.is_one_of(to_the_table):
-            kinds = [kind for kind, (_, states, _) in TABLE.items() if handoff.status in states]
+    def step(self, name: str, *, to_the_rules: int = 3) -> Step:
+        """Draw a step of a handoff: mostly one that the rules allow in its state, and by an agent who may."""
+        handoff = self.known.handoffs.get(name)
+        kinds = KINDS
+        if handoff is not None and not self.is_one_of(to_the_rules):
+            state = handoff.status if handoff.claimed_status is None else "imported"
+            kinds = list(dict.fromkeys(row.kind for row in ROWS if state in row.from_states))
             kinds = [kind for kind in kinds if kind not in RARE or self.is_one_of(6)]
             if handoff.claimed_status is not None:
                 kinds += ["handoff.verified", "record.imported"]
-        kind = self.chance.choice(kinds or list(TABLE))
+        kind = self.chance.choice(kinds or KINDS)
         return Step(self.author(kind, handoff), kind, name, self.data(kind, name))
 
     def next_steps(self, name: str) -> list[Step]:
         """Return what the protocol wants next; now and then without checking what is to be checked."""
-        handoff = self.oracle.handoffs.get(name)
+        handoff = self.known.handoffs.get(name)
         if handoff is None:
             return [self.opening(name, [])]
         left = [at for at, mark in enumerate(handoff.criteria) if mark not in ("checked", "waived")]
@@ -127,27 +142,27 @@ class Moves:
     def authority(self) -> Step:
         """Draw a change of roles; now and then somebody's key is revoked."""
         agent = self.chance.choice(AGENT_NAMES)
-        if self.is_one_of(20) and agent not in self.oracle.revoked:
+        if self.is_one_of(20) and agent not in self.known.revoked:
             return Step(ROOT, "key.revoked", agent, {})
         if self.is_one_of(2):
             return Step(ROOT, "role.granted", agent, {"agent": agent, "role": self.chance.choice(ROLES)})
         role = self.chance.choice(["reviewer", "human"] if agent in AGENTS else ROLES)
         return Step(ROOT, "role.revoked", agent, {"agent": agent, "role": role})
 
-    def author(self, kind: str, handoff: Handoff | None) -> str:
+    def author(self, kind: str, handoff: HandoffState | None) -> str:
         """Draw who has that part in a handoff, three times of four; else another party of it, or anybody."""
         if handoff is None or self.is_one_of(8):
             return self.chance.choice(ANYBODY)
-        parties = handoff.may("from or to or reviewer")
-        if not self.is_one_of(5):
-            who = TABLE[kind][0] if kind in TABLE else "from"
-            services = {name for name, held in self.oracle.roles.items() if "service" in held}
-            parties = services if who == "service" else handoff.may(who)
+        wanted = {party for row in ROWS if row.kind == kind for party in row.by} or {"sender"}
+        wanted = {"sender", "receiver", "reviewer"} if self.is_one_of(5) else wanted
+        parties = {name for party in wanted for name in MACHINE.party(handoff, party)}
+        if kind == "handoff.ready" and not self.is_one_of(5):
+            parties = {name for name, roles in self.known.roles.items() if "service" in roles}
         return self.chance.choice(sorted(parties & set(ANYBODY)) or ANYBODY)
 
     def data(self, kind: str, name: str) -> dict[str, Any]:
         """Draw the data of a kind."""
-        handoff = self.oracle.handoffs.get(name)
+        handoff = self.known.handoffs.get(name)
         position = {"position": self.chance.choice([0, 0, 0, 1, 2])}
         to = handoff.receiver if handoff and handoff.receiver and not self.is_one_of(5) else "alice"
         drawn: dict[str, Callable[[], dict[str, Any]]] = {
@@ -174,17 +189,17 @@ class Moves:
 
     def judged(self, name: str, *, version: str = "") -> dict[str, Any]:
         """Return what a handoff is verified by: its version, mostly, and what handed it in."""
-        handoff = self.oracle.handoffs.get(name)
+        handoff = self.known.handoffs.get(name)
         return {"version": version or (handoff.version if handoff else NO_REF), "completion": self.completion(name)}
 
     def completion(self, name: str) -> str:
         """Draw the event by which a handoff was handed in, or none."""
-        handoff = self.oracle.handoffs.get(name)
+        handoff = self.known.handoffs.get(name)
         return NO_REF if handoff is None or not handoff.completion or self.is_one_of(8) else handoff.completion
 
     def version(self, name: str) -> str:
         """Draw the version that a handoff has, or one that it or another had."""
-        handoff = self.oracle.handoffs.get(name)
+        handoff = self.known.handoffs.get(name)
         is_other = handoff is None or self.is_one_of(4)
         return self.chance.choice(list(self.versions)) if handoff is None or is_other else handoff.version
 

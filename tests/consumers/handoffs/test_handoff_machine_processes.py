@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from faults import times
+from handoff_chronicle import Step
 from handoff_contest import Contest, Process
 from handoff_moves import OTHERS, ROUTER, Moves
-from handoff_oracle import Step
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -36,7 +36,7 @@ class TwoProcesses(RuleBasedStateMachine):
 
         The clock of the second process may be behind that of the first.
         """
-        self.moves = Moves(self.contest.oracle, chance)
+        self.moves = Moves(self.contest.known, chance)
         self.contest.begin({name: self.moves.roles() for name in OTHERS} | {ROUTER: ["service"]}, behind_s)
         for name, on in (("h0", []), ("h1", ["h0"]), ("h2", ["h1", "h0"])):
             self.attempt(0, self.moves.opening(name, on))
@@ -55,7 +55,7 @@ class TwoProcesses(RuleBasedStateMachine):
         """Create or import between any two, or try a step in whatever state."""
         self.meanwhile(side)
         self.attempt(side, self.moves.new())
-        self.attempt(side, self.moves.step(self.moves.name(), to_the_table=1))
+        self.attempt(side, self.moves.step(self.moves.name(), to_the_rules=1))
 
     @rule(side=sides, times=st.integers(1, 2))
     def go_on(self, side: int, times: int) -> None:
@@ -79,7 +79,7 @@ class TwoProcesses(RuleBasedStateMachine):
     def both_claim(self) -> None:
         """The receiver claims from both processes at the same time: one wins, the other is told so."""
         name = self.moves.movable()
-        handoff = self.contest.oracle.handoffs.get(name)
+        handoff = self.contest.known.handoffs.get(name)
         if handoff is None or handoff.status == "pending":
             self.go_on_with(0, name)
         elif handoff.receiver:
@@ -108,10 +108,10 @@ class TwoProcesses(RuleBasedStateMachine):
 
     def remember(self) -> None:
         """Keep every version that there was, to be approved when it is no longer the one."""
-        self.moves.versions |= dict.fromkeys(one.version for one in self.contest.oracle.handoffs.values())
+        self.moves.versions |= dict.fromkeys(one.version for one in self.contest.known.handoffs.values())
 
     @invariant()
-    def gate_oracle_and_view_agree(self) -> None:
+    def gate_and_view_agree(self) -> None:
         """Look at every handoff after every step."""
         self.contest.look()
 

@@ -157,7 +157,7 @@ def test_a_mistake_is_a_dead_end_with_its_prevention() -> None:
     ("tail", "note", "said"),
     [
         ("findings/1", {"finding": "f"}, "does not name its session"),
-        ("findings/1", {"session_id": "s"}, "no finding"),
+        ("findings/1", {"session_id": "s"}, "no text in its field finding"),
         ("findings/1", {"session_id": "s\x01", "finding": "f"}, "control characters"),
         ("findings/1", {"session_id": 7, "finding": "f"}, "does not name its session"),
         ("handoff/" + "ü" * 300, handoff("x"), "too long"),

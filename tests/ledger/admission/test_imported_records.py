@@ -9,7 +9,6 @@ from bad_inputs import body
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
 if TYPE_CHECKING:
     from building import Ledger
@@ -35,12 +34,6 @@ def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "hand
         ledger.emit(author, stream, data)
     assert ledger.head() == before
     return caught.value.code
-
-
-@pytest.mark.parametrize("author", [ROOT, NODE])
-def test_who_has_no_working_role_imports_nothing(ledger: Ledger, author: str) -> None:
-    assert refusal(ledger, author, FILE) == "NOT_AUTHORIZED"
-    assert refusal(ledger, author, UNMAPPED, stream="record/1") == "NOT_AUTHORIZED"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 from building import Ledger, key_named
 from invitations import invitation_of, invite, join, registration
@@ -141,15 +140,6 @@ def test_invitation_holds_when_its_inviter_replaced_the_key_unless_that_was_comp
     assert (refused.code, refused.details["how"]) == ("NOT_INVITED", "inviter")
 
 
-def test_later_invitation_takes_the_place_of_the_one_before(ledger: Ledger) -> None:
-    first = invite(ledger, "dora")
-    ledger.clock.advance(1)
-    second = invite(ledger, "dora", "reviewer")
-    assert not_admitted(ledger, first)[0] == "NOT_INVITED"  # its roles are not those of the last one
-    assert not_admitted(ledger, first, roles=["reviewer"])[0] == "SIGNATURE_INVALID"
-    join(ledger, second)
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -165,19 +155,6 @@ def test_later_invitation_takes_the_place_of_the_one_before(ledger: Ledger) -> N
 )
 def test_nothing_else_is_admitted_than_was_invited(ledger: Ledger, changes: Any, code: str) -> None:
     assert not_admitted(ledger, invite(ledger, "dora"), **changes)[0] == code
-
-
-def test_proof_of_the_token_is_bound_to_name_and_key(ledger: Ledger) -> None:
-    invitation = invite(ledger, "dora")
-    seen = registration(invitation)  # by whoever carries it, as a server does
-    thief = key_named("thief")
-    stolen = msgspec.structs.replace(seen, key=thief.public.hex(), proof=thief.prove_possession(ledger.id, "dora"))
-    assert refusal(ledger, "dora", stolen, key=thief).code == "SIGNATURE_INVALID"
-    assert refusal(ledger, "dora", seen, key=thief).code == "AUTHOR_MISMATCH"
-    assert refusal(ledger, "alice", seen).code == "AUTHOR_MISMATCH"
-    other = invite(ledger, "emil")
-    by_another = registration(other, name="dora")
-    assert refusal(ledger, "dora", by_another, key=key_named("emil")).code == "SIGNATURE_INVALID"
 
 
 def test_code_of_another_ledger_is_of_no_use_here(ledger: Ledger, tmp_path: Path) -> None:
@@ -199,26 +176,6 @@ def test_token_signs_nothing_but_that_one_key(ledger: Ledger) -> None:
     )
     with pytest.raises(Refused, match="KEY_EXISTS"):
         ledger.submit(own)
-
-
-def test_only_admins_invite_and_only_who_is_not_here(ledger: Ledger) -> None:
-    assert refusal(ledger, "alice", invitation_of(ledger, "dora").make_invited()).code == "NOT_AUTHORIZED"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "dora", seconds=0).make_invited()).code == "INVALID_FIELD"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "alice").make_invited(), "agent/alice").code == "AGENT_EXISTS"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "node").make_invited(), "agent/node").code == "AGENT_EXISTS"
-    assert refusal(ledger, ROOT, invitation_of(ledger, "dora").make_invited(), "agent/emil").code == "INVALID_FIELD"
-    ledger.emit(ROOT, "agent/bob", AgentRemoved(agent="bob"))
-    assert refusal(ledger, ROOT, invitation_of(ledger, "bob").make_invited(), "agent/bob").code == "AGENT_EXISTS"
-    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="admin"))
-    join(ledger, invite(ledger, "dora", by="rita"))
-
-
-def test_token_and_its_bus_key_are_of_one_invitation(ledger: Ledger) -> None:
-    invited = invite(ledger, "dora").make_invited()
-    assert refusal(ledger, ROOT, invited).code == "KEY_EXISTS"
-    emil = invitation_of(ledger, "emil").make_invited()
-    taken = msgspec.structs.replace(emil, nkey=invited.nkey)
-    assert refusal(ledger, ROOT, taken, "agent/emil").code == "KEY_EXISTS"
 
 
 def test_batch_that_invites_and_joins_is_refused(ledger: Ledger) -> None:

@@ -17,10 +17,7 @@ from deedbook.ledger.events.authority import (
     KeyRevoked,
     KeyRotated,
     RoleGranted,
-    RoleRevoked,
-    TermStarted,
 )
-from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 
 if TYPE_CHECKING:
@@ -59,36 +56,6 @@ def test_root_alone_lets_nodes_in(ledger: Ledger) -> None:
     ledger.emit(ROOT, "agent/n3", of_node(ledger, "n3"))
     ours = {key.public.hex() for key in (ledger.keys[CHECKPOINT], *map(checkpoint_key_of, ("n2", "n3")))}
     assert signing(ledger) == ours
-
-
-@pytest.mark.parametrize("roles", [["node", "service"], ["node", "admin"], ["node", "node"]])
-def test_node_has_no_other_role(ledger: Ledger, roles: Any) -> None:
-    assert refused(ledger, ROOT, "agent/n2", invitation_of(ledger, "n2", *roles).make_invited()) == "INVALID_FIELD"
-    assert refused(ledger, ROOT, "agent/n2", of_node(ledger, roles=roles)) == "INVALID_FIELD"
-
-
-def test_role_of_a_node_comes_and_goes_with_the_node(ledger: Ledger) -> None:
-    join(ledger, invite(ledger, "n2", "node"))
-    for role in ("node", "agent"):
-        assert refused(ledger, ROOT, "agent/n2", RoleGranted(agent="n2", role=role)) == "NOT_AUTHORIZED"
-        assert refused(ledger, ROOT, "agent/n2", RoleRevoked(agent="n2", role=role)) == "NOT_AUTHORIZED"
-    assert refused(ledger, ROOT, "agent/bob", RoleGranted(agent="bob", role="node")) == "NOT_AUTHORIZED"
-    assert refused(ledger, "n2", "session/n2", SessionStarted()) == "NOT_AUTHORIZED"
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"checkpoint_key": None, "checkpoint_proof": None}, "INVALID_FIELD"),
-        ({"checkpoint_proof": None}, "SIGNATURE_INVALID"),
-        ({"checkpoint_proof": "00" * 64}, "SIGNATURE_INVALID"),
-        ({"checkpoint_key": key_named(CHECKPOINT).public.hex()}, "KEY_EXISTS"),
-        ({"checkpoint_key": key_named("n2").public.hex()}, "KEY_EXISTS"),
-        ({"checkpoint_key": key_named("alice").public.hex()}, "KEY_EXISTS"),
-    ],
-)
-def test_node_proves_that_its_checkpoint_key_is_its_own(ledger: Ledger, changes: Any, code: str) -> None:
-    assert refused(ledger, ROOT, "agent/n2", of_node(ledger, **changes)) == code
 
 
 def test_checkpoint_key_ends_with_its_node(ledger: Ledger) -> None:
@@ -132,15 +99,3 @@ def test_node_registers_services(ledger: Ledger) -> None:
     ledger.submit(ledger.sign("n2", ledger.registered("compressor-n2", ["service"])))
     with pytest.raises(Refused, match="NOT_AUTHORIZED"):
         ledger.submit(ledger.sign("n2", ledger.registered("emil", ["agent"])))
-
-
-def test_terms_are_counted_and_begun_by_nodes(ledger: Ledger) -> None:
-    join(ledger, invite(ledger, "n2", "node"))
-    assert refused(ledger, NODE, "ledger", TermStarted(term=2, node=NODE)) == "TRANSITION_NOT_ALLOWED"
-    ledger.emit(NODE, "ledger", TermStarted(term=1, node=NODE))
-    ledger.emit("n2", "ledger", TermStarted(term=2, node="n2"))
-    assert refused(ledger, NODE, "ledger", TermStarted(term=2, node=NODE)) == "TRANSITION_NOT_ALLOWED"
-    for author, node in ((ROOT, ROOT), (ROOT, NODE), ("alice", "alice"), ("alice", NODE), ("n2", NODE)):
-        assert refused(ledger, author, "ledger", TermStarted(term=3, node=node)) == "NOT_AUTHORIZED"
-    ledger.emit(ROOT, "agent/n2", AgentRemoved(agent="n2"))
-    assert refused(ledger, "n2", "ledger", TermStarted(term=3, node="n2")) == "KEY_REVOKED"

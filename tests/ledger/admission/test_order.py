@@ -12,7 +12,7 @@ from building import START_MS, key_named
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.authority import KeyRevoked, RoleRevoked
+from deedbook.ledger.events.authority import KeyRevoked
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.lifecycle.authority import ROOT
 
@@ -174,12 +174,6 @@ def test_clock_that_goes_back_does_not_take_the_ledger_with_it(ledger: Ledger) -
     later = ledger.submit(finding(ledger, "one"))[0]
     ledger.clock.advance(-3600)
     assert ledger.submit(finding(ledger, "two"))[0].accepted_ms == later.accepted_ms
-
-
-def test_lost_role_counts_from_the_next_event_on(ledger: Ledger) -> None:
-    ledger.submit(finding(ledger, "with"))
-    ledger.emit(ROOT, "agent/alice", RoleRevoked(agent="alice", role="agent"))
-    assert refused(ledger, finding(ledger, "without")).code == "NOT_AUTHORIZED"
 
 
 def test_same_event_twice_in_one_group_is_taken_once_and_both_callers_get_its_receipt(ledger: Ledger) -> None:

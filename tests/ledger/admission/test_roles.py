@@ -6,19 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from building import key_named
-from event_examples import EXAMPLES
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import (
-    AgentRegistered,
-    HistoryReset,
     KeyRevoked,
-    LedgerCreated,
     RoleGranted,
     RoleRevoked,
 )
-from deedbook.ledger.events.handoff import HandoffApproved, HandoffCreated
 from deedbook.ledger.events.session import SessionStarted
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
@@ -35,54 +30,6 @@ def refusal(ledger: Ledger, author: str, stream: str, data: Any, **fields: Any) 
     return refused.value.code
 
 
-def registration(ledger: Ledger, name: str, **change: Any) -> AgentRegistered:
-    """Return the data that registers an agent, something about it changed."""
-    key = key_named(change.pop("key", name))
-    proof = key.prove_possession(change.pop("for_ledger", ledger.id), change.pop("proven_for", name))
-    return AgentRegistered(**{"name": name, "key": key.public.hex(), "proof": proof, "roles": ["agent"]} | change)
-
-
-def test_root_registers_and_agents_do_not(ledger: Ledger) -> None:
-    for author in ("alice", "rita", NODE):
-        assert refusal(ledger, author, "agent/carl", registration(ledger, "carl")) == "NOT_AUTHORIZED"
-    ledger.emit(ROOT, "agent/carl", registration(ledger, "carl"))
-
-
-def test_admin_registers_as_root_does(ledger: Ledger) -> None:
-    ledger.register("ada", "admin")
-    ledger.emit("ada", "agent/carl", registration(ledger, "carl", roles=["human", "reviewer"]))
-    ledger.emit(ROOT, "agent/ada", RoleRevoked(agent="ada", role="admin"))
-    assert refusal(ledger, "ada", "agent/dora", registration(ledger, "dora")) == "NOT_AUTHORIZED"
-
-
-def test_node_registers_services_and_nothing_more(ledger: Ledger) -> None:
-    ledger.emit(NODE, "agent/compressor", registration(ledger, "compressor", roles=["service"]))
-    for roles in (["agent"], ["service", "admin"], ["service", "service"], []):
-        assert refusal(ledger, NODE, "agent/x", registration(ledger, "x", roles=roles)) == "NOT_AUTHORIZED"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "code"),
-    [
-        ("alice", {"key": "another"}, "AGENT_EXISTS"),
-        ("root", {"key": "another"}, "AGENT_EXISTS"),
-        ("node", {"key": "another"}, "AGENT_EXISTS"),
-        ("carl", {"key": "alice"}, "KEY_EXISTS"),
-        ("carl", {"key": "root"}, "KEY_EXISTS"),
-        ("carl", {"proven_for": "carla"}, "SIGNATURE_INVALID"),
-        ("carl", {"for_ledger": "0" * 32}, "SIGNATURE_INVALID"),
-        ("carl", {"proof": "0" * 128}, "SIGNATURE_INVALID"),
-        ("carl", {"roles": ["king"]}, "INVALID_FIELD"),
-    ],
-)
-def test_registration_that_cannot_stand_is_refused(ledger: Ledger, name: str, change: Any, code: str) -> None:
-    assert refusal(ledger, ROOT, f"agent/{name}", registration(ledger, name, **change)) == code
-
-
-def test_registration_belongs_on_the_agents_own_stream(ledger: Ledger) -> None:
-    assert refusal(ledger, ROOT, "agent/bob", registration(ledger, "carl")) == "INVALID_FIELD"
-
-
 def test_roles_are_granted_and_revoked_by_admins(ledger: Ledger) -> None:
     ledger.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="reviewer"))
     with ledger.log.snapshot() as snapshot:
@@ -92,78 +39,11 @@ def test_roles_are_granted_and_revoked_by_admins(ledger: Ledger) -> None:
     assert refusal(ledger, ROOT, "agent/root", RoleRevoked(agent="root", role="admin")) == "NOT_AUTHORIZED"
 
 
-def test_keys_of_root_and_node_are_not_revoked(ledger: Ledger) -> None:
-    for name in (ROOT, NODE):
-        revoked = KeyRevoked(key=ledger.keys[name].public.hex())
-        assert refusal(ledger, ROOT, f"agent/{name}", revoked) == "NOT_AUTHORIZED"
-
-
-def test_unknown_key_is_not_revoked(ledger: Ledger) -> None:
-    assert refusal(ledger, ROOT, "agent/alice", KeyRevoked(key="ab" * 32)) == "KEY_UNKNOWN"
-
-
 def test_agent_revokes_its_own_key_and_not_anothers(ledger: Ledger) -> None:
     revoked = KeyRevoked(key=ledger.keys["alice"].public.hex())
     assert refusal(ledger, "bob", "agent/alice", revoked) == "NOT_AUTHORIZED"
     ledger.emit("alice", "agent/alice", revoked)
     assert refusal(ledger, "alice", "session/s1", SessionStarted()) == "KEY_REVOKED"
-
-
-def test_agent_without_a_working_role_works_on_nothing(ledger: Ledger) -> None:
-    for author in (ROOT, NODE):
-        assert refusal(ledger, author, "session/s1", SessionStarted()) == "NOT_AUTHORIZED"
-        assert refusal(ledger, author, "reasoning/r1", {"task": "t"}, kind="reasoning.started") == "NOT_AUTHORIZED"
-
-
-def test_briefs_are_made_by_services(ledger: Ledger) -> None:
-    ledger.register("compressor", "service")
-    ledger.emit("alice", "reasoning/r1", EXAMPLES["reasoning.started"], kind="reasoning.started")
-    ledger.emit("alice", "reasoning/r1", EXAMPLES["reasoning.extended"], kind="reasoning.extended")
-    brief = {"stream": "reasoning/r1", "data": EXAMPLES["reasoning.briefed"], "kind": "reasoning.briefed"}
-    assert refusal(ledger, "alice", **brief) == "NOT_AUTHORIZED"
-    ledger.emit("compressor", **brief)
-
-
-def test_handoff_needs_a_receiver_and_a_reviewer_who_may_review(ledger: Ledger) -> None:
-    def created(**fields: str) -> str:
-        return refusal(ledger, "alice", "handoff/h1", HandoffCreated(title="t", **fields))
-
-    assert created(to="nobody", reviewer="rita") == "AGENT_UNKNOWN"
-    assert created(to="bob", reviewer="nobody") == "AGENT_UNKNOWN"
-    ledger.register("carl")
-    assert created(to="bob", reviewer="carl") == "NOT_AUTHORIZED"
-    assert created(to="bob") == "REVIEWER_REQUIRED"
-    assert created(to="bob", reviewer="alice") == "SELF_APPROVAL"
-    ledger.emit("rita", "handoff/h1", HandoffCreated(title="t", to="bob"))
-    assert ledger.handoff("h1").status == "approved"
-
-
-def test_reviewer_who_lost_the_role_approves_nothing(ledger: Ledger) -> None:
-    data = ledger.hand_over("h1")
-    for role in ("human", "reviewer"):
-        ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role=role))
-    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="agent"))
-    approved = HandoffApproved(version=ledger.handoff("h1").version)
-    assert refusal(ledger, "rita", "handoff/h1", approved) == "NOT_AUTHORIZED"
-    ledger.emit(ROOT, "agent/rita", RoleGranted(agent="rita", role="reviewer"))
-    ledger.approve("h1", data)
-
-
-def test_only_root_starts_an_epoch_and_it_names_a_head(ledger: Ledger) -> None:
-    reset = HistoryReset(abandoned_size=40, abandoned_root="ab" * 32, reason="the disk failed")
-    ledger.register("ada", "admin")
-    for author in ("alice", "ada", NODE):
-        assert refusal(ledger, author, "ledger", reset) == "NOT_AUTHORIZED"
-    headless = HistoryReset(abandoned_size=0, abandoned_root="ab" * 32, reason="the disk failed")
-    assert refusal(ledger, ROOT, "ledger", headless) == "INVALID_FIELD"
-    ledger.emit(ROOT, "ledger", reset)
-
-
-def test_ledger_is_created_once_by_the_key_it_names(ledger: Ledger) -> None:
-    again = ledger.created().data
-    assert isinstance(again, LedgerCreated)
-    ledger.clock.advance(1)
-    assert refusal(ledger, ROOT, "ledger", again) == "NOT_AUTHORIZED"
 
 
 @pytest.mark.parametrize(

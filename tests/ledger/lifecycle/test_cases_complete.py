@@ -154,6 +154,13 @@ def test_cases_show_every_aspect_of_every_row(family: str, shown: set[str]) -> N
     assert sorted(aspects - shown) == []
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whatever_only_a_reviewer_or_a_human_may_do_needs_the_identity_key(family: str) -> None:
+    for row in rules_of(family).rows:
+        if row.by == ("reviewer",) or row.roles == {"human"} or "author_is_human" in row.needs:
+            assert row.identity_key, row.kind
+
+
 def test_each_family_of_the_rules_has_cases() -> None:
     assert set(families()) >= set(FAMILIES)
 

@@ -287,7 +287,10 @@ def read_dependencies(entry: document.MetaEntry | None) -> tuple[tuple[str, ...]
 
 
 def read_refs(entry: document.MetaEntry | None) -> tuple[tuple[str, ...], list[Problem]]:
-    """Return the whole refs that ``Reasoning`` names; other names, for example ids, are problems and do not count."""
+    """Return the full refs (``sha256:…``) in the field ``Reasoning`` of a handoff file, and the problems found.
+
+    Any other name, such as an id, is a problem and is left out.
+    """
     names = [part.strip().strip("`<>").strip() for part in _ID_PARTS.split(entry.value)] if entry else []
     named = {name: re.match(REF_PATTERN, name) is not None for name in names if not document.is_none(name)}
     refs = [name for name, is_ref in named.items() if is_ref]

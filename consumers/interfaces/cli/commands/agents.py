@@ -93,17 +93,17 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
 @click.option(
     "--address",
     metavar="URL[,URL]",
-    help="The server's address for the other machine (default: its address on this machine).",
+    help="The server's address as the other machine reaches it (default: its address on this machine).",
 )
 @click.option("--revoke", is_flag=True, help="Revoke the open invitation of NAME instead.")
 @click.option("--reason", default="no reason given", help="With --revoke: the reason.")
 def invite(
     app: App, name: str, roles: tuple[Role, ...], *, expires: str, address: str | None, reason: str, revoke: bool
 ) -> None:
-    """Print an invitation code: one agent can join as NAME with it, from another machine, by `deed join`.
+    """Print an invitation code. One agent on another machine joins as NAME with it, by `deed join`.
 
-    The code works once. Keep it secret until then. The agent's private key is made on the other machine and stays
-    there. Root signs the invitation, or the admin that --as or DEEDBOOK_AGENT names. Only root can invite a node.
+    The code works once. Keep it secret until it is used. The agent's private key is made on the other machine and
+    stays there. Root signs the invitation, or the admin that --as or DEEDBOOK_AGENT names. Only root can invite a node.
     """
     check_name(name)
     author = admin_author(app)

@@ -165,7 +165,7 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 
 
 @click.command(cls=Command)
-@click.option("--from-stream", is_flag=True, help="Append the entries that the stream has and the log lacks.")
+@click.option("--from-stream", is_flag=True, help="Append the entries that the bus has and this log lacks.")
 @click.option(
     "--accept-loss",
     is_flag=True,
@@ -182,8 +182,8 @@ def _what_follows(home: Home) -> tuple[list[str], str]:
 def recover(app: App, reason: str, *, from_stream: bool, accept_loss: bool, is_dry: bool, yes: bool) -> None:
     """Repair a log that was set back to an earlier state. Stop `deed serve` first.
 
-    Every entry from the stream is verified and replayed before it is appended. If the command is killed, run it again:
-    it continues where it stopped.
+    Choose --from-stream or --accept-loss. Every entry from the log stream on the bus is verified and replayed before it
+    is appended. If the command is killed, run it again: it continues where it stopped.
     """
     if from_stream == accept_loss:
         raise Refused("USAGE", "choose one: --from-stream recovers lost entries, --accept-loss continues without them")

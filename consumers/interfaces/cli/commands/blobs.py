@@ -97,7 +97,10 @@ def stat(app: App, ref: str) -> None:
 
 @blob.command(cls=Command)
 def prune(app: App) -> None:
-    """Delete blobs and unfinished uploads that no event has referenced for 24 hours, as `deed serve` does."""
+    """Delete blobs that no event references, and unfinished uploads, if their upload began over 24 hours ago.
+
+    `deed serve` does the same.
+    """
     client = app.local_client()
     with progress("dropping", is_shown=not app.as_json) as step:
         dropped = drop_unreferenced(client.log, progress=step)

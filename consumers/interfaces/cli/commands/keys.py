@@ -167,12 +167,13 @@ def _rotate_checkpoint(app: App, reason: str) -> None:
 )
 @click.option("--reason", default="no reason given", show_default=True, help="Why.")
 def compromised(app: App, key_or_agent: str, since: str, reason: str) -> None:
-    """Report that a key was stolen at an entry or time; for an agent, report every identity key it had since then.
+    """Report that a key was stolen. Its signatures from --since on are then shown as compromised.
 
-    The key can sign nothing any more. Its signatures since then, and those of session keys that it delegated since
-    then, are shown as compromised signatures everywhere. Nothing is deleted. A handoff that was approved with such a
-    signature cannot be claimed until it is approved again. The agent itself signs this (--as), or an admin; without
-    --as, root signs. Replace a key of root or of a node first.
+    With an AGENT, every identity key that the agent had since then is reported. A reported key can sign nothing any
+    more. The signatures of session keys that it delegated since then are compromised, too. Nothing is deleted. A
+    handoff that was approved with such a signature cannot be claimed until it is approved again. The agent itself
+    signs the report (--as), or an admin; without --as, root signs. Replace a key of root or of a node first, with
+    `deed key rotate`.
     """
     key = _key_of(app, key_or_agent)
     index = _first_since(app, since)
@@ -212,14 +213,14 @@ def _earlier_keys(app: App, present: dict[str, Any], since: int) -> list[str]:
     return [
         row["key"]
         for row in keys
-        if row["sort"] == "identity" and row["key"] != present["key"]
+        if row["type"] == "identity" and row["key"] != present["key"]
         if row["ended_index"] > since and (row["compromised_since"] is None or row["compromised_since"] > since)
     ]
 
 
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one registered or put in another's place since then."""
-    keys = [row for row in app.query("agents.keys")["keys"] if row["sort"] == "identity" and row["state"] == "valid"]
+    keys = [row for row in app.query("agents.keys")["keys"] if row["type"] == "identity" and row["state"] == "valid"]
     return [
         {name: row[name] for name in ("agent", "key", "since_index")}
         for row in keys
@@ -254,8 +255,8 @@ def list_keys(app: App, name: str | None) -> None:
         state = str(row["state"])
         state += "" if row["ended_index"] is None else f" at {row['ended_index']} by {row['ended_by']}"
         state += "" if row["compromised_since"] is None else f", compromised since {row['compromised_since']}"
-        rows.append((row["agent"], row["sort"], short_key(row["key"]), state, row["expires_at"] or ""))
-    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "sort", "key", "state", "expires"), rows))
+        rows.append((row["agent"], row["type"], short_key(row["key"]), state, row["expires_at"] or ""))
+    app.show("agents.keys", {"keys": keys}, lambda: print_table(("agent", "type", "key", "state", "expires"), rows))
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _local_checks(app: App, home: Home, settings: Settings) -> Iterator[Check]:
     with client:
         head = client.head()
         yield Check("ledger", ok=True, found=f"{head.ledger}, {head.size} entries, in {home.path}")
-        yield _checked("memory", partial(_memory_check, client))
+        yield _checked("trust store", partial(_trust_store_check, client))
         sizes = client.settings.config
         for name, setting, size, used in (
             ("map", "map_size_bytes", sizes.map_size_bytes, client.log.tables.used_ratio()),
@@ -245,21 +245,22 @@ def _entries_check(client: LocalClient) -> Check:
     return Check("entries", not bad, finding, fix)
 
 
-def _memory_check(client: LocalClient) -> Check:
-    memory = client.trust_store
-    remembered = memory.load()
-    memory.compare(remembered, client.consistency, partial(read_reset, client))
-    memory.probe()
-    if memory.problem is not None:
+def _trust_store_check(client: LocalClient) -> Check:
+    store = client.trust_store
+    remembered = store.load()
+    store.compare(remembered, client.consistency, partial(read_reset, client))
+    store.probe()
+    if store.problem is not None:
         fix = "make it writable, or set XDG_STATE_HOME: until then nobody notices here when a log is put back"
-        return Check("memory", ok=False, found=memory.problem, fix=fix)
-    if rivals := memory.rivals(client.consistency):
-        return Check("memory", ok=False, found="; ".join(rivals), fix="what is written to both parts them for ever")
+        return Check("trust store", ok=False, found=store.problem, fix=fix)
+    if rivals := store.rivals(client.consistency):
+        fix = "write to only one of these folders: if both get new events, they become two ledgers"
+        return Check("trust store", ok=False, found="; ".join(rivals), fix=fix)
     if remembered is None:
-        return Check("memory", ok=True, found="nothing is remembered of this folder yet: the next verb begins")
+        return Check("trust store", ok=True, found="no head of this ledger is stored yet: the next command stores one")
     head = head_text(remembered.trusted.size, remembered.trusted.root)
     begun = f"{when(remembered.created_ms)}, at {remembered.created_size} entries"
-    return Check("memory", ok=True, found=f"{head}; since {begun}, in {memory.path}")
+    return Check("trust store", ok=True, found=f"{head}; since {begun}, in {store.path}")
 
 
 def _witness_check(settings: Settings, client: LocalClient) -> Iterator[Check]:

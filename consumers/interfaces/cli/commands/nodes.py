@@ -39,7 +39,10 @@ def list_(app: App) -> None:
 @node.command("hand-over")
 @click.argument("name", required=False, default="")
 def hand_over(app: App, name: str) -> None:
-    """Make the node NAME the leader (default: the most advanced one), and wait until it leads."""
+    """Make the node NAME the leader, and wait until it leads. Run it in the folder of the present leader.
+
+    Without NAME, the ready node with the most entries becomes the leader.
+    """
     view = _view(app)
     if view.leader != view.node:
         message = f"{view.node} does not lead: run this in the folder of {view.leader or 'who does'}"

@@ -62,7 +62,7 @@ def reasoning() -> None:
     help="The strategy, such as top-down, bottom-up or hypothesis-driven.",
 )
 @click.option(
-    "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched whole."
+    "--domain", default="", help="The domain. Graphs of security, medical and legal are always fetched in full."
 )
 @click.option("--session", default="", help="The session it belongs to.")
 def start(app: App, /, task: str, id_: str | None, **options: str) -> None:
@@ -302,14 +302,14 @@ def reopened(graph: dict[str, Any]) -> list[str]:
 
 @reasoning.command()
 @click.argument("file", metavar="FILE|-")
-@click.option("--id", "id_", help="The reasoning's id (default: the file's own, else day and task).")
-@click.option("--domain", help="The domain. Graphs of security, medical and legal are always fetched whole.")
+@click.option("--id", "id_", help="The reasoning's id (default: the id in the file, or else day and task).")
+@click.option("--domain", help="The domain. Graphs of security, medical and legal are always fetched in full.")
 @click.option("--session", help="The session it belongs to.")
 def record(app: App, file: str, id_: str | None, domain: str | None, session: str | None) -> None:
-    """Record the reasoning graphs of FILE: one JSON object, an array, or one a line.
+    """Record the reasoning graphs of FILE: one JSON object, an array of objects, or one object on each line.
 
-    The whole file is checked before anything is signed. The command warns of evidence that nobody can check. Recording
-    the same file again under the same ids adds nothing.
+    The whole file is checked before anything is signed. The command warns about evidence that cannot be checked.
+    Recording the same file again under the same ids adds nothing.
     """
     graphs = read_reasoning_file(read_argument(file if file == "-" else f"@{file}", "the reasoning file"))
     if id_ is not None and len(graphs) > 1:

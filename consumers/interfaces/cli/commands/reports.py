@@ -77,9 +77,10 @@ def generate(app: App, /, session_id: str | None, **options: Any) -> None:
 def resume(  # noqa: PLR0917 - the options, in the order of the API
     app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
 ) -> None:
-    """Print what an agent needs to continue: its own last session, else anybody's, or several.
+    """Print what an agent needs to continue: its own last session or, if it has none, the last of another agent.
 
-    Dead ends come first, then task, findings, open questions, next steps, and what was left out.
+    With --count, several sessions are printed. Dead ends come first, then task, findings, open questions, next steps,
+    and what was left out.
     """
     mode = mode_of(resume_mode, session_id, count)
     get_blob = app.client().get_blob
@@ -146,7 +147,7 @@ def similar(app: App, **filters: Any) -> None:
 @since_option("Only reports since then")
 @_limit(20)
 def overlap(app: App, **filters: Any) -> None:
-    """Show pairs of reports about nearly the same work, in whatever words."""
+    """Show pairs of reports about nearly the same work, even if they use different words."""
     _show(app, "reports.overlap", filters, _print_overlaps)
 
 

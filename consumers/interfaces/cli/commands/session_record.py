@@ -91,10 +91,10 @@ class Entry(NamedTuple):
 def record(app: App, file: str, session_id: str | None) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
-    Each entry is one line `KIND: TEXT`. Its options follow on indented lines and have the names of the verb's options.
-    The kinds are finding, unknown, dead-end (why), tool (purpose), artifact (a file whose content is stored), reasoning
-    (task: starts it), step (type, evidence, rests-on), assume (check), conclude. Recording the same file again adds
-    nothing.
+    Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
+    most used options, are finding, unknown, dead-end (why), tool (purpose), artifact (purpose), reasoning (task), step
+    (type, evidence, rests-on), assume (check) and conclude (confidence). The content of an artifact's file is stored.
+    A reasoning with a task is started; without one it is extended. Recording the same file again adds nothing.
     """
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     entries = read_entries(text)

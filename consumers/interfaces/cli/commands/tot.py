@@ -198,7 +198,10 @@ def logs(app: App, task: str, logs: Path | None) -> None:
 @tot.command(looks_back=True)
 @click.argument("task", metavar="TASK")
 def prove(app: App, task: str) -> None:
-    """Print request, signer, key and index of each answer. Fails if an agent answered itself or never ran."""
+    """Print the request, signer, key and index of each answer.
+
+    The command fails if an agent answered its own request, or if an agent that was needed sent nothing.
+    """
     proof = app.query("tot.prove", id=task)
     if not proof["passed"]:
         raise Corrupted("VERIFICATION_FAILED", tot_text.proof_verdict(proof), report=proof | {"ok": False})

@@ -39,7 +39,9 @@ class Act(NamedTuple):
 @click.option("--yes", is_flag=True, help="Trust it without asking.")
 @click.option("--show", "action", flag_value="show", help="Only show it, and the trusted folders.")
 @click.option("--remove", "action", flag_value="remove", help="Do not trust it any more; the folder may be gone.")
-@click.option("--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of the ledger, here or remote.")
+@click.option(
+    "--root", "pinned", metavar="FINGERPRINT", help="Pin the root key of a ledger by its 64 digits; here, 32 do."
+)
 def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> None:
     """Trust the ledger's folder here. The command shows what its settings would run, send and sign, and asks.
 
@@ -65,7 +67,9 @@ def trust(app: App, action: str | None, pinned: str | None, *, yes: bool) -> Non
         message = f"the ledger in {trusting.quoted_path(home)} has the root {here}, and not {pinned}: do not use it"
         raise Corrupted("VERIFICATION_FAILED", message, root=here)
     if pinned is not None and not here and len(pinned) < fingerprint_digits:
-        raise Refused("USAGE", "to pin a remote ledger, give all 64 digits: the first 32 are only its id")
+        raise Refused(
+            "USAGE", "to pin a remote ledger, give all 64 digits of its root fingerprint: the first 32 are only its id"
+        )
     record = _record(folder, here or pinned or "", is_shown=action == "show")
     root = here or pinned or ("" if record is None else record.root)
     data = _described(folder, root, record)

@@ -49,7 +49,7 @@ def checkpoint(context: PageContext) -> dict[str, Any]:
         at_ms = read_event(context.head, context.client.entry(context.head)).accepted_ms
         note = context.client.checkpoint()
         origin, keys = parse_checkpoint(note).origin, context.ledger.ask("agents.keys")["keys"]
-        signing = [key["key"] for key in keys if (key["sort"], key["state"]) == (CHECKPOINT, "valid")]
+        signing = [key["key"] for key in keys if (key["type"], key["state"]) == (CHECKPOINT, "valid")]
         _, signer = open_note(note, *verifiers_of(origin, signing))
     except DeedbookError as error:
         return {"why_not": error.message, "at_ms": at_ms}

@@ -52,13 +52,13 @@ def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str
     try:
         checked = context.client.streams.read(stream)
     except DeedbookError as error:
-        return {"counts": False, "problem": error.message, "key_sort": None, "delegated_by": None, "ended_index": None}
+        return {"counts": False, "problem": error.message, "key_type": None, "delegated_by": None, "ended_index": None}
     ignored = next((entry.message for entry in checked.ignored if entry.index == index), None)
     record = context.client.streams.authority.key(key, checked.head.size)
     return {
         "counts": any(at == index for at, _ in checked.entries),
         "problem": ignored,
-        "key_sort": None if record is None else "identity" if record.is_identity else "session",
+        "key_type": None if record is None else "identity" if record.is_identity else "session",
         "delegated_by": (record and record.delegated_by) or None,
         "ended_index": record and record.ended_index,
     }
@@ -85,7 +85,7 @@ def _proof(context: PageContext, index: int) -> dict[str, Any]:
 
 
 def search(context: PageContext) -> Page:
-    """Return the answer of `search.find` for ``q``, and ``q``; without ``q`` there are no hits."""
+    """Return the page with the search results for the URL parameter ``q``. Without ``q`` the page has no hits."""
     text = context.query.get("q", "").strip()
     answer: dict[str, Any] = {"hits": [], "total": 0, "next": None, "holds": "all"}
     if text:

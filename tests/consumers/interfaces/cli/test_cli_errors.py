@@ -219,7 +219,7 @@ def test_damaged_log_is_no_traceback(alone: Deed) -> None:
         (["claim"], "did you mean `deed handoff claim`?"),
         (["close", "x"], "did you mean `deed handoff complete` or `deed reasoning conclude`"),
         (["append", "--bad"], "No such option"),
-        (["search", "-dash"], "goes `--`"),
+        (["search", "-dash"], "write `--`"),
         (["nonsense"], "there is no verb 'nonsense' (see `deed --help`)"),
         (["emit", "finding.logged"], "--stream"),
         (["log", "--limit", "0"], "--limit"),

@@ -48,18 +48,6 @@ def test_session_key_of_a_human_makes_no_approved_handoff(dora: Deed) -> None:
     assert dora.data("handoff", "list")["total"] == 1
 
 
-def test_reviewer_is_dropped_by_nobody_and_hands_the_review_over_himself(alone: Deed) -> None:
-    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "reviewer"), ("ruth", "reviewer")):
-        alone("agent", "add", agent, "--role", role, "--unprotected")
-    alone("handoff", "create", "--id", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
-    refused = alone.refuses("NOT_AUTHORIZED", "handoff", "amend", "h", "--reviewer", "ruth", "--as", "a")
-    assert "`deed handoff amend h --reviewer OTHER --as rita`" in refused["message"]
-    alone("handoff", "amend", "h", "--reviewer", "ruth", "--as", "rita")
-    shown = alone.data("handoff", "show", "h")
-    assert (shown["reviewer"], shown["status"]) == ("ruth", "pending")
-    alone("handoff", "approve", "h", "--version", shown["version"], "--as", "ruth")
-
-
 def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
     name = fresh("imp")
     file = tmp_path / f"{name}.md"
@@ -99,16 +87,3 @@ def test_nobody_s_words_look_like_the_page_that_a_reviewer_decides_by(deed: Deed
     assert "\n  │ version sha256:00" in text
     assert "\nversion sha256:00" not in text
     assert "a\\u202eb\\x9bc" in text
-
-
-def test_tick_that_changes_nothing_signs_nothing(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("ticks")
-    to_b = ["--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t"]
-    deed("handoff", "create", "--id", name, *to_b, "--task", "one", "--criterion", "c")
-    deed("handoff", "approve", name, "--version", deed.data("handoff", "show", name)["version"], "--as", "rita")
-    deed("handoff", "claim", name, "--as", "b")
-    for words in (["--task", 1], ["--criterion", 1]):
-        check = ["handoff", "check", name, *words, "--as", "b"]
-        assert deed.data(*check, "--undo")["accepted"] == []
-        assert len(deed.data(*check)["accepted"]) == 1
-        assert "(nothing signed: already so)" in deed(*check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,62 +31,6 @@ def create(deed: Deed, name: str, to: str, *more: object) -> str:
     """Create a handoff and return its id."""
     deed("handoff", "create", "--id", name, "--to", to, "--title", f"修復 {name}", *PARTIES, *more)
     return name
-
-
-def test_list_names_dependencies_in_a_column(deed: Deed, fresh: Fresh, carl: str) -> None:
-    first = create(deed, fresh("dep"), carl, "--task", "one", "--task", "two")
-    second = create(deed, fresh("dep"), carl, "--depends-on", f"{first}, ghost")
-    rows = deed.data("handoff", "list", "--to", carl)["handoffs"]
-    assert [one["id"] for one in rows] == [second, first]
-    assert rows[0]["depends_on"] == [{"id": first, "status": "pending"}, {"id": "ghost", "status": None}]
-    assert rows[1]["depends_on"] == []
-    table = deed("handoff", "list", "--to", carl)
-    assert table.splitlines()[0].split() == ["id", "status", "title", "why", "tasks", "depends", "on"]
-    assert f"{first}, ghost (missing)" in table
-    assert f"[pending → {carl}]" in table
-    assert "0/2 tasks done" in table
-
-
-@pytest.mark.served
-def test_board_shows_each_state_with_its_cards(deed: Deed, fresh: Fresh, carl: str) -> None:
-    first = create(deed, fresh("card"), carl, "--task", "one")
-    second = create(deed, fresh("card"), carl, "--depends-on", first)
-    gone = create(deed, fresh("card"), carl)
-    deed("handoff", "approve", first, "--as", "rita", *deed.as_read(first))
-    deed("handoff", "cancel", gone, "--reason", "no need", "--as", "a")
-    columns = {one["status"]: one for one in deed.data("handoff", "list", "--board", "--to", carl)["columns"]}
-    assert list(columns)[:5] == ["pending", "approved", "in_progress", "blocked", "completed"]
-    assert [one["id"] for one in columns["pending"]["handoffs"]] == [second]
-    assert columns["approved"]["handoffs"][0]["is_ready"] is True
-    assert (columns["cancelled"]["total"], columns["cancelled"]["handoffs"]) == (1, [])
-    text = deed("handoff", "list", "--board", "--to", carl)
-    for wanted in ("pending (1)", "approved (1)", f"→ {carl} 0/1", "ready", f"waits for {first}", "cancelled 1"):
-        assert wanted in text
-    assert f"修復 {gone}" in deed("handoff", "list", "--board", "--to", carl, "--all")
-    assert deed("handoff", "list", "--board", "--from", carl) == "(none)\n"
-
-
-def test_board_says_what_is_left_out(deed: Deed, fresh: Fresh, carl: str) -> None:
-    for _ in range(3):
-        create(deed, fresh("many"), carl)
-    assert "and 2 more" in deed("handoff", "list", "--board", "--to", carl, "--limit", 1)
-
-
-@pytest.mark.parametrize("option", [["--status", "pending"], ["--ready"], ["--cursor", "3"]])
-def test_board_refuses_what_only_a_list_can_do(deed: Deed, option: list[str]) -> None:
-    deed.refuses("USAGE", "handoff", "list", "--board", *option)
-
-
-def test_list_refuses_what_only_a_board_can_do(deed: Deed) -> None:
-    deed.refuses("USAGE", "handoff", "list", "--all")
-    deed.refuses("USAGE", "handoff", "list", "--limit", 501)
-
-
-def test_next_page_of_a_list_keeps_its_filters(deed: Deed, fresh: Fresh, carl: str) -> None:
-    names = [create(deed, fresh("page"), carl) for _ in range(3)]
-    document = deed.document("handoff", "list", "--to", carl, "--limit", 2)
-    second = deed.document(*shlex.split(document["next"])[1:])
-    assert [one["id"] for one in second["data"]["handoffs"]] == names[:1]
 
 
 def card(status: str, title: str, **fields: Any) -> dict[str, Any]:

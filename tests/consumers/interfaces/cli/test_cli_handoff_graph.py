@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
-PHASES = ("phase-2a", "phase-2c", "phase-2b", "phase-3a", "phase-3b", "phase-4")
 HOSTILE = "a \"quote\" `tick` [x] {y} <script>alert(1)</script> & %% ]]> \\ --> ;end # _em_ 迴圈 'z' |p| (q)"
 
 
@@ -28,47 +27,6 @@ def chain(deed: Deed, names: list[str]) -> list[str]:
         before = ["--depends-on", names[number - 1]] if number else []
         deed("handoff", "create", "--id", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
     return names
-
-
-def test_phases_of_the_seed_are_one_tree_in_their_order(alone: Deed) -> None:
-    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
-        alone("agent", "add", agent, "--role", role, "--unprotected")
-    assert alone("handoff", "graph") == "(none)\n"
-    chain(alone, list(PHASES))
-    for name in PHASES:
-        alone("handoff", "approve", name, "--as", "rita", *alone.as_read(name))
-    data = alone.data("handoff", "graph")
-    assert data["critical_path"] == list(PHASES)
-    assert [node["id"] for node in data["nodes"] if node["is_ready"]] == ["phase-2a"]
-    lines = alone("handoff", "graph").splitlines()
-    assert lines[0] == "[approved → b] 第 5 期 (phase-4) 0/1 tasks done"
-    assert lines[1] == "└─ [approved → b] 第 4 期 (phase-3b) 0/1 tasks done"
-    assert lines[5].strip(" └─") == "[approved → b] 第 0 期 (phase-2a) 0/1 tasks done ready"
-    assert lines[6] == "critical path (6): " + " → ".join(PHASES)
-    alone("handoff", "claim", "phase-2a", "--as", "b")
-    alone("handoff", "complete", "phase-2a", "--as", "b")
-    alone("handoff", "verify", "phase-2a", "--as", "rita", *alone.as_read("phase-2a"))
-    assert "phase-2a" not in alone("handoff", "graph")
-    assert "[verified → b]" in alone("handoff", "graph", "--all")
-
-
-@pytest.mark.served
-def test_tree_of_one_shows_missing_and_repeated_ones(deed: Deed, fresh: Fresh) -> None:
-    names = chain(deed, [fresh("tree") for _ in range(3)])
-    top = fresh("tree")
-    wanted = f"{names[2]}, {names[1]}, not-made"
-    deed("handoff", "create", "--id", top, "--title", top, *PARTIES, "--depends-on", wanted)
-    lines = deed("handoff", "graph", f"{top}.md").splitlines()
-    assert lines[0] == f"[pending → b] {top}"
-    assert [line.split("[")[0] for line in lines[1:6]] == ["├─ ", "│  └─ ", "│     └─ ", "├─ ", "└─ "]
-    assert lines[4].endswith("(see above)")
-    assert lines[5] == "└─ [missing] not-made"
-    assert lines[6] == "critical path (4): " + " → ".join([*names, top])
-    above = deed("handoff", "graph", names[0], "--dependents").splitlines()
-    assert names[1] in above[1]
-    assert deed.data("handoff", "graph", names[0], "--dependents")["lines"][-1]["id"] == top
-    deed.refuses("USAGE", "handoff", "graph", "--dependents")
-    deed.refuses("NOT_FOUND", "handoff", "graph", "nobody-made-this")
 
 
 def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh) -> None:

@@ -46,7 +46,7 @@ def test_history_names_keys_and_verifies_each_signature(deed: Deed, fresh: Fresh
     # A served ledger has a router, which may tell that it is ready before it is claimed.
     told = deed.data("handoff", "show", name, "--history")["history"]
     history = [one for one in told if one["kind"] != "handoff.ready"]
-    assert [(one["author"], one["kind"], one["key_sort"]) for one in history] == [
+    assert [(one["author"], one["kind"], one["key_type"]) for one in history] == [
         ("a", "handoff.created", "identity"),
         ("rita", "handoff.approved", "identity"),
         ("b", "handoff.claimed", "identity"),
@@ -73,12 +73,14 @@ def test_gate_is_said_as_doctor_says_it(deed: Deed, fresh: Fresh) -> None:
     assert "gate: open" in deed("doctor")
 
 
-def test_gate_is_bound_where_no_key_of_a_reviewer_lies(alone: Deed) -> None:
-    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
+def test_gate_is_bound_where_no_key_of_a_reviewer_or_admin_lies(alone: Deed) -> None:
+    for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human"), ("adam", "admin")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
     life(alone, "h")
     for name in ("root", "rita"):
         (alone.home / "keys" / f"{name}.key").unlink()
+    assert alone.data("handoff", "show", "h")["gate"] == "open"  # adam could register another reviewer
+    (alone.home / "keys" / "adam.key").unlink()
     assert alone.data("handoff", "show", "h")["gate"] == "bound"
 
 

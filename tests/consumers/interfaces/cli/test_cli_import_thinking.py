@@ -160,7 +160,7 @@ def test_nobody_acts_on_imported_reasoning_that_only_its_importer_validated(
     report.write_text(json.dumps(passing(one["ref"])))
     stream = f"reasoning/{one['id']}"
     deed.refuses(
-        "NOT_AUTHORIZED", "emit", "reasoning.validated", "--stream", stream, "--as", "rita", "--data", f"@{report}"
+        "SELF_APPROVAL", "emit", "reasoning.validated", "--stream", stream, "--as", "rita", "--data", f"@{report}"
     )
     assert deed.data("snapshot", "receive", one["id"])["action"] == "human_review_required"
 

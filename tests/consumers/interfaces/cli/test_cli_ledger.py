@@ -232,7 +232,7 @@ def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: 
     for deed in (copied, alone):
         deed("emit", "session.started", "--stream", f"session/{deed.home.parent.name}", "--as", "a", "--data", "{}")
     for deed, other in ((alone, copied), (copied, alone)):
-        (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG memory" in line]
+        (line,) = [line for line in deed.run("doctor").out.splitlines() if "WRONG trust store" in line]
         assert f"{other.home} holds this ledger too, with another history: use one" in line
 
 

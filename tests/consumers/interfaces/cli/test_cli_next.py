@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,31 +11,6 @@ if TYPE_CHECKING:
     from calling import Deed
 
     Fresh = Callable[[str], str]
-
-
-def only(deed: Deed, agent: str) -> dict[str, Any]:
-    """Return the one item that waits for an agent."""
-    (item,) = deed.data("next", "--as", agent)["items"]
-    found: dict[str, Any] = item
-    return found
-
-
-@pytest.mark.served
-def test_commands_lead_a_handoff_through_its_life(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
-    name = fresh("life 第一")
-    parties = ["--as", "a", "--to", carl, "--reviewer", rob]
-    deed("handoff", "create", "--id", name, "--title", "修復迴圈", "--criterion", "綠", *parties)
-    turns = []
-    for agent in (rob, carl, carl, carl, rob):
-        item = only(deed, agent)
-        turns.append(item["action"])
-        command = item["command"]
-        if "VERSION" in command:
-            command = command.replace("--version VERSION", shlex.join(deed.as_read(name)))
-        deed(*shlex.split(command)[1:])
-    assert turns == ["approve", "claim", "continue", "continue", "verify"]
-    assert deed.data("handoff", "show", name)["status"] == "verified"
-    assert deed("next", "--as", carl) == f"nothing waits for {carl}\n"
 
 
 def test_text_shows_action_why_and_command(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
@@ -71,12 +44,3 @@ def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, 
         seen += [one["id"] for one in document["data"]["items"]]
         arguments = shlex.split(document.get("next", ""))[1:]
     assert seen == names
-
-
-@pytest.mark.served
-def test_wrong_agents_and_cursors_are_refused(deed: Deed) -> None:
-    # Who has no key cannot even ask a server.
-    deed.refuses("KEY_FILE_MISSING" if deed.is_remote else "AGENT_UNKNOWN", "next", "--as", "nobody-here")
-    deed.refuses("INVALID_FIELD", "next", "--as", "Not A Name")
-    deed.refuses("INVALID_FIELD", "next", "--cursor", "17")
-    deed.refuses("USAGE", "next", "--limit", 0)

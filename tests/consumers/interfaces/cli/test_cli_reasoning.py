@@ -33,49 +33,6 @@ def record(deed: Deed, name: str) -> str:
     return ref
 
 
-def test_recorded_steps_are_shown_with_what_they_rest_on(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("shown")
-    ref = record(deed, name)
-    shown = deed.data("reasoning", "show", name)
-    assert (shown["ref"], shown["status"], shown["steps"], shown["author"]) == (ref, "concluded", 4, "a")
-    assert shown["memory"]["dependencies"] == {"3": [1, 2]}
-    assert shown["memory"]["known_limitations"] == ["One night was looked at"]
-    text = deed("reasoning", "show", name)
-    for wanted in (
-        "Why is the disk full?",
-        "1. observation (0.90)",
-        "logs/disk.log:14",
-        "3. inference (1.00)  ← 1, 2",
-        "to be validated: run lsof",
-        "conclusion: Move the backups (0.80)",
-        "limitation: One night",
-    ):
-        assert wanted in text
-
-
-def test_assumption_is_settled_later(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("settled")
-    before = record(deed, name)
-    deed("reasoning", "assume", name, "--as", "a", "--step", 4, "--settled", "Validated: only backups write there")
-    shown = deed.data("reasoning", "show", name)
-    assert shown["ref"] != before
-    assert shown["memory"]["steps"][3]["needs_validation"] is False
-    assert "→ Validated: only backups write there" in deed("reasoning", "show", name)
-    for wrong in ([], ["--step", 4], ["--settled", "x"], ["--content", "x", "--step", 4, "--settled", "y"]):
-        deed.refuses("USAGE", "reasoning", "assume", name, "--as", "a", *wrong)
-
-
-def test_steps_that_do_not_fit_are_refused(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("fit")
-    record(deed, name)
-    step = ["reasoning", "step", name, "--content", "x"]
-    deed.refuses("STEP_CONFLICT", *step, "--as", "a", "--number", 1)
-    deed.refuses("STEP_CONFLICT", *step, "--as", "a", "--rests-on", 99)
-    deed.refuses("NOT_AUTHORIZED", *step, "--as", "b")
-    deed.refuses("NOT_FOUND", "reasoning", "step", "no-such-reasoning", "--content", "x", "--as", "a")
-    deed.refuses("TRANSITION_NOT_ALLOWED", "reasoning", "start", "--id", name, "--task", "again", "--as", "a")
-
-
 @pytest.mark.parametrize("level", ["minimal", "standard", "full"])
 def test_brief_of_each_level_stays_within_its_budget(deed: Deed, fresh: Fresh, level: str) -> None:
     name = fresh(level)
@@ -153,29 +110,3 @@ def test_fetched_graph_hashes_to_its_ref(deed: Deed, fresh: Fresh) -> None:
     printed = deed("reasoning", "fetch", name)
     assert "sha256:" + sha256(printed.removesuffix("\n").encode()).hexdigest() == ref
     assert fetched["memory"]["steps"][0]["content"] == "The disk is at 98 %"
-
-
-def test_every_version_keeps_its_ref(deed: Deed, fresh: Fresh) -> None:
-    name = fresh("version")
-    before = record(deed, name)
-    deed("reasoning", "assume", name, "--as", "a", "--step", 4, "--settled", "Refuted: logs do too")
-    assert deed.data("reasoning", "show", name)["ref"] != before
-    assert deed.data("reasoning", "fetch", before)["memory"]["steps"][3]["needs_validation"] is True
-
-
-def test_list_filters_and_goes_on_with_the_command_it_prints(deed: Deed, fresh: Fresh) -> None:
-    author = fresh("carl")
-    deed("agent", "add", author, "--as", "ada")
-    names = [fresh("list") for _ in range(3)]
-    for name in names:
-        deed("reasoning", "start", "--id", name, "--task", "t", "--as", author)
-    deed("reasoning", "step", names[0], "--content", "x", "--as", author)
-    deed("reasoning", "conclude", names[0], "--conclusion", "c", "--as", author)
-    arguments = ["reasoning", "list", "--author", author, "--status", "open", "--limit", "1"]
-    seen: list[str] = []
-    while arguments:
-        document = deed.document(*arguments)
-        seen += [one["id"] for one in document["data"]["reasonings"]]
-        arguments = document.get("next", "").split()[1:]
-    assert seen == [names[2], names[1]]
-    assert "3 in all" in deed("reasoning", "list", "--author", author, "--limit", 1)

@@ -85,8 +85,8 @@ def test_session_without_a_report_is_marked(alone: Deed) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--resume-mode", "last", "--session-id", "s"], "needs the resume mode session_id"),
-        (["--resume-mode", "last_n", "--session-id", "s"], "needs the resume mode session_id"),
+        (["--resume-mode", "last", "--session-id", "s"], "takes no session id"),
+        (["--resume-mode", "last_n", "--session-id", "s"], "takes no session id"),
         (["--count", "6"], "--count"),
         (["--count", "0"], "--count"),
         (["--detail-level", "most"], "--detail-level"),

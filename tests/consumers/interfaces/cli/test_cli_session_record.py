@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,31 +17,6 @@ if TYPE_CHECKING:
     from calling import Deed
 
     Fresh = Callable[[str], str]
-
-ENTRIES = """\
-# what was seen
-finding: check() reads no time: "an entry" is valid for ever
-  evidence: src/auth.py:4
-  impact: 0.9
-unknown: Who fills CACHE?
-- dead-end: Clearing CACHE on a timer
-    why: two workers,
-      two caches
-tool: pytest -q tests
-  purpose: nothing fails today
-reasoning: {reasoning}
-  task: Why do tokens never expire?
-step: check() looks only whether there is an entry
-  type: observation
-  evidence: src/auth.py:4
-step: So TTL has no effect
-  rests-on: 1
-  confidence: 0.9
-assume: Entries hold their time
-  check: look at who fills CACHE
-conclude: Compare the time with TTL
-  confidence: 0.85
-"""
 
 
 @pytest.fixture
@@ -61,47 +35,6 @@ def faults(text: str) -> dict[int, str]:
         read_entries(text)
     assert refused.value.code == "INVALID_FORMAT"
     return {one["line"]: one["message"] for one in refused.value.details["faults"]}
-
-
-@pytest.mark.served
-def test_a_file_is_recorded_at_once_and_again_adds_nothing(
-    deed: Deed, fresh: Fresh, session: str, tmp_path: Path
-) -> None:
-    text = ENTRIES.format(reasoning=(reasoning := fresh("r")))
-    first = record(deed, tmp_path, session, text)
-    assert first["counts"] == {
-        "finding": 1,
-        "unknown": 1,
-        "dead-end": 1,
-        "tool": 1,
-        "reasoning": 1,
-        "step": 2,
-        "assume": 1,
-        "conclude": 1,
-    }
-    shown = deed.data("session", "show", session)
-    assert shown["findings"][0]["finding"] == 'check() reads no time: "an entry" is valid for ever'
-    assert (shown["findings"][0]["evidence"], shown["findings"][0]["impact"]) == (["src/auth.py:4"], 0.9)
-    assert shown["dead_ends"][0]["why_failed"] == "two workers,\ntwo caches"
-    graph = deed.data("reasoning", "show", reasoning)
-    assert (graph["status"], [one["type"] for one in graph["memory"]["steps"]]) == (
-        "concluded",
-        ["observation", "inference", "assumption"],
-    )
-    assert graph["memory"]["dependencies"] == {"2": [1]}
-    again = record(deed, tmp_path, session, text)
-    assert (again["is_repeat"], again["accepted"][0]["index"]) == (True, first["accepted"][0]["index"])
-    assert deed.data("session", "show", session)["counts"]["findings"] == 1
-
-
-def test_steps_go_on_in_a_reasoning_that_there_is(deed: Deed, fresh: Fresh, session: str, tmp_path: Path) -> None:
-    reasoning = fresh("r")
-    record(deed, tmp_path, session, f"reasoning: {reasoning}\n  task: t\nstep: one\n")
-    more = f"reasoning: {reasoning}\nstep: two\n  rests-on: 1\nconclude: so\n"
-    for _ in range(2):
-        record(deed, tmp_path, session, more)
-    steps = deed.data("reasoning", "show", reasoning)["memory"]["steps"]
-    assert [(one["step_number"], one["content"]) for one in steps] == [(1, "one"), (2, "two")]
 
 
 def test_an_artifact_is_kept_with_its_content(deed: Deed, session: str, tmp_path: Path) -> None:
@@ -124,7 +57,7 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
         ("link", "is a link: name the file"),
         ("way/passwd", "is a link"),
         ("pipe", "is a pipe"),
-        ("none", "is not there"),
+        ("none", "there is no file"),
     ):
         (file := tmp_path / "e.txt").write_text(f"artifact: {tmp_path / name}\n")
         error = deed.refuses(
@@ -140,29 +73,10 @@ def test_an_artifact_that_is_no_file_is_refused_and_not_waited_for(
         assert why in error["message"]
 
 
-def test_nothing_stands_when_the_ledger_refuses_one(deed: Deed, session: str, tmp_path: Path) -> None:
-    (file := tmp_path / "e.txt").write_text("finding: x\nreasoning: nobodys\n  task: t\nstep: s\n  rests-on: 7\n")
-    error = deed.refuses("STEP_CONFLICT", "session", "record", file, "--session", session, "--as", "a")
-    assert error["message"].startswith("nothing was recorded: line 4: ")
-    assert deed.data("session", "show", session)["counts"]["findings"] == 0
-
-
 def test_what_is_no_utf_8_is_refused_and_not_mended(deed: Deed, session: str, tmp_path: Path) -> None:
     (file := tmp_path / "e.txt").write_bytes(b"finding: \xff\n")
     told = deed.refuses("INVALID_FORMAT", "session", "record", file, "--session", session, "--as", "a")["message"]
     assert told == "the file of entries is not UTF-8 (in line 1)"
-
-
-def test_a_step_of_no_reasoning_is_named_by_its_line_and_one_entry_is_no_range(
-    deed: Deed, session: str, tmp_path: Path
-) -> None:
-    of = ("--session", session, "--as", "a")
-    (file := tmp_path / "e.txt").write_text("reasoning: nobodys-at-all\nstep: s\n")
-    error = deed.refuses("NOT_FOUND", "session", "record", file, *of)
-    assert error["message"].startswith("nothing was recorded: line 2: there is no reasoning nobodys-at-all")
-    assert "`task: TEXT`" in error["message"]
-    file.write_text("finding: one\n")
-    assert re.search(r"1 finding recorded \(entry [0-9]+\)\n", deed("session", "record", file, *of))
 
 
 def test_each_fault_is_named_by_its_line() -> None:
@@ -197,15 +111,6 @@ def test_what_looks_like_an_option_in_a_text_is_text() -> None:
     (entry,) = read_entries("finding: a\n  http://x: y\n  Note: that goes on\n")
     assert entry.data is not None
     assert getattr(entry.data, "finding", "") == "a\nhttp://x: y\nNote: that goes on"
-
-
-def test_a_step_after_the_conclusion_says_that_it_reopens(deed: Deed, fresh: Fresh, session: str) -> None:
-    deed("reasoning", "start", "--id", name := fresh("r"), "--task", "t", "--session", session, "--as", "a")
-    assert deed("reasoning", "step", name, "--content", "one", "--as", "a").startswith(f"{name}: 1 step, open (entry ")
-    deed("reasoning", "conclude", name, "--conclusion", "so", "--as", "a")
-    (told,) = deed.data("reasoning", "step", name, "--content", "two", "--as", "a")["warnings"]
-    assert f"`deed reasoning conclude {name} --conclusion TEXT` concludes it anew" in told
-    assert f"`deed handoff amend ID --reasoning {name}`" in told
 
 
 def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deedbook.projections.briefs.embedding import best_embedder
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -28,29 +26,6 @@ def record(deed: Deed, name: str, domain: str) -> str:
     return ref
 
 
-@pytest.mark.served
-def test_taken_snapshot_is_shown_listed_and_received(deed: Deed, fresh: Fresh) -> None:
-    name, id_ = fresh("quiet"), fresh("snap")
-    ref = record(deed, name, "operations")
-    given = ["--vector", "Know=0.7", "--vector", "UNCERTAINTY=0.1", "--vector", "impact=0.2"]
-    taken = deed.document("snapshot", "take", "--as", "a", "--id", id_, "--reasoning", name, *given)
-    assert taken["next"] == f"deed snapshot receive {id_}"
-    data = taken["data"]
-    assert (data["reasoning_ref"], data["context_source"], data["domain"]) == (ref, "derived", "operations")
-    assert data["vectors"] == {"know": 0.7, "uncertainty": 0.1, "impact": 0.2}
-    assert len(data["reasoning_embedding"]) == data["embedder"]["dim"] == best_embedder().dim
-    assert data["tokens"] <= 900
-    assert deed.data("snapshot", "show", id_) == data
-    assert "CONCLUSION: Move the backups" in deed("snapshot", "show", id_)
-    assert id_ in deed("snapshot", "list", "--author", "a")
-    decision = deed.data("snapshot", "receive", id_, "--task", "Water the plants")
-    assert (decision["action"], decision["rule_fired"], decision["not_assessed"]) == ("act", None, [])
-    assert decision["tokens"] <= decision["budget"]
-    said = deed("snapshot", "receive", id_)
-    assert decision["prompt"] in said
-    assert "act: no rule fired" in said
-
-
 @pytest.mark.parametrize("level", ["minimal", "standard", "full"])
 def test_level_asked_for_is_sent_within_its_budget(deed: Deed, fresh: Fresh, level: str) -> None:
     name = fresh("level")
@@ -58,33 +33,6 @@ def test_level_asked_for_is_sent_within_its_budget(deed: Deed, fresh: Fresh, lev
     data = deed.data("snapshot", "receive", name, "--level", level)
     assert (data["level"], data["gate"]["level"]) == (level, level)
     assert data["tokens"] <= data["budget"]
-
-
-def test_security_reasoning_waits_for_a_human_who_answers(deed: Deed, fresh: Fresh) -> None:
-    name, id_ = fresh("audit"), fresh("snap")
-    record(deed, name, "security")
-    deed("snapshot", "take", "--as", "a", "--id", id_, "--reasoning", name)
-    unsigned = deed.data("snapshot", "receive", id_)
-    assert (unsigned["action"], unsigned["review"]) == ("human_review_required", None)
-    assert "nobody was asked" in deed("snapshot", "receive", id_)
-    data = deed.data("snapshot", "receive", id_, "--as", "b")
-    assert (data["action"], data["rule_fired"]["name"], data["may_act"]) == (
-        "human_review_required",
-        "high_risk_domain",
-        False,
-    )
-    review = data["review"]["id"]
-    assert f"deed review answer {review}" in deed("snapshot", "receive", id_, "--as", "b")
-    open_ = deed.data("review", "list", "--author", "b")["reviews"]
-    assert review in [one["id"] for one in open_]
-    deed.refuses("USAGE", "review", "answer", review, "--as", "rita")
-    deed.refuses("NOT_AUTHORIZED", "review", "answer", review, "--approve", "--as", "b")
-    answered = deed.data("review", "answer", review, "--approve", "--comment", "I looked", "--as", "rita")
-    assert (answered["status"], answered["verdict"]) == ("answered", "approved")
-    assert review not in [one["id"] for one in deed.data("review", "list", "--author", "b")["reviews"]]
-    assert "approved by rita: I looked" in deed("review", "show", review)
-    again = deed.data("snapshot", "receive", id_, "--as", "b")
-    assert (again["action"], again["may_act"], again["review"]["id"]) == ("human_review_required", True, review)
 
 
 def test_one_request_stands_for_a_set_of_reasons_whatever_the_level_and_the_numbers(deed: Deed, fresh: Fresh) -> None:
@@ -149,31 +97,3 @@ def test_header_follows_what_a_human_answered(
     deed("review", "answer", review, flag, "--as", "rita")
     assert header in deed(*receive)
     assert (deed.data(*receive)["graph"] is not None) == has_graph
-
-
-def test_session_gives_context_and_vectors(deed: Deed, fresh: Fresh) -> None:
-    name, id_ = fresh("session"), fresh("snap")
-    stream = ["--stream", f"session/{name}", "--as", "a", "--data"]
-    deed("emit", "session.started", *stream, '{"task":"找出泄漏"}')
-    deed("emit", "assessment.recorded", *stream, '{"phase":"CHECK","vectors":{"uncertainty":0.8}}')
-    data = deed.data("snapshot", "take", "--as", "a", "--id", id_, "--session", name)
-    assert (data["context_summary"], data["context_source"]) == ("Task: 找出泄漏.", "derived")
-    assert deed.data("snapshot", "receive", id_)["rule_fired"]["name"] == "high_uncertainty"
-    mine = deed.data("snapshot", "take", "--as", "a", "--session", name, "--context", "Mine")
-    assert (mine["context_summary"], mine["context_source"]) == ("Mine", "author")
-
-
-def test_what_cannot_be_taken_or_received_is_refused(deed: Deed, fresh: Fresh) -> None:
-    take = ["snapshot", "take", "--as", "a"]
-    deed.refuses("USAGE", *take)
-    deed.refuses("NOT_FOUND", *take, "--session", "no-such-session")
-    deed.refuses("NOT_FOUND", *take, "--reasoning", "no-such-reasoning")
-    for vector in ("hope=0.5", "know=2", "know=nan", "know", "know=much"):
-        deed.refuses("INVALID_FIELD", *take, "--context", "c", "--vector", vector)
-    deed.refuses("INVALID_FIELD", *take, "--context", "c", "--vector", "know=0.1", "--vector", "KNOW=0.2")
-    deed.refuses("NOT_FOUND", "snapshot", "receive", "no-such-thing")
-    deed.refuses("NOT_FOUND", "snapshot", "show", "no-such-thing")
-    deed.refuses("NOT_FOUND", "review", "show", "no-such-thing")
-    id_ = fresh("once")
-    deed(*take, "--context", "c", "--id", id_)
-    deed.refuses("TRANSITION_NOT_ALLOWED", *take, "--context", "d", "--id", id_)

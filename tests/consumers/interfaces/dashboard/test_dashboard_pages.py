@@ -43,7 +43,7 @@ def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
     shown = viewer.data("/e/4")
     assert shown["event"]["data"]["title"] == "the title"
     assert shown["event"]["key"] == viewer.ledger.keys["alice"].public.hex()
-    assert (shown["signed"]["counts"], shown["signed"]["key_sort"]) == (True, "identity")
+    assert (shown["signed"]["counts"], shown["signed"]["key_type"]) == (True, "identity")
     assert shown["proof"] == shown["proof"] | {"is_proven": True, "size": 5, "hashes": 1}
     page = viewer.page("/e/4")
     assert "the title" in page

@@ -78,7 +78,8 @@ def test_what_is_over_only_takes_a_line_in_its_log() -> None:
 
 
 def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
-    assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by}
+    # An amendment that names another reviewer has more fields than a button can fill.
+    assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by} - {"amend"}
 
 
 def test_the_label_names_the_version() -> None:

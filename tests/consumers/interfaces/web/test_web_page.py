@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[4] / "README.md"
 
 def test_every_address_on_the_first_page_is_answered(reading: Reading) -> None:
     calls = [shlex.split(line) for line in re.findall(r"^curl .*$", PAGE.read_text("utf-8"), re.MULTILINE)]
-    assert len(calls) >= 5
+    assert len(calls) >= 2
     for call in calls:
         given = dict(call[at + 1].split(": ") for at, word in enumerate(call) if word == "-H")
         headers = {name.lower(): value.replace("$TOKEN", reading.token) for name, value in given.items()}

@@ -161,14 +161,14 @@ def test_line_cited_by_number_alone_is_compared_with_what_another_agent_found(au
     assert [issue["code"] for issue in newest["data"]["issues"]] == ["EVIDENCE_LINE_CHANGED"]
 
 
-@pytest.mark.parametrize("author", ["alice", "bob"])
+@pytest.mark.parametrize(("author", "code"), [("alice", "SELF_APPROVAL"), ("bob", "NOT_AUTHORIZED")])
 def test_author_of_the_reasoning_and_agents_without_the_role_publish_no_report(
-    audited: AuditedLedger, author: str
+    audited: AuditedLedger, author: str, code: str
 ) -> None:
     size = audited.size()
     with pytest.raises(Refused) as refused:
         audited.validate(author)
-    assert refused.value.code == "NOT_AUTHORIZED"
+    assert refused.value.code == code
     assert audited.size() == size
 
 

@@ -127,5 +127,4 @@ def test_every_example_of_the_page_is_an_endpoint() -> None:
         ("openai-compatible", "http://127.0.0.1:11434"),
         ("openai", "https://api.openai.com"),
         ("anthropic", "https://api.anthropic.com"),
-        ("openai-compatible", "https://llm.example.org"),
     ]

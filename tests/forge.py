@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import msgspec
-from building import AGENTS, Actors, key_named
+from building import AGENTS, Actors
 
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
@@ -62,14 +62,6 @@ class Forge(Actors):
             begun = _begun()
             self.entries, self.keys, self.clock.now_ms = [*begun.entries], {**begun.keys}, begun.clock.now_ms
             self.streams, self.authority = begun.streams.copy(), begun.authority
-
-    def begin(self) -> None:
-        """Append what every honest ledger has."""
-        self.submit(self.sign("root", *self.first_drafts()))
-        self.submit(self.sign("root", self.registered("ada", ["admin"])))
-        self.submit(self.sign(NODE, self.registered("router", ["service"])))
-        self.emit("alice", SESSION, SessionStarted(task="audit"))
-        self.approve("open", self.hand_over("open", criteria=["it is checked"]))
 
     def append(self, submission: Submission) -> list[Accepted]:
         """Append what was signed, whatever it says."""
@@ -123,10 +115,6 @@ class Forge(Actors):
         sig = signer.sign(batch_pae([pae(body) for body in bodies]))
         return [(body, signer.public, sig) for body in bodies]
 
-    def new_key(self, name: str) -> Key:
-        """Return a key that nobody has yet."""
-        return key_named(f"new/{name}")
-
     # What an export asks of a client.
 
     def checkpoint(self) -> str:
@@ -173,11 +161,20 @@ class Forge(Actors):
         return path
 
 
+def begin(actors: Actors) -> None:
+    """Append what every honest ledger has after its first entries."""
+    actors.submit(actors.sign("root", actors.registered("ada", ["admin"])))
+    actors.submit(actors.sign(NODE, actors.registered("router", ["service"])))
+    actors.emit("alice", SESSION, SessionStarted(task="audit"))
+    actors.approve("open", actors.hand_over("open", criteria=["it is checked"]))
+
+
 @cache
 def _begun() -> Forge:
     """Return a forge in which every honest ledger's beginning stands; it is copied, never written to."""
     forge = Forge(is_begun=False)
-    forge.begin()
+    forge.submit(forge.sign("root", *forge.first_drafts()))
+    begin(forge)
     return forge
 
 

@@ -154,6 +154,11 @@ WHO_IS_LET_IN: Final = (
     WrongLog("nobody is invited as checkpoint", "AGENT_EXISTS", lambda f: invite(f, CHECKPOINT)),
     WrongLog("nobody is invited who was removed", "AGENT_EXISTS", then(removed, lambda f: invite(f, "bob"))),
     WrongLog("an invitation has not expired", "INVALID_FIELD", lambda f: invite(f, "eve", seconds=0)),
+    WrongLog(
+        "an invitation stands on the stream of its name",
+        "INVALID_FIELD",
+        lambda f: f.emit(ROOT, "agent/adam", invitation_of(f, "eve").make_invited()),
+    ),
     WrongLog("a token is of one invitation", "KEY_EXISTS", one_token_twice),
     WrongLog("the bus key of an invitation is of one name", "KEY_EXISTS", two_of_one_bus_key),
     WrongLog("a token signs no event", "AUTHOR_MISMATCH", token_signs),
@@ -214,6 +219,7 @@ WHO_IS_A_NODE: Final = (
     WrongLog("an admin registers no node", "NOT_AUTHORIZED", lambda f: node(f, "ada")),
     WrongLog("the node registers no node", "NOT_AUTHORIZED", lambda f: node(f, NODE)),
     WrongLog("a node has no other role", "INVALID_FIELD", lambda f: node(f, roles=["node", "admin"])),
+    WrongLog("no node is invited with another role", "INVALID_FIELD", lambda f: invite(f, "n2", "node", "service")),
     WrongLog(
         "a node has a checkpoint key", "INVALID_FIELD", lambda f: node(f, checkpoint_key=None, checkpoint_proof=None)
     ),
@@ -224,6 +230,11 @@ WHO_IS_A_NODE: Final = (
         "a checkpoint key is of one node",
         "KEY_EXISTS",
         lambda f: node(f, checkpoint_key=f.keys[CHECKPOINT].public.hex()),
+    ),
+    WrongLog(
+        "a checkpoint key is not an agent's",
+        "KEY_EXISTS",
+        lambda f: node(f, checkpoint_key=f.keys["alice"].public.hex()),
     ),
     WrongLog(
         "a checkpoint key is not the node's own",

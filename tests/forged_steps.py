@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 from event_examples import EXAMPLES
 from forge import SESSION, Forge
 
@@ -24,10 +23,10 @@ from deedbook.ledger.events.authority import (
     LedgerCreated,
     RoleGranted,
 )
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffCreated, HandoffReady
+from deedbook.ledger.events.handoff import HandoffApproved
 from deedbook.ledger.events.reasoning import ReasoningExtended, ReasoningStarted, Step
 from deedbook.ledger.events.review import ReviewRequested
-from deedbook.ledger.events.session import FindingLogged, FindingRetracted, SessionStarted
+from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.format.envelope import pae
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE, ROOT
 from deedbook.ledger.lifecycle.handoff import compute_version
@@ -63,12 +62,12 @@ def registered(forge: Forge, author: str, name: str, *, stream: str = "", key: K
     forge.keys.setdefault(name, key)
 
 
-def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, **data: Any) -> Key:
+def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, stream: str = "", **data: Any) -> Key:
     """Replace the key of a name; return the new one."""
-    key = key or forge.new_key(f"{name}'s second")
-    fields: dict[str, Any] = {"agent": name, "key": key.public.hex(), "proof": key.prove_possession(forge.id, name)}
-    forge.emit(author, f"agent/{name}", KeyRotated(**(fields | data)))
-    return key
+    new = key or forge.new_key(f"{name}'s second")
+    fields: dict[str, Any] = {"agent": name, "key": new.public.hex(), "proof": new.prove_possession(forge.id, name)}
+    forge.emit(author, stream or f"agent/{name}", KeyRotated(**(fields | data)))
+    return new
 
 
 def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOINT) -> Key:
@@ -77,11 +76,6 @@ def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOI
     proof = key.prove_possession(forge.id, name)
     forge.emit(author, "ledger", CheckpointKeyRotated(key=key.public.hex(), proof=proof))
     return key
-
-
-def amended(data: HandoffCreated, reviewer: str, *, hands_over: bool = True) -> HandoffAmended:
-    """Return the amendment that names another reviewer and leaves everything else."""
-    return HandoffAmended(**msgspec.structs.asdict(data) | {"reviewer": reviewer}, hands_over=hands_over)
 
 
 def session(forge: Forge, name: str = "alice", **scope: Any) -> Key:
@@ -127,6 +121,13 @@ def delegated(forge: Forge, author: str, stream: str, *, key: Key, proof: str, s
     """Delegate a key as it should not be."""
     data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=forge.clock.text(seconds))
     forge.emit(author, stream, data)
+
+
+def delegated_after_its_end(forge: Forge) -> None:
+    """Delegate a session key again that was revoked."""
+    key = session(forge)
+    forge.emit("alice", "agent/alice", KeyRevoked(key=key.public.hex()))
+    session(forge, seconds=61)
 
 
 def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any) -> None:
@@ -216,13 +217,6 @@ def twice(forge: Forge) -> None:
     forge.raw("alice", body)
 
 
-def ready(forge: Forge) -> None:
-    """Let an agent say what only the router says."""
-    data = forge.hand_over("x")
-    forge.approve("x", data)
-    forge.emit("alice", "handoff/x", HandoffReady(to="bob", version=compute_version("alice", data)))
-
-
 def stored(**changes: Any) -> Callable[[Forge], Any]:
     """Store a finding as an entry with other fields than a gate would write."""
     return lambda forge: forge.raw("alice", forge.body("alice", SESSION, FINDING), **changes)
@@ -288,13 +282,6 @@ def deep(forge: Forge) -> None:
     forge.edited(
         "alice", "record/x", imported(), '"format":"x"', '"claims":{"a":' + "[" * 31 + "]" * 31 + '},"format":"x"'
     )
-
-
-def corrected_elsewhere(forge: Forge) -> None:
-    """Correct a finding of another session."""
-    forge.emit("alice", "session/other", SessionStarted(task="x"))
-    found = forge.emit("alice", "session/other", FINDING)
-    forge.emit("alice", SESSION, FindingRetracted(target=found.id, reason="it does not hold"))
 
 
 def imported(**fields: Any) -> EventData:

@@ -1,0 +1,63 @@
+"""A gate refuses each wrong event of authority with its code: the logs in which both verifiers find it.
+
+``wrong_authority`` and ``wrong_invitations`` make these events. Here a real gate decides them, and refuses the first
+that is wrong; the events before it are accepted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from building import Ledger
+from forge import begin
+from forged_steps import WrongLog
+from wrong_authority import WHAT_THE_LEDGER_SAYS, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_HOLDS_WHICH_ROLE, WHO_REGISTERS
+from wrong_invitations import WHO_IS_A_NODE, WHO_IS_LET_IN
+
+from deedbook.ledger.client.author import Draft, body_of
+from deedbook.ledger.errors import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deedbook.ledger.admission.decide import Accepted
+    from deedbook.ledger.events.fields import EventData
+    from deedbook.ledger.format.envelope import Submission
+
+GROUPS = (WHO_REGISTERS, WHO_HOLDS_WHICH_ROLE, WHICH_KEY_SIGNS, WHO_CHANGES_KEYS, WHO_IS_LET_IN, WHO_IS_A_NODE)
+CASES = [case for group in (*GROUPS, WHAT_THE_LEDGER_SAYS) for case in group if case.is_begun]
+
+
+class Begun(Ledger):
+    """A ledger that begins as a forged log does, with the same calls."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        begin(self)
+
+    def submit(self, submission: Submission) -> list[Accepted]:
+        """Submit, and let a millisecond pass: the next event is another one, even if it says the same."""
+        before = self.head()
+        try:
+            accepted = super().submit(submission)
+        except Refused:
+            assert self.head() == before
+            raise
+        self.clock.advance(0.001)
+        return accepted
+
+    def body(self, author: str, stream: str, data: EventData, **draft: str) -> bytes:
+        """Return what an author would sign."""
+        return body_of(Draft(stream=stream, data=data, **draft), ledger=self.id, author=author, at=self.clock.text())
+
+    def raw(self, author: str, body: bytes) -> None:
+        """Submit an event of exactly these bytes, well signed."""
+        self.submit(self.sign_bytes(author, body))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule.replace(" ", "-"))
+def test_wrong_event_is_refused(case: WrongLog, home: Path) -> None:
+    with Begun(home) as ledger, pytest.raises(Refused) as refused:
+        case.make(ledger)  # type: ignore[arg-type]  # it has the calls of a forge
+    assert refused.value.code == case.code
