@@ -46,10 +46,11 @@ NORMAL: Final = (
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
     (r"\bentry \d+(, \d+)*", "entry N"),
     (r"\bas of \d+ entries with tree head [0-9a-f]+", "as of N entries with tree head …"),
-    (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,64}\b", "…"),
+    (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,128}\b", "…"),
     (r" #\d+", " #N"),
     (r"\b\d+ tokens\b", "N tokens"),
     (r"\b\d+ s\b", "N s"),
+    (r"\b1\d{12}\b", "MS"),
     (r"[ \t]+$", ""),
 )
 
