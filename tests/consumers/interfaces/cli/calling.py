@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import inside
 from building import trusted
 
 from deedbook.consumers.interfaces.cli.program import run
@@ -164,9 +165,9 @@ def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
 
 
 def call_all(home: Path, *verbs: Sequence[object], **changed: str) -> None:
-    """Call verbs that succeed, each as a process of its own: what is built before a test has its output captured."""
+    """Call verbs that succeed, in this process: what is built before a test prints nothing into it."""
     for verb in verbs:
-        answer = call("--home", home, *verb, **changed)
+        answer = inside.deed("--home", home, *verb, **changed)
         assert answer.code == 0, answer.err
 
 

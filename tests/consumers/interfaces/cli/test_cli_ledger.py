@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import inside
 import pytest
-from calling import Deed, Place, call, emit_finding, start_session
+from calling import Deed, Place, emit_finding, start_session
 
 from deedbook.consumers.interfaces.cli.app import App
 
@@ -55,10 +56,10 @@ def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) 
         ["emit", "finding.logged", "--stream", "session/s1", "--as", "a", "--data", '{"finding":"x"}'],
         ["log"],
     ):
-        said = call(*arguments, cwd=tmp_path)
+        said = inside.deed(*arguments, cwd=tmp_path)
         assert (said.code, said.err) == (0, "")
-    assert "finding.logged" in call("show", 3, cwd=tmp_path).out
-    verified = json.loads(call("verify", "--json", cwd=tmp_path).out)["data"]
+    assert "finding.logged" in inside.deed("show", 3, cwd=tmp_path).out
+    verified = json.loads(inside.deed("verify", "--json", cwd=tmp_path).out)["data"]
     assert (verified["ok"], verified["size"], verified["signatures"]) == (True, 4, 4)
 
 
