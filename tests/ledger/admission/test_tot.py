@@ -10,7 +10,6 @@ import tot_story as story
 from building import Ledger, key_named
 
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import tot as kinds
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.lifecycle.tot import TotState, tree_digest
@@ -26,11 +25,7 @@ STREAM = f"tot/{story.TASK}"
 
 def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
     """Return the code with which something is refused, having left nothing behind."""
-    before = ledger.head()
-    with pytest.raises(Refused) as refused:
-        submit()
-    assert ledger.head() == before
-    return refused.value.code
+    return ledger.refusal_of(submit).code
 
 
 def life(ledger: Ledger) -> TotState:
