@@ -50,6 +50,7 @@ NORMAL: Final = (
     (r" #\d+", " #N"),
     (r"\b\d+ tokens\b", "N tokens"),
     (r"\b\d+ s\b", "N s"),
+    (r"\b(just now|\d+ min ago)\b", "AGO"),
     (r"\b1\d{12}\b", "MS"),
     (r"[ \t]+$", ""),
 )
