@@ -103,6 +103,10 @@ class Deed:
         assert said.err.startswith(f"{code}: "), said
         assert said.out == ""
         assert said.code == CODES[code].exit
+        return self.refuses_programs(code, *arguments)
+
+    def refuses_programs(self, code: str, *arguments: object) -> dict[str, Any]:
+        """Call a verb with ``--json`` that is refused with ``code``; return the error."""
         said = self.run(*arguments, "--json")
         document: dict[str, Any] = json.loads(said.out)
         assert said.err == ""

@@ -105,8 +105,11 @@ class Shell:
                 content = (self.folder / file).read_bytes()
                 patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))
             said = self.deed.run(*words)
-            if (code := said.err.partition(":")[0]) in CODES and not file and not self.deed.is_remote:
-                self.deed.refuses(code, *words)
+            code = said.err.partition(":")[0]
+            if code in CODES and not file and not self.deed.is_remote:
+                assert (said.code, said.out) == (CODES[code].exit, ""), line
+                if "--json" not in words:
+                    self.deed.refuses_programs(code, *words)
         return filtered(said.out + said.err, chosen), said.code
 
 
